@@ -1,0 +1,53 @@
+# braidlog: `make run` starts a broker, `make test` sets up and passes all tests.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest -q
+
+.PHONY: run setup build test test-unit test-pure test-all check bench soak wheel clean generate
+
+$(VENV)/.run: pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check "setuptools>=75" "mypy[mypyc]>=2.4,<2.5" "librt>=0.16,<0.17"
+	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop]"
+	touch $@
+
+build: $(VENV)/.run
+	$(PY) -m tools.build
+
+run: build
+	$(VENV)/bin/braidlog serve --data ./data --listen 127.0.0.1:9092
+
+setup: $(VENV)/.dev build
+
+check: $(VENV)/.dev
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+
+test: setup check
+	$(PYTEST) -n 2 -m "not peer and not soak" tests
+	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
+
+test-all: test
+	$(PYTEST) -m "peer" tests
+
+soak: setup
+	$(PYTEST) -s --timeout 0 -m "soak" tests
+
+bench: setup
+	$(PY) -m bench
+
+generate: $(VENV)/.dev
+	$(PY) -m tools.protocol
+
+wheel: $(VENV)/.dev
+	$(PY) -m build --wheel --no-isolation --outdir dist .
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src -name '*.so' -delete

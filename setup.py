@@ -1,0 +1,43 @@
+"""Compiles the hot modules with mypyc.
+
+The same sources run uncompiled, so a machine without a C compiler still gets a working (slower) package;
+`BRAIDLOG_PURE=1` at build time asks for that on purpose. Which modules are hot is said in `tools/hot.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+
+def hot_extensions() -> list[Extension]:
+    if os.environ.get("BRAIDLOG_PURE") == "1":
+        return []
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        print("braidlog: no C compiler found; installing the uncompiled (slower) package", file=sys.stderr)
+        return []
+    from mypyc.build import mypycify
+
+    from tools.hot import UNITS
+
+    sources = [path for unit in UNITS.values() for path in unit]
+    groups = [(unit, name) for name, unit in UNITS.items()]
+    if not sources:
+        return []
+    return mypycify(
+        ["--strict", *sources],
+        opt_level=os.environ.get("BRAIDLOG_OPT", "2"),
+        debug_level="0",
+        separate=groups,
+        group_name="braidlog",
+    )
+
+
+setup(ext_modules=hot_extensions())

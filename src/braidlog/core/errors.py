@@ -1,0 +1,28 @@
+"""Failures that have no protocol code of their own: the user's, the disk's and the fatal ones."""
+
+from __future__ import annotations
+
+
+class BraidlogError(Exception):
+    """Base of the failures that braidlog names itself."""
+
+
+class UserError(BraidlogError):
+    """Something a person asked for cannot be done; the message is one line that says what to do instead."""
+
+
+class StorageFault(BraidlogError):
+    """A data directory failed: it goes offline, clients get KAFKA_STORAGE_ERROR, the rest keeps serving."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(f"data directory {directory}: {reason}")
+        self.directory = directory
+        self.reason = reason
+
+
+class CorruptLogError(BraidlogError):
+    """Bytes on disk are not what was written; the message names the file and the lost range."""
+
+
+class FatalError(BraidlogError):
+    """Nothing can be served any more; the broker stops with this message and a non-zero exit code."""

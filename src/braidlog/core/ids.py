@@ -1,0 +1,34 @@
+"""Identifiers in the forms Kafka writes them: a 16-byte id on the wire, 22 characters of base64 for people."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+
+ZERO_ID = bytes(16)
+# Kafka reserves the ids that only differ from zero in the last byte, for directory states and the metadata topic.
+_RESERVED = {bytes(15) + bytes([low]) for low in range(100)}
+
+
+def random_id() -> bytes:
+    """A fresh topic, cluster or directory id; as in Kafka its text never starts with a dash."""
+    while True:
+        candidate = uuid.uuid4().bytes
+        if candidate not in _RESERVED and not id_text(candidate).startswith("-"):
+            return candidate
+
+
+def id_text(identifier: bytes) -> str:
+    return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode("ascii")
+
+
+def parse_id(text: str) -> bytes:
+    """The 16 bytes behind a text form; raises ValueError for anything else."""
+    try:
+        identifier = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as problem:
+        raise ValueError(f"{text!r} is not an id: expected 22 characters of URL-safe base64") from problem
+    if len(identifier) != 16:
+        raise ValueError(f"{text!r} is not an id: expected 22 characters of URL-safe base64")
+    return identifier
