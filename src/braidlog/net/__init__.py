@@ -1,0 +1,1 @@
+"""Sockets in, frames up, ordered replies out: knows connections and bytes, and nothing of what they mean."""

@@ -1,0 +1,213 @@
+"""Accepts connections on one address, within the limits, and closes the idle ones."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import time
+from collections.abc import Mapping
+
+from braidlog.core.errors import UserError
+from braidlog.core.types import Endpoint
+from braidlog.net.channel import FrameHandler
+from braidlog.net.connection import Connection, ConnectionLimits, Warm
+from braidlog.net.round import Round
+
+log = logging.getLogger("braidlog.net")
+
+# Accepting pauses this long when the process has no descriptors left, instead of spinning.
+_ACCEPT_PAUSE_S = 0.1
+_ACCEPTS_A_ROUND = 64
+
+
+class ConnectionBudget:
+    """How many connections there may be: in all, and from one address (max.connections, max.connections.per.ip)."""
+
+    def __init__(self, total: int, per_host: int, overrides: Mapping[str, int] | None = None) -> None:
+        self.total = total
+        self.per_host = per_host
+        self.overrides = dict(overrides or {})
+        self.open = 0
+        self.refused = 0
+        self._by_host: dict[str, int] = {}
+
+    def admit(self, host: str) -> bool:
+        allowed = self.overrides.get(host, self.per_host)
+        if self.open >= self.total or self._by_host.get(host, 0) >= allowed:
+            self.refused += 1
+            return False
+        self.open += 1
+        self._by_host[host] = self._by_host.get(host, 0) + 1
+        return True
+
+    def release(self, host: str) -> None:
+        self.open -= 1
+        left = self._by_host[host] - 1
+        if left:
+            self._by_host[host] = left
+        else:
+            del self._by_host[host]
+
+
+def bind(endpoint: Endpoint, backlog: int, receive_buffer: int = -1) -> socket.socket:
+    """A listening socket; a clear error when the address is taken or not ours."""
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if receive_buffer > 0:
+            # Before listen: accepted sockets inherit it, and the TCP window is agreed at the handshake.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.bind((endpoint.host, endpoint.port))
+        sock.listen(backlog)
+    except OSError as problem:
+        sock.close()
+        raise UserError(_bind_advice(endpoint, problem)) from problem
+    sock.setblocking(False)
+    return sock
+
+
+def _bind_advice(endpoint: Endpoint, problem: OSError) -> str:
+    where = f"{endpoint.host}:{endpoint.port}"
+    if problem.errno == errno.EADDRINUSE:
+        return (
+            f"port {endpoint.port} on {endpoint.host} is taken by another program; "
+            "stop it or choose another port with --listen HOST:PORT"
+        )
+    if problem.errno == errno.EADDRNOTAVAIL:
+        return f"{endpoint.host} is not an address of this machine; set listeners to one that is, or to 0.0.0.0"
+    if problem.errno == errno.EACCES:
+        return f"no permission to listen on {where}; ports below 1024 need privileges, choose a higher one"
+    return f"cannot listen on {where}: {problem.strerror}"
+
+
+class Listener:
+    def __init__(
+        self,
+        name: str,
+        sock: socket.socket,
+        handler: FrameHandler,
+        round_: Round,
+        loop: asyncio.AbstractEventLoop,
+        budget: ConnectionBudget,
+        limits: ConnectionLimits,
+        warm: Warm,
+        *,
+        send_buffer: int = -1,
+        max_idle_s: float = 600.0,
+    ) -> None:
+        self.name = name
+        self._sock = sock
+        self._handler = handler
+        self._round = round_
+        self._loop = loop
+        self._budget = budget
+        self._limits = limits
+        self._warm = warm
+        self._send_buffer = send_buffer
+        self._max_idle_s = max_idle_s
+        self._connections: dict[int, Connection] = {}
+        self._accepting = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.accepted = 0
+        self.closed_idle = 0
+
+    @property
+    def port(self) -> int:
+        return int(self._sock.getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    def start(self) -> None:
+        self._accepting = True
+        self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
+        self._schedule_sweep()
+
+    def _on_acceptable(self) -> None:
+        for _ in range(_ACCEPTS_A_ROUND):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                self._pause_accepting(problem)
+                return
+            self._admit(sock, str(address[0]))
+
+    def _pause_accepting(self, problem: OSError) -> None:
+        log.error("cannot accept connections on %s: %s; raise the open file limit (ulimit -n)", self.name, problem)
+        self._loop.remove_reader(self._sock.fileno())
+        self._accepting = False
+        self._loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if not self._accepting and self._sock.fileno() >= 0:
+            self._accepting = True
+            self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
+
+    def _admit(self, sock: socket.socket, host: str) -> None:
+        if not self._budget.admit(host):
+            log.info("refused a connection from %s: the connection limit is reached", host)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._send_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        connection = Connection(
+            sock,
+            self._handler,
+            self._round,
+            self._loop,
+            self._limits,
+            self._warm,
+            self.name,
+            host,
+            self._on_close,
+        )
+        self.accepted += 1
+        self._connections[connection.fd] = connection
+        connection.start()
+
+    def _on_close(self, connection: Connection, reason: str) -> None:
+        log.debug("connection from %s closed: %s", connection.peer_host, reason)
+        del self._connections[connection.fd]
+        self._budget.release(connection.peer_host)
+
+    # Idle connections
+
+    def _schedule_sweep(self) -> None:
+        self._timer = self._loop.call_later(max(self._max_idle_s / 10, 0.05), self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = time.monotonic() - self._max_idle_s
+        for connection in list(self._connections.values()):
+            if connection.last_active < oldest and not connection.open_exchanges:
+                self.closed_idle += 1
+                connection.close("idle longer than connections.max.idle.ms")
+        self._schedule_sweep()
+
+    # Stopping
+
+    def stop_accepting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+
+    def busy(self) -> int:
+        """How many connections still wait for a reply."""
+        return sum(1 for connection in self._connections.values() if connection.open_exchanges)
+
+    def close(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close("the broker is stopping")
+
+

@@ -1,0 +1,84 @@
+"""The end of a loop round: what was staged is committed once, then every connection with replies sends once.
+
+Callbacks of readable sockets run first and only note what they changed; the round runs after them. So fifty
+connections with one small request each cost one write per log and one send per connection. When only one connection
+is active there is nothing to gather and the round runs at once, inside that connection's callback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from braidlog.net.channel import Channel
+
+
+class Scheduler(Protocol):
+    """The part of an event loop that a round needs."""
+
+    def call_soon(self, callback: Callable[[], object]) -> object: ...
+
+
+_IDLE = 0
+_COMMITTING = 1
+_SENDING = 2
+
+
+class Round:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._scheduled = False
+        self._phase = _IDLE
+        self._again = False
+        self._channels: list[Channel] = []
+        self._commit: Callable[[], None] | None = None
+        self._readers = 0
+        # How many connections delivered requests in the last round: the guess for how many will in this one.
+        self._last_readers = 0
+
+    def on_commit(self, commit: Callable[[], None]) -> None:
+        """What must happen before replies leave: write the staged appends, complete what waits for them."""
+        self._commit = commit
+
+    def touch(self) -> None:
+        """Something was staged or answered: the round must run."""
+        if self._phase == _SENDING:
+            # Sending unmuted a connection whose next requests belong to the round that follows.
+            self._again = True
+        elif self._phase == _IDLE and not self._scheduled:
+            self._scheduled = True
+            self._scheduler.call_soon(self.run)
+
+    def add(self, channel: Channel) -> None:
+        """A connection has replies to send."""
+        self._channels.append(channel)
+        self.touch()
+
+    def after_read(self) -> None:
+        """A connection handled what it received: finish now if it is alone, else gather with the others."""
+        self._readers += 1
+        if self._last_readers <= 1 and self._scheduled and self._phase == _IDLE:
+            self._finish()
+
+    def run(self) -> None:
+        self._scheduled = False
+        self._last_readers = self._readers
+        self._readers = 0
+        self._finish()
+
+    def _finish(self) -> None:
+        try:
+            if self._commit is not None:
+                self._phase = _COMMITTING
+                self._commit()
+            self._phase = _SENDING
+            channels = self._channels
+            self._channels = []
+            for channel in channels:
+                channel.flush()
+        finally:
+            self._phase = _IDLE
+        if self._again or self._channels:
+            self._again = False
+            self.touch()
