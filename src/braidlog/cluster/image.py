@@ -1,0 +1,178 @@
+"""The cluster as one immutable value: who is registered, which topics exist, who leads, which configs override.
+
+A change is an `ImageDelta`; `ClusterImage.apply` gives the next image at a cost that follows the change, and
+listeners get both. Handlers keep no copy: they ask the controller for the current image at every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from braidlog.cluster.layered_map import LayeredMap
+from braidlog.core.types import NO_BROKER, NO_EPOCH, BrokerId, Endpoint, LeaderEpoch, TopicPartition
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+DEFAULT_ENTITY: Final = "<default>"
+
+_NO_CONFIG: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A registered broker; `epoch` is the zxid that created its znode, so a restarted broker is a newer one."""
+
+    id: BrokerId
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    security_protocols: Mapping[str, str] = field(default_factory=dict)
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: leader in isr, isr within replicas; `replicas` = target + removing while reassigned."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    controller_epoch: int = 0
+    # Version of the state znode (the "partition epoch" of AlterPartition); -1: the state is not written yet.
+    partition_epoch: int = -1
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic; its partitions are numbered from 0 without gaps. `version` is that of its assignment znode."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionInfo, ...]
+    version: int = 0
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDelta:
+    """What one change did. A topic that got more partitions or new leaders is in `topics_changed` as (old, new)."""
+
+    topics_created: tuple[TopicImage, ...] = ()
+    topics_changed: tuple[tuple[TopicImage, TopicImage], ...] = ()
+    topics_deleted: tuple[TopicImage, ...] = ()
+    # Entity path ("topics/orders", "brokers/1", "brokers/<default>") -> all overrides it has now.
+    configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    configs_deleted: tuple[str, ...] = ()
+    brokers: Mapping[BrokerId, BrokerInfo] | None = None
+    controller_id: BrokerId | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self == _NOTHING
+
+
+_NOTHING: Final = ImageDelta()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    cluster_id: str = ""
+    controller_id: BrokerId = NO_BROKER
+    brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
+    topics: LayeredMap[str, TopicImage] = field(default_factory=LayeredMap)
+    topic_names: LayeredMap[bytes, str] = field(default_factory=LayeredMap)
+    configs: LayeredMap[str, Mapping[str, str]] = field(default_factory=LayeredMap)
+    partition_count: int = 0
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        return self.configs.get(topic_entity(name)) or _NO_CONFIG
+
+    def broker_config(self, broker_id: BrokerId) -> Mapping[str, str]:
+        return self.configs.get(broker_entity(broker_id)) or _NO_CONFIG
+
+    def default_broker_config(self) -> Mapping[str, str]:
+        """Overrides for every broker of the cluster, weaker than a broker's own."""
+        return self.configs.get(broker_entity(None)) or _NO_CONFIG
+
+    def config(self, entity: str) -> Mapping[str, str]:
+        return self.configs.get(entity) or _NO_CONFIG
+
+    def apply(self, delta: ImageDelta) -> ClusterImage:
+        topics, names, count = self.topics, self.topic_names, self.partition_count
+        if delta.topics_created or delta.topics_changed or delta.topics_deleted:
+            created = {topic.name: topic for topic in delta.topics_created}
+            gone = [topic.name for topic in delta.topics_deleted]
+            updates = {new.name: new for _, new in delta.topics_changed} | created
+            topics = topics.changed(updates, gone)
+            if created or gone:
+                ids = {topic.topic_id: topic.name for topic in delta.topics_created}
+                names = names.changed(ids, [topic.topic_id for topic in delta.topics_deleted])
+            count += sum(len(topic.partitions) for topic in delta.topics_created)
+            count += sum(len(new.partitions) - len(old.partitions) for old, new in delta.topics_changed)
+            count -= sum(len(topic.partitions) for topic in delta.topics_deleted)
+        configs = self.configs
+        if delta.configs_changed or delta.configs_deleted:
+            configs = configs.changed(delta.configs_changed, delta.configs_deleted)
+        return ClusterImage(
+            cluster_id=self.cluster_id,
+            controller_id=self.controller_id if delta.controller_id is None else delta.controller_id,
+            brokers=self.brokers if delta.brokers is None else delta.brokers,
+            topics=topics,
+            topic_names=names,
+            configs=configs,
+            partition_count=count,
+        )
+
+
+class ImageListener(Protocol):
+    """Applies what changed (a broker creates and deletes logs). Called in order, one change at a time; the request
+    that asked for the change is answered once every listener returned."""
+
+    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None: ...
+
+
+def topic_entity(name: str) -> str:
+    return f"topics/{name}"
+
+
+def broker_entity(broker_id: BrokerId | None) -> str:
+    """The entity path of one broker's overrides, or, for None, of those for every broker."""
+    return f"brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def no_leader(replicas: tuple[BrokerId, ...]) -> PartitionInfo:
+    """A partition that is assigned but has no state yet."""
+    return PartitionInfo(NO_BROKER, NO_EPOCH, (), replicas)

@@ -1,0 +1,152 @@
+"""What the controller is asked and what it answers, free of any protocol version.
+
+Every answer carries `error`: None, or the protocol error that this one item (topic, partition, resource) met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.types import TopicPartition
+
+USE_DEFAULT: Final = -1
+
+
+class ResourceType(IntEnum):
+    """The protocol's numbers for what a config belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+class ConfigOperation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The broker settings that decide what a request leaves open."""
+
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """`assignments` (partition -> replicas) excludes counts: then both stay at USE_DEFAULT."""
+
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopicResult:
+    name: str
+    error: ProtocolError | None = None
+    topic_id: bytes = ZERO_ID
+    partitions: int = -1
+    replication_factor: int = -1
+    # The overrides the topic was created with; effective values are the config room's to say.
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class TopicRef(NamedTuple):
+    """A topic by name, or by id where the name is None."""
+
+    name: str | None
+    topic_id: bytes = ZERO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopicResult:
+    name: str | None
+    topic_id: bytes = ZERO_ID
+    error: ProtocolError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """Grow `topic` to `count` partitions; `assignments` lists the replicas of each added one."""
+
+    topic: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    name: str
+    error: ProtocolError | None = None
+
+
+class ConfigResource(NamedTuple):
+    """`type` as the wire gave it (a ResourceType if known); a broker's empty name means every broker."""
+
+    type: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FullConfig:
+    """Replace all overrides of `resource` by `entries`."""
+
+    resource: ConfigResource
+    entries: tuple[tuple[str, str | None], ...]
+
+
+class ConfigChange(NamedTuple):
+    key: str
+    operation: int
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanges:
+    """Change some overrides of `resource`, leaving the others."""
+
+    resource: ConfigResource
+    changes: tuple[ConfigChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResult:
+    resource: ConfigResource
+    error: ProtocolError | None = None
+
+
+class PartitionResult(NamedTuple):
+    partition: TopicPartition
+    error: ProtocolError | None = None
+
+
+class Reassignment(NamedTuple):
+    """New replicas for a partition; None cancels the reassignment that is under way."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...] | None
+
+
+class OngoingReassignment(NamedTuple):
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
