@@ -1,0 +1,33 @@
+"""Settings that Kafka does not have, and the few whose default differs from Kafka's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.config.rules import one_of
+from braidlog.config.setting import LOW, MEDIUM, STRING, Setting
+
+SETTINGS: Final = (
+    Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM,
+        doc="Where /metrics, /healthz and /readyz are served, as host:port; empty switches them off.",
+    ),
+    Setting("braidlog.log.format", STRING, "text", LOW, rule=one_of("text", "json"),
+        doc="How the broker's own log lines are written: `text` for people, `json` for collectors.",
+    ),
+    Setting("braidlog.log.level", STRING, "INFO", LOW,
+        rule=one_of("DEBUG", "INFO", "WARNING", "ERROR", any_case=True),
+        doc="Least severity of the broker's own log lines.",
+    ),
+)
+
+# Key -> (Kafka's default, why ours differs).
+DIFFERENCES: Final = {
+    "listeners": (
+        "PLAINTEXT://:9092",
+        "an unprotected broker listens on the loopback interface until it is told otherwise",
+    ),
+    "log.dir": (
+        "/tmp/kafka-logs",
+        "data that is meant to stay does not belong in a temporary directory, nor into that of a Kafka",
+    ),
+}

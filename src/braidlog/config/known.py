@@ -1,0 +1,101 @@
+"""Finds a setting by its key; a theme's table is imported when the first key is not found in those before it.
+
+A start reads a handful of keys, nearly all of the first themes, and should not pay for three hundred rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Final
+
+from braidlog.config.setting import Setting
+
+# Broker themes, those that every start reads first.
+_THEMES: Final = (
+    "network", "log", "replication", "braidlog", "kraft", "transactions", "groups", "zookeeper", "security",
+    "quotas", "metrics", "tiered",
+)  # fmt: skip
+
+# `listener.name.internal.ssl.keystore.location` overrides a setting for one listener (KIP-103).
+LISTENER_PREFIX: Final = "listener.name."
+# These are also set per SASL mechanism: `listener.name.internal.plain.sasl.jaas.config`.
+_PER_MECHANISM: Final = (
+    "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class",
+    "sasl.server.callback.handler.class", "connections.max.reauth.ms",
+)  # fmt: skip
+
+# Settings that are one and the same in another unit; the first that is set counts.
+_SYNONYM_GROUPS: Final = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+_FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+
+_found: dict[str, Setting] = {}
+_unread = list(_THEMES)
+_topic: dict[str, Setting] = {}
+_dynamic_only: dict[str, Setting] = {}
+
+
+def broker_setting(key: str) -> Setting | None:
+    """The definition of a broker setting; none for a key nobody knows."""
+    setting = _found.get(key)
+    while setting is None and _unread:
+        _read_next_theme()
+        setting = _found.get(key)
+    return setting
+
+
+def listener_base(key: str) -> str | None:
+    """The setting that a `listener.name.<listener>.` key overrides; none for other keys."""
+    if not key.startswith(LISTENER_PREFIX):
+        return None
+    base = key[len(LISTENER_PREFIX) :].partition(".")[2]
+    return next((name for name in _PER_MECHANISM if base.endswith(name)), base)
+
+
+def broker_setting_for(key: str) -> Setting | None:
+    """As `broker_setting`, but also for keys with a listener prefix and those that are only ever dynamic."""
+    base = listener_base(key)
+    return broker_setting(base if base is not None else key) or dynamic_only_settings().get(key)
+
+
+def broker_settings() -> Iterator[Setting]:
+    """Every broker setting that a file may hold, by theme."""
+    while _unread:
+        _read_next_theme()
+    return iter(_found.values())
+
+
+def topic_settings() -> dict[str, Setting]:
+    if not _topic:
+        from braidlog.config.definitions.topics import SETTINGS
+
+        _topic.update((setting.key, setting) for setting in SETTINGS)
+    return _topic
+
+
+def dynamic_only_settings() -> dict[str, Setting]:
+    if not _dynamic_only:
+        from braidlog.config.definitions.quotas import DYNAMIC_ONLY
+
+        _dynamic_only.update((setting.key, setting) for setting in DYNAMIC_ONLY)
+    return _dynamic_only
+
+
+def synonyms(key: str) -> tuple[str, ...]:
+    """The keys that decide about `key`, strongest first, itself included."""
+    for group in _SYNONYM_GROUPS:
+        if key in group:
+            return group
+    if key == _FLUSH[0]:
+        return _FLUSH
+    base = listener_base(key)
+    return (key,) if base is None else (key, base)
+
+
+def _read_next_theme() -> None:
+    module = import_module(f"braidlog.config.definitions.{_unread.pop(0)}")
+    _found.update((setting.key, setting) for setting in module.SETTINGS)
