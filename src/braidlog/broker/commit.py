@@ -1,0 +1,141 @@
+"""Group commit: what a loop round staged is written once per log, and synced once per log where that is asked for.
+
+    stage (handlers/produce) → write_staged, one writev a log → high watermark → waiting fetches
+                                                              → fdatasync in the directory's executor, if due
+                                                              → acknowledgement
+
+No acknowledgement leaves before the write, and in fsync mode before the fdatasync that covers it, has returned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from braidlog.core.errors import StorageFault
+from braidlog.net.round import Round
+from braidlog.replication.partition import Partition
+from braidlog.storage.log import Log
+
+log = logging.getLogger("braidlog.commit")
+
+# Runs blocking work of a log's directory off the loop, then calls back on it with the failure, if any.
+RunInDirectory = Callable[[Log, Callable[[], None], Callable[[Exception | None], None]], None]
+
+
+class PendingAck:
+    """Appends of one request that must be durable before it is answered."""
+
+    def __init__(self) -> None:
+        # The request itself holds one until everything of it is staged.
+        self.outstanding = 1
+        self.failures: dict[tuple[str, int], StorageFault] = {}
+
+    def release(self) -> None:
+        self.outstanding -= 1
+        if self.outstanding == 0:
+            self.on_durable()
+
+    def fail(self, partition: Partition, fault: StorageFault) -> None:
+        self.failures[(partition.topic, partition.index)] = fault
+
+    def on_durable(self) -> None:
+        raise NotImplementedError
+
+
+class _Sync:
+    """The fdatasyncs of one log: at most one at a time, each covering all that was written before it began."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.waiting: list[tuple[PendingAck, Partition]] = []
+
+
+class Committer:
+    def __init__(
+        self,
+        round_: Round,
+        run_in_directory: RunInDirectory,
+        on_fault: Callable[[Partition, StorageFault], None],
+    ) -> None:
+        self._round = round_
+        self._run_in_directory = run_in_directory
+        self._on_fault = on_fault
+        self._dirty: dict[Partition, list[PendingAck]] = {}
+        self._syncs: dict[Partition, _Sync] = {}
+        round_.on_commit(self.commit)
+
+    def staged(self, partition: Partition, ack: PendingAck) -> None:
+        """A batch of `ack` was staged in the partition's log."""
+        ack.outstanding += 1
+        waiting = self._dirty.get(partition)
+        if waiting is None:
+            self._dirty[partition] = [ack]
+            self._round.touch()
+        else:
+            waiting.append(ack)
+
+    def commit(self) -> None:
+        while self._dirty:
+            dirty = self._dirty
+            self._dirty = {}
+            for partition, acks in dirty.items():
+                self._write(partition, acks)
+
+    def _write(self, partition: Partition, acks: list[PendingAck]) -> None:
+        partition_log = partition.log
+        try:
+            if partition_log is None:
+                raise StorageFault("", f"{partition.topic}-{partition.index} went offline")
+            size = partition_log.write_staged()
+        except StorageFault as fault:
+            self._on_fault(partition, fault)
+            for ack in acks:
+                ack.fail(partition, fault)
+                ack.release()
+            return
+        partition.on_written(size)
+        if partition_log.sync_is_due():
+            sync = self._syncs.setdefault(partition, _Sync())
+            sync.waiting.extend([(ack, partition) for ack in acks])
+            if not sync.running:
+                self._start_sync(partition, partition_log, sync)
+        else:
+            for ack in acks:
+                ack.release()
+
+    def _start_sync(self, partition: Partition, partition_log: Log, sync: _Sync) -> None:
+        covered = sync.waiting
+        sync.waiting = []
+        sync.running = True
+        end = partition_log.log_end_offset
+
+        def work() -> None:
+            partition_log.sync_to(end)
+
+        def done(failure: Exception | None) -> None:
+            self._on_synced(partition, partition_log, sync, covered, failure)
+
+        self._run_in_directory(partition_log, work, done)
+
+    def _on_synced(
+        self,
+        partition: Partition,
+        partition_log: Log,
+        sync: _Sync,
+        covered: list[tuple[PendingAck, Partition]],
+        failure: Exception | None,
+    ) -> None:
+        sync.running = False
+        if failure is not None:
+            fault = failure if isinstance(failure, StorageFault) else StorageFault("", f"fsync failed: {failure}")
+            self._on_fault(partition, fault)
+            for ack, _ in covered:
+                ack.fail(partition, fault)
+        for ack, _ in covered:
+            ack.release()
+        if sync.waiting:
+            self._start_sync(partition, partition_log, sync)
+        else:
+            self._syncs.pop(partition, None)
+        self._round.touch()

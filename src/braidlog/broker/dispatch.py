@@ -1,0 +1,189 @@
+"""The one place that maps an api key and version to a handler, and any failure to what the protocol says.
+
+Three kinds of handler:
+
+    Instant     `handle(request, exchange) -> response`           answered at once
+    Flow        `handle(request, exchange) -> None`               answers the exchange itself, later (produce, fetch)
+    Patient     `async handle(request, exchange) -> response`     takes time; the connection is muted meanwhile
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from braidlog.broker.faults import error_of
+from braidlog.core.clock import Clock
+from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
+from braidlog.core.tasks import Tasks
+from braidlog.net.channel import Channel, FrameHandler
+from braidlog.net.exchange import Exchange
+from braidlog.wire.apis import APIS, encode_response
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.message import Message
+from braidlog.wire.reader import Reader
+
+log = logging.getLogger("braidlog.dispatch")
+
+API_VERSIONS: Final = 18
+
+INSTANT: Final = 0
+FLOW: Final = 1
+PATIENT: Final = 2
+
+# Builds the response that tells a client that all of its request failed.
+Refuse = Callable[[Any, int, ProtocolError], Message]
+
+
+class Route:
+    """How one api is served: the versions offered, and who handles them."""
+
+    __slots__ = (
+        "api_key",
+        "decode",
+        "failures",
+        "flexible_from",
+        "handle",
+        "kind",
+        "max_version",
+        "min_version",
+        "name",
+        "refuse",
+        "requests",
+        "seconds",
+    )
+
+    def __init__(
+        self, api_key: int, kind: int, handle: Callable[..., Any], refuse: Refuse | None, max_version: int | None = None
+    ) -> None:
+        api = APIS[api_key]
+        self.api_key = api_key
+        self.name = api.name
+        self.min_version = api.min_version
+        self.max_version = api.max_version if max_version is None else max_version
+        self.flexible_from = api.flexible_from
+        self.decode: Callable[[Reader, int], Message] | None = None
+        self.kind = kind
+        self.handle = handle
+        self.refuse = refuse
+        # Counted here, read by the metrics page.
+        self.requests = 0
+        self.failures = 0
+        self.seconds = 0.0
+
+
+class Dispatch(FrameHandler):
+    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._routes: dict[int, Route] = {}
+        self._on_channel_closed: list[Callable[[Channel], None]] = []
+        self.malformed = 0
+        # Set while the broker stops: requests in progress finish, new ones find their connection closed.
+        self.stopping = False
+
+    @property
+    def routes(self) -> dict[int, Route]:
+        return self._routes
+
+    def add(self, route: Route) -> None:
+        self._routes[route.api_key] = route
+
+    def on_channel_closed(self, callback: Callable[[Channel], None]) -> None:
+        self._on_channel_closed.append(callback)
+
+    def channel_closed(self, channel: Channel) -> None:
+        for callback in self._on_channel_closed:
+            callback(channel)
+
+    def handle_frame(self, channel: Channel, buffer: bytes, start: int, end: int) -> None:
+        if self.stopping:
+            channel.close("the broker is stopping")
+            return
+        try:
+            self._handle(channel, Reader(buffer, start, end))
+        except MalformedError as problem:
+            self.malformed += 1
+            log.info("closed the connection from %s: malformed request: %s", channel.peer_host, problem)
+            channel.close("malformed request")
+        except Exception as problem:
+            log.error("closed the connection from %s: a bug in braidlog, please report it", channel.peer_host,
+                      exc_info=problem)
+            channel.close("internal error")
+
+    def _handle(self, channel: Channel, reader: Reader) -> None:
+        api_key = int(reader.int16())
+        version = int(reader.int16())
+        correlation_id = int(reader.int32())
+        route = self._routes.get(api_key)
+        if route is None or version < route.min_version or version > route.max_version:
+            self._unsupported(channel, route, api_key, version, correlation_id)
+            return
+        # The first header of ControlledShutdown has no client id.
+        client_id = None if api_key == 7 and version == 0 else reader.nullable_string(False)
+        if version >= route.flexible_from:
+            reader.skip_tags()
+        decode = route.decode
+        if decode is None:
+            decode = route.decode = APIS[api_key].request.decode
+        request = decode(reader, version)
+        route.requests += 1
+        exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic())
+        channel.begin(exchange)
+        if route.kind == FLOW:
+            route.handle(request, exchange)
+        elif route.kind == INSTANT:
+            self._answer_now(route, request, exchange)
+        else:
+            channel.mute()
+            self._tasks.spawn(route.name, self._answer_later(route, request, exchange))
+
+    def _answer_now(self, route: Route, request: Message, exchange: Exchange) -> None:
+        try:
+            response = route.handle(request, exchange)
+        except Exception as problem:
+            response = self._refusal(route, request, exchange, problem)
+        self._reply(route, exchange, response)
+
+    async def _answer_later(self, route: Route, request: Message, exchange: Exchange) -> None:
+        work: Coroutine[Any, Any, Message] = route.handle(request, exchange)
+        try:
+            response: Message | None = await work
+        except Exception as problem:
+            response = self._refusal(route, request, exchange, problem)
+        self._reply(route, exchange, response)
+
+    def _refusal(self, route: Route, request: Message, exchange: Exchange, problem: Exception) -> Message | None:
+        route.failures += 1
+        error = error_of(problem, f"{route.name} v{exchange.version}")
+        if route.refuse is None:
+            return None
+        return route.refuse(request, exchange.version, error)
+
+    def _reply(self, route: Route, exchange: Exchange, response: Message | None) -> None:
+        if response is None:
+            exchange.finish_silently()
+            exchange.channel.close(f"{route.name} failed and has no way to say so")
+            return
+        exchange.reply(encode_response(route.api_key, exchange.version, exchange.correlation_id, response).parts())
+        route.seconds += self._clock.monotonic() - exchange.started
+
+    def _unsupported(
+        self, channel: Channel, route: Route | None, api_key: int, version: int, correlation_id: int
+    ) -> None:
+        if api_key == API_VERSIONS and route is not None:
+            # Whoever asks in a version from the future is told in version 0 which ones there are (KIP-511).
+            exchange = Exchange(channel, api_key, 0, correlation_id, None, self._clock.monotonic())
+            channel.begin(exchange)
+            assert route.refuse is not None
+            response = route.refuse(None, 0, UnsupportedVersionError())
+            exchange.reply(encode_response(API_VERSIONS, 0, correlation_id, response).parts())
+            return
+        self.malformed += 1
+        known = APIS.get(api_key)
+        name = known.name if known is not None else f"api key {api_key}"
+        offered = f"v{route.min_version}–v{route.max_version} are" if route is not None else "it is not"
+        log.info("closed the connection from %s: %s v%d is not supported (%s offered)", channel.peer_host, name,
+                 version, offered)
+        channel.close("unsupported version")

@@ -1,0 +1,21 @@
+"""Any exception as a protocol error: the peer's fault as it is, the disk's as KAFKA_STORAGE_ERROR, ours logged."""
+
+from __future__ import annotations
+
+import logging
+
+from braidlog.core.errors import StorageFault
+from braidlog.core.protocol_errors import KafkaStorageError, ProtocolError, UnknownServerError
+
+log = logging.getLogger("braidlog.broker")
+
+
+def error_of(problem: Exception, doing: str) -> ProtocolError:
+    """What to answer; `doing` says in the log what failed ("produce to orders-0")."""
+    if isinstance(problem, ProtocolError):
+        return problem
+    if isinstance(problem, StorageFault | OSError):
+        log.error("%s failed: %s", doing, problem)
+        return KafkaStorageError(str(problem))
+    log.error("%s failed: this is a bug in braidlog, please report it", doing, exc_info=problem)
+    return UnknownServerError("the broker met a bug; its log has the details")

@@ -1,0 +1,353 @@
+"""Fetch (api 1): read record batches, waiting for them if asked to.
+
+    v0–v3   old message formats: batches are converted down      v9    leader epoch checked (KIP-320)
+    v3      response size limit, the first batch always fits     v12   divergence found by the last fetched epoch
+    v4      isolation level, last stable offset                  v13   topic ids instead of names
+    v5      log start offset                                     v15   replica state
+    v7      sessions (KIP-227)                                   v18   the follower's high watermark
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from braidlog.broker.faults import error_of
+from braidlog.broker.fetch_sessions import FetchPlan, FetchSessions, FetchTarget, TargetKey
+from braidlog.core.clock import Clock
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import (
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from braidlog.core.slices import FileSlice
+from braidlog.net.channel import Channel
+from braidlog.net.exchange import Exchange
+from braidlog.net.round import Round
+from braidlog.replication.partition import READ_COMMITTED, Partition
+from braidlog.replication.registry import Registry
+from braidlog.replication.waiters import ReadWaiter
+from braidlog.storage.log import Log, LogRead
+from braidlog.wire.apis import encode_response
+from braidlog.wire.generated.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+log = logging.getLogger("braidlog.fetch")
+
+
+class Timer(Protocol):
+    def cancel(self) -> object: ...
+
+
+# Errors after which a client wants to know who leads now (KIP-951).
+_LEADER_HINTS: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+class Pass:
+    """One pass over the partitions of a request: what was read, and whether it may be answered."""
+
+    __slots__ = ("data", "failed", "size")
+
+    def __init__(self) -> None:
+        self.data: list[PartitionData] = []
+        self.size = 0
+        # An error or a divergence is told at once, whatever the reader is ready to wait.
+        self.failed = False
+
+
+class WaitingFetch(ReadWaiter):
+    """A fetch that found too little; it reads once more when enough was appended, or its time is over."""
+
+    def __init__(self, handler: FetchHandler, request: FetchRequest, plan: FetchPlan, exchange: Exchange) -> None:
+        super().__init__(0)
+        self.handler = handler
+        self.request = request
+        self.plan = plan
+        self.exchange = exchange
+        self.deadline = 0.0
+        self.timer: Timer | None = None
+
+    def on_wake(self) -> None:
+        self.handler.woken(self)
+
+    def on_timeout(self) -> None:
+        self.timer = None
+        self.wake()
+
+
+class FetchHandler:
+    def __init__(
+        self,
+        registry: Registry,
+        sessions: FetchSessions,
+        round_: Round,
+        clock: Clock,
+        call_later: CallLater,
+        max_bytes: int,
+    ) -> None:
+        self._registry = registry
+        self._sessions = sessions
+        self._round = round_
+        self._clock = clock
+        self._call_later = call_later
+        self._max_bytes = max_bytes
+        self._waiting: dict[Channel, WaitingFetch] = {}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def handle(self, request: FetchRequest, exchange: Exchange) -> None:
+        version = exchange.version
+        try:
+            plan = self._plan(request, version)
+        except ProtocolError as error:
+            self._answer(exchange, FetchResponse(error_code=error.code, session_id=0))
+            return
+        result = self._read(request, plan, version)
+        if (
+            request.max_wait_ms <= 0
+            or result.size >= request.min_bytes
+            or result.failed
+            or not plan.targets
+            or exchange.channel.closed
+        ):
+            self._finish(plan, result, exchange)
+            return
+        waiter = WaitingFetch(self, request, plan, exchange)
+        waiter.deadline = self._clock.monotonic() + request.max_wait_ms / 1000
+        exchange.channel.mute()
+        self._wait(waiter, request.min_bytes - result.size)
+
+    def channel_closed(self, channel: Channel) -> None:
+        waiter = self._waiting.pop(channel, None)
+        if waiter is not None:
+            waiter.cancel()
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+
+    def finish_all(self) -> None:
+        """The broker stops: nobody waits any longer."""
+        for waiter in list(self._waiting.values()):
+            waiter.deadline = 0.0
+            waiter.wake()
+
+    # Waiting
+
+    def _wait(self, waiter: WaitingFetch, missing: int) -> None:
+        waiter.missing = missing
+        waiter.woken = False
+        for target in waiter.plan.targets:
+            partition = self._registry.get(target.topic, target.index)
+            if partition is not None:
+                waiter.watch(partition)
+        self._waiting[waiter.exchange.channel] = waiter
+        if waiter.timer is None:
+            waiter.timer = self._call_later(waiter.deadline - self._clock.monotonic(), waiter.on_timeout)
+
+    def woken(self, waiter: WaitingFetch) -> None:
+        del self._waiting[waiter.exchange.channel]
+        request = waiter.request
+        result = self._read(request, waiter.plan, waiter.exchange.version)
+        over = waiter.timer is None or self._clock.monotonic() >= waiter.deadline
+        if result.size < request.min_bytes and not result.failed and not over:
+            # Bytes came that this reader may not see yet (an open transaction): go on waiting.
+            self._wait(waiter, request.min_bytes - result.size)
+            return
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        self._finish(waiter.plan, result, waiter.exchange)
+
+    # What is asked
+
+    def _plan(self, request: FetchRequest, version: int) -> FetchPlan:
+        by_id = version >= 13
+        targets: list[FetchTarget] = []
+        for topic in request.topics:
+            name = (self._registry.name_of(topic.topic_id) or "") if by_id else topic.topic
+            for wanted in topic.partitions:
+                targets.append(
+                    FetchTarget(
+                        name,
+                        topic.topic_id,
+                        wanted.partition,
+                        wanted.fetch_offset,
+                        wanted.partition_max_bytes,
+                        wanted.current_leader_epoch,
+                        wanted.last_fetched_epoch,
+                        wanted.log_start_offset,
+                    )
+                )
+        if request.session_id == 0 and request.session_epoch == -1:
+            return FetchPlan(targets, None, False)
+        forgotten: list[TargetKey] = []
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                forgotten.append(("" if by_id else gone.topic, gone.topic_id, index))
+        return self._sessions.plan(
+            request.session_id,
+            request.session_epoch,
+            targets,
+            forgotten,
+            by_id,
+            _replica_id(request, version) >= 0,
+            self._clock.monotonic(),
+        )
+
+    # Reading
+
+    def _read(self, request: FetchRequest, plan: FetchPlan, version: int) -> Pass:
+        result = Pass()
+        budget = min(request.max_bytes, self._max_bytes)
+        # Before v3 the limit is hard: a batch that does not fit is not returned.
+        min_one = version >= 3
+        for target in plan.targets:
+            data = self._read_one(request, target, version, budget, min_one)
+            result.data.append(data)
+            records = data.records
+            size = records.size if isinstance(records, FileSlice) else (len(records) if records else 0)
+            if data.error_code or data.diverging_epoch.end_offset >= 0:
+                result.failed = True
+            if size:
+                min_one = False
+                result.size += size
+                budget = max(0, budget - size)
+        return result
+
+    def _read_one(
+        self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
+    ) -> PartitionData:
+        try:
+            partition = self._partition(target, version)
+            if _replica_id(request, version) >= 0:
+                raise NotLeaderOrFollowerError("this broker has no followers")
+            partition.check_epoch(target.current_leader_epoch)
+            log_ = partition.require_log()
+            if target.last_fetched_epoch >= 0:
+                known = log_.end_offset_for_epoch(target.last_fetched_epoch)
+                if known is None:
+                    raise OffsetOutOfRangeError
+                epoch, end = known
+                if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+                    return PartitionData(
+                        partition_index=target.index,
+                        high_watermark=log_.high_watermark,
+                        last_stable_offset=log_.last_stable_offset,
+                        log_start_offset=log_.log_start_offset,
+                        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+                        records=b"",
+                    )
+            isolation = request.isolation_level
+            read = partition.read(target.fetch_offset, min(target.max_bytes, budget), isolation, min_one)
+            slice_ = read.slice
+            answer = PartitionData(
+                partition_index=target.index,
+                high_watermark=log_.high_watermark,
+                last_stable_offset=log_.last_stable_offset,
+                log_start_offset=log_.log_start_offset,
+                records=slice_ if slice_ is not None else b"",
+                aborted_transactions=None,
+            )
+            if isolation == READ_COMMITTED:
+                answer.aborted_transactions = (
+                    []
+                    if slice_ is None
+                    else [
+                        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                        for aborted in log_.aborted_transactions(target.fetch_offset, _end(read, log_))
+                    ]
+                )
+            if version < 4 and slice_ is not None:
+                answer.records = self._convert(partition, slice_, target.fetch_offset, version)
+            if slice_ is not None:
+                partition.meter.bytes_out += slice_.size
+            return answer
+        except Exception as problem:
+            error = error_of(problem, f"fetch from {target.topic}-{target.index}")
+            failed = self._registry.get(target.topic, target.index)
+            data = PartitionData(
+                partition_index=target.index, error_code=error.code, high_watermark=-1, records=b""
+            )
+            if failed is not None:
+                failed.meter.failed_fetches += 1
+                if error.code in _LEADER_HINTS:
+                    data.current_leader.leader_id = failed.leader
+                    data.current_leader.leader_epoch = failed.leader_epoch
+            return data
+
+    def _partition(self, target: FetchTarget, version: int) -> Partition:
+        if version >= 13:
+            if not target.topic:
+                # Inside a session the topic may have become known since.
+                target.topic = self._registry.name_of(target.topic_id) or ""
+            if not target.topic:
+                raise UnknownTopicIdError
+        partition = self._registry.get(target.topic, target.index)
+        if partition is None:
+            raise UnknownTopicOrPartitionError
+        if target.topic_id != ZERO_ID and target.topic_id != partition.topic_id:
+            raise InconsistentTopicIdError
+        return partition
+
+    def _convert(self, partition: Partition, records: FileSlice, offset: int, version: int) -> bytes:
+        """Batches as the message set that clients from before 0.11 read (v1 from Fetch v2 on, else v0)."""
+        if not partition.require_log().settings.message_downconversion_enable:
+            raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
+        # Imported here: no client of today needs it.
+        from braidlog.wire.records.conversion import down_convert
+
+        buffer = records.read()
+        return down_convert(buffer, 0, len(buffer), magic=1 if version >= 2 else 0, first_offset=offset)
+
+    # Answering
+
+    def _finish(self, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
+        topics: list[FetchableTopicResponse] = []
+        current: FetchableTopicResponse | None = None
+        session = plan.session
+        served: list[FetchTarget] = []
+        for target, data in zip(plan.targets, result.data, strict=True):
+            if session is not None:
+                records = data.records
+                size = records.size if isinstance(records, FileSlice) else (len(records) if records else 0)
+                if data.diverging_epoch.end_offset >= 0:
+                    size = 1
+                news = target.is_news(data.error_code, size, data.high_watermark, data.log_start_offset)
+                if size:
+                    served.append(target)
+                if plan.incremental and not news:
+                    continue
+            if current is None or current.topic != target.topic or current.topic_id != target.topic_id:
+                current = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id, partitions=[])
+                topics.append(current)
+            current.partitions.append(data)
+        if session is not None and served:
+            session.had_data(served)
+        self._answer(exchange, FetchResponse(session_id=plan.session_id, responses=topics))
+
+    def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
+        exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
+
+
+def _end(read: LogRead, log_: Log) -> int:
+    """The first offset after what was read, at least."""
+    return read.next_offset if read.next_offset >= 0 else log_.last_stable_offset
+
+
+def _replica_id(request: FetchRequest, version: int) -> int:
+    return request.replica_state.replica_id if version >= 15 else request.replica_id

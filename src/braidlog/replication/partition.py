@@ -1,0 +1,113 @@
+"""A partition as this broker plays it: its role, its log, and the high watermark's rules.
+
+    log start <= high watermark <= log end      consumers see up to the high watermark
+
+With only the leader in sync every written record is committed at once; followers' progress joins in with the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.core.protocol_errors import (
+    FencedLeaderEpochError,
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
+from braidlog.core.slices import ByteSlice
+from braidlog.replication.meters import TopicMeter
+from braidlog.replication.waiters import ReadWaiter
+from braidlog.storage.log import AppendInfo, Log, LogRead
+
+ACKS_ALL: Final = -1
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class Partition:
+    def __init__(self, topic: str, index: int, topic_id: bytes, broker_id: int, meter: TopicMeter) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.broker_id = broker_id
+        # Shared by the partitions of a topic.
+        self.meter = meter
+        self.log: Log | None = None
+        self.leader = -1
+        self.leader_epoch = -1
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        # Fetches waiting for this partition to grow.
+        self.readers: list[ReadWaiter] = []
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} leader {self.leader} epoch {self.leader_epoch}>"
+
+    def assume(self, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
+        """Take the role that the cluster's image gives this broker."""
+        if leader == self.broker_id and self.log is not None and leader_epoch > self.leader_epoch:
+            self.log.begin_leader_epoch(leader_epoch)
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self.replicas = replicas
+        self.wake_readers()
+
+    def require_log(self) -> Log:
+        """The log of a partition that this broker leads."""
+        if self.leader != self.broker_id:
+            raise NotLeaderOrFollowerError
+        if self.log is None:
+            raise KafkaStorageError("this partition's data directory is offline; see the broker's log")
+        return self.log
+
+    def check_epoch(self, claimed: int) -> None:
+        """Refuse a client whose idea of the leader epoch is older, or newer, than this broker's (KIP-320)."""
+        if claimed < 0 or claimed == self.leader_epoch:
+            return
+        if claimed < self.leader_epoch:
+            raise FencedLeaderEpochError
+        raise UnknownLeaderEpochError
+
+    # Writing
+
+    def append(
+        self, records: ByteSlice, acks: int, produce_version: int, now_ms: int, origin: int
+    ) -> AppendInfo:
+        """Validate and stage; the data is readable, and may be acknowledged, once the round has written it."""
+        log = self.require_log()
+        if acks == ACKS_ALL and len(self.isr) < log.settings.min_insync_replicas:
+            raise NotEnoughReplicasError(
+                f"{len(self.isr)} in-sync replica(s), min.insync.replicas is {log.settings.min_insync_replicas}"
+            )
+        return log.append_as_leader(
+            records, self.leader_epoch, origin=origin, produce_version=produce_version, now_ms=now_ms
+        )
+
+    def on_written(self, size: int) -> None:
+        """`size` more bytes are in the log: commit them as far as the in-sync replicas allow, tell the waiting."""
+        log = self.log
+        if log is None:
+            return
+        log.advance_high_watermark(log.log_end_offset)
+        if self.readers:
+            for reader in list(self.readers):
+                reader.grown(size)
+
+    # Reading
+
+    def read_limit(self, isolation: int) -> int:
+        """The first offset that a consumer may not see."""
+        log = self.require_log()
+        return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+
+    def read(self, offset: int, max_bytes: int, isolation: int, min_one_batch: bool) -> LogRead:
+        log = self.require_log()
+        limit = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+        return log.read(offset, max_bytes, limit, min_one_batch)
+
+    def wake_readers(self) -> None:
+        for reader in list(self.readers):
+            reader.wake()
