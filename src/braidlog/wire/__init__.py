@@ -1,1 +1,1 @@
-"""The Kafka protocol without I/O: reader and writer, generated messages, headers and records."""
+"""The sans-IO protocol: bytes to messages and back, with no socket, file or clock in sight."""

@@ -1,0 +1,1 @@
+"""Messages written by `python -m tools.protocol` from tools/protocol/schemas; nothing here is edited by hand."""
