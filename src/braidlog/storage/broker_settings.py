@@ -1,0 +1,27 @@
+"""The broker settings that storage obeys, each named after its key, with Kafka 3.9's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from braidlog.config.log_settings import MAX_LONG
+from braidlog.storage.cleaner.order import CleanerMemory
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    num_recovery_threads_per_data_dir: int = 1
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_scheduler_interval_ms: int = MAX_LONG
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    # Removals of whole logs; those of segments go by their topic's file.delete.delay.ms.
+    log_segment_delete_delay_ms: int = 60_000
+    log_initial_task_delay_ms: int = 30_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    cleaner_memory: CleanerMemory = field(default_factory=CleanerMemory)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = MAX_LONG

@@ -1,0 +1,303 @@
+"""One compaction pass: read the dirty part into the offset map, then copy what survives into `.cleaned` segments.
+
+What survives of a batch, by the rules of KIP-534 and of exactly-once producers:
+
+    data of an aborted transaction              nothing
+    a record whose key has a newer offset       no
+    a record without a key                      no
+    a tombstone                                 until the batch's delete horizon, which the first pass sets
+    a transaction marker                        until no data of its transaction is left, and then the horizon
+    a record the map did not reach              yes, untouched
+    an emptied batch                            its header, where it is the newest of a live producer or ends the pass
+
+Offsets never change. Nothing but `.cleaned` files is written, so a pass may be killed at any byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.core.errors import CorruptLogError
+from braidlog.core.protocol_errors import CorruptMessageError
+from braidlog.storage.cleaner.cleaned_segment import CleanedSegment, remove_cleaned
+from braidlog.storage.cleaner.offset_map import OffsetMap
+from braidlog.storage.cleaner.order import CleanedGroup, CleaningOrder, CleaningOutcome, CleaningStopped
+from braidlog.storage.cleaner.policy import SourceSegment, group_segments
+from braidlog.storage.cleaner.segment_reader import SegmentReader
+from braidlog.storage.cleaner.sources import read_aborted, weigh
+from braidlog.storage.cleaner.transactions import TransactionTracker
+from braidlog.storage.files import Files
+from braidlog.wire.records.batch import BatchHeader, check_crc
+from braidlog.wire.records.filtering import empty_batch, key_offsets, record_summaries, retain
+
+_ABORT: Final = 0
+_COMMIT: Final = 1
+
+Summary = tuple[bytes | None, int, int, bool]
+
+
+class Cleaning:
+    """State of one pass; `run` once."""
+
+    def __init__(
+        self,
+        order: CleaningOrder,
+        files: Files,
+        *,
+        throttle: Callable[[int], None],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._order = order
+        self._files = files
+        self._throttle = throttle
+        self._is_stopped = is_stopped
+        memory = order.memory
+        most_keys = max(order.first_uncleanable - order.first_dirty, 0)
+        self._map = OffsetMap(memory.dedupe_bytes, memory.load_factor, most_keys)
+        self._map_was_full = False
+        self._producers = {producer.producer_id: producer for producer in order.producers}
+        self._bytes_before = 0
+        self._bytes_after = 0
+        self._records_before = 0
+        self._records_after = 0
+        self._records_without_key = 0
+        # Tombstones of the old message formats have no horizon of their own: they go by the age of their segment.
+        self._keep_old_tombstones = True
+        self._aborted = read_aborted(files, order.directory, [base_offset for base_offset, _ in order.segments])
+        self._tracker = TransactionTracker(self._aborted)
+        self._sources = [weigh(files, order.directory, base_offset, size) for base_offset, size in order.segments]
+
+    def run(self) -> CleaningOutcome:
+        order = self._order
+        self._fill_map()
+        end_offset = order.first_uncleanable
+        if self._map_was_full:
+            end_offset = max(self._map.latest_offset + 1, order.first_dirty)
+        sources = [segment for segment in self._sources if segment.base_offset < end_offset]
+        old_horizon = self._old_tombstone_horizon()
+        groups = [
+            self._clean_group(group, old_horizon)
+            for group in group_segments(
+                sources, order.max_segment_bytes, order.max_index_bytes, order.first_uncleanable
+            )
+        ]
+        return CleaningOutcome(
+            tuple(groups),
+            end_offset,
+            self._bytes_before,
+            self._bytes_after,
+            self._records_before,
+            self._records_after,
+            self._records_without_key,
+            self._map.size,
+            self._map_was_full,
+        )
+
+    def _fill_map(self) -> None:
+        order = self._order
+        tracker = TransactionTracker(t for t in self._aborted if t.last_offset >= order.first_dirty)
+        for position, segment in enumerate(self._sources):
+            if position + 1 < len(self._sources) and self._sources[position + 1].base_offset <= order.first_dirty:
+                continue
+            reader = self._open(segment)
+            try:
+                while not self._map_was_full:
+                    chunk = reader.next_chunk()
+                    if chunk is None:
+                        break
+                    self._pace(reader.chunk_bytes)
+                    self._map_chunk(reader.buffer, chunk, tracker)
+            finally:
+                reader.close()
+            if self._map_was_full:
+                return
+
+    def _map_chunk(self, buffer: bytes, headers: list[BatchHeader], tracker: TransactionTracker) -> None:
+        first_dirty = self._order.first_dirty
+        offsets = self._map
+        for header in headers:
+            last_offset = header.last_offset
+            if last_offset < first_dirty:
+                continue
+            if header.is_control:
+                self._marker_is_superfluous(tracker, header, self._summaries(buffer, header))
+            elif not tracker.data_is_aborted(header.producer_id, header.is_transactional, last_offset):
+                for key, offset in self._keys(buffer, header):
+                    if key is not None and offset >= first_dirty and not offsets.put(key, offset):
+                        # The batch is not wholly known: the pass ends before the first record that had no room.
+                        self._map_was_full = True
+                        return
+            offsets.cover(last_offset)
+
+    def _clean_group(self, group: list[SourceSegment], old_horizon: int) -> CleanedGroup:
+        order = self._order
+        target = CleanedSegment(self._files, order.directory, group[0].base_offset, order.index_interval_bytes)
+        try:
+            for segment in group:
+                self._keep_old_tombstones = segment.last_modified_ms > old_horizon
+                self._clean_segment(segment, target)
+            target.finish(group[-1].last_modified_ms)
+        except BaseException:
+            target.discard()
+            raise
+        self._bytes_after += target.size
+        return CleanedGroup(target.base_offset, tuple(segment.base_offset for segment in group), target.size)
+
+    def _clean_segment(self, segment: SourceSegment, target: CleanedSegment) -> None:
+        reader = self._open(segment)
+        try:
+            while True:
+                chunk = reader.next_chunk()
+                if chunk is None:
+                    return
+                written = target.size
+                for header in chunk:
+                    self._clean_batch(reader.buffer, header, target)
+                self._bytes_before += reader.chunk_bytes
+                self._pace(reader.chunk_bytes + target.size - written)
+        finally:
+            reader.close()
+
+    def _clean_batch(self, buffer: bytes, header: BatchHeader, target: CleanedSegment) -> None:
+        try:
+            check_crc(buffer, header)
+        except CorruptMessageError as problem:
+            raise CorruptLogError(
+                f"{self._order.directory}: batch at offset {header.base_offset}: {problem.message}"
+            ) from None
+        superfluous = False
+        summaries: list[Summary] = []
+        if header.is_control:
+            summaries = self._summaries(buffer, header)
+            superfluous = self._marker_is_superfluous(self._tracker, header, summaries)
+            for transaction in self._tracker.take_kept():
+                target.append_aborted(transaction)
+            horizon = header.delete_horizon_ms
+            discard = superfluous and (not summaries or 0 <= horizon <= self._order.now_ms)
+            keep = [not discard] * len(summaries)
+        else:
+            discard = self._tracker.data_is_aborted(header.producer_id, header.is_transactional, header.last_offset)
+            if not discard:
+                summaries = self._summaries(buffer, header)
+                keep = self._records_to_keep(header, summaries)
+            else:
+                keep = []
+        self._records_before += max(header.count, len(summaries))
+        batch = self._rebuilt(buffer, header, summaries, keep, superfluous)
+        if batch is not None:
+            self._records_after += sum(keep)
+            target.append(batch, header.last_offset, header.max_timestamp)
+
+    def _rebuilt(
+        self, buffer: bytes, header: BatchHeader, summaries: list[Summary], keep: list[bool], superfluous_marker: bool
+    ) -> bytes | None:
+        """The bytes that stand for the batch from now on; none if it goes."""
+        if not any(keep):
+            if header.magic >= 2 and self._keeps_empty(header):
+                return empty_batch(header)
+            return None
+        horizon: int | None = None
+        if header.magic >= 2 and not header.has_delete_horizon:
+            for position, (_, _, _, has_value) in enumerate(summaries):
+                if superfluous_marker or (keep[position] and not has_value and not header.is_control):
+                    horizon = self._order.now_ms + self._order.delete_retention_ms
+                    break
+        if horizon is None and all(keep):
+            return buffer[header.position : header.position + header.size]
+        return retain(buffer, header, keep, delete_horizon_ms=horizon)
+
+    def _records_to_keep(self, header: BatchHeader, summaries: list[Summary]) -> list[bool]:
+        offsets = self._map
+        now_ms = self._order.now_ms
+        if header.magic >= 2:
+            keep_tombstones = not header.has_delete_horizon or now_ms < header.delete_horizon_ms
+        else:
+            keep_tombstones = self._keep_old_tombstones
+        keep: list[bool] = []
+        for key, offset, _, has_value in summaries:
+            if offset > offsets.latest_offset:
+                keep.append(True)
+            elif key is None:
+                self._records_without_key += 1
+                keep.append(False)
+            else:
+                keep.append((has_value or keep_tombstones) and offset >= offsets.get(key))
+        return keep
+
+    def _keeps_empty(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._map.latest_offset + 1:
+            return True
+        producer = self._producers.get(header.producer_id) if header.has_producer_id else None
+        if producer is None:
+            return False
+        if producer.last_data_offset is not None:
+            return header.last_offset == producer.last_data_offset
+        return header.is_control and header.producer_epoch == producer.epoch
+
+    def _marker_is_superfluous(
+        self, tracker: TransactionTracker, header: BatchHeader, summaries: list[Summary]
+    ) -> bool:
+        if not summaries:
+            return tracker.marker_is_superfluous(header.producer_id, None, header.last_offset)
+        key = summaries[0][0]
+        kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
+        if kind != _ABORT and kind != _COMMIT:
+            return False
+        return tracker.marker_is_superfluous(header.producer_id, kind == _COMMIT, header.last_offset)
+
+    def _keys(self, buffer: bytes, header: BatchHeader) -> list[tuple[bytes | None, int]]:
+        try:
+            return key_offsets(buffer, header)
+        except CorruptMessageError as problem:
+            raise CorruptLogError(
+                f"{self._order.directory}: batch at offset {header.base_offset}: {problem.message}"
+            ) from None
+
+    def _summaries(self, buffer: bytes, header: BatchHeader) -> list[Summary]:
+        try:
+            return record_summaries(buffer, header)
+        except CorruptMessageError as problem:
+            raise CorruptLogError(
+                f"{self._order.directory}: batch at offset {header.base_offset}: {problem.message}"
+            ) from None
+
+    def _old_tombstone_horizon(self) -> int:
+        """Old-format tombstones in segments not written since then go (as before KIP-534)."""
+        order = self._order
+        clean = [s for s in self._sources if s.base_offset < order.first_dirty]
+        return clean[-1].last_modified_ms - order.delete_retention_ms if clean else 0
+
+    def _open(self, segment: SourceSegment) -> SegmentReader:
+        return SegmentReader(
+            self._files, self._order.directory, segment.base_offset, segment.size, self._order.memory.io_buffer_bytes
+        )
+
+    def _pace(self, moved_bytes: int) -> None:
+        if self._is_stopped():
+            raise CleaningStopped(f"cleaning of {self._order.directory} was stopped")
+        self._throttle(moved_bytes)
+
+
+def clean(
+    order: CleaningOrder,
+    files: Files,
+    *,
+    throttle: Callable[[int], None] | None = None,
+    is_stopped: Callable[[], bool] | None = None,
+) -> CleaningOutcome:
+    """Run a pass here; raises CleaningStopped, CorruptLogError (this log cannot be cleaned) or OSError."""
+    try:
+        return Cleaning(order, files, throttle=throttle or _no_throttle, is_stopped=is_stopped or _never).run()
+    except BaseException:
+        for base_offset, _ in order.segments:
+            remove_cleaned(files, order.directory, base_offset)
+        raise
+
+
+def _no_throttle(moved_bytes: int) -> None:
+    return None
+
+
+def _never() -> bool:
+    return False

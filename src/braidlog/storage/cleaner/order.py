@@ -1,0 +1,95 @@
+"""What the broker tells a cleaner to do and what it hears back: plain values that also travel between processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from braidlog.core.errors import BraidlogError
+
+
+class CleaningStopped(BraidlogError):
+    """The log was truncated, deleted or moved meanwhile; what was written so far is worthless."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfProducer:
+    """The newest thing a live producer wrote: a data batch, or only a marker of this epoch."""
+
+    producer_id: int
+    last_data_offset: int | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerMemory:
+    """How much a cleaner may use (`log.cleaner.*`)."""
+
+    dedupe_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 524_288
+    max_io_bytes_per_second: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningOrder:
+    """Everything about one pass over one log, so that whoever runs it needs nothing but the files."""
+
+    directory: str
+    # (base offset, size) of all inactive segments below `first_uncleanable`, oldest first.
+    segments: tuple[tuple[int, int], ...]
+    first_dirty: int
+    first_uncleanable: int
+    now_ms: int
+    delete_retention_ms: int
+    max_segment_bytes: int
+    max_index_bytes: int
+    index_interval_bytes: int
+    memory: CleanerMemory = field(default_factory=CleanerMemory)
+    producers: tuple[LastOfProducer, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> CleaningOrder:
+        fields = json.loads(text)
+        fields["segments"] = tuple((base_offset, size) for base_offset, size in fields["segments"])
+        fields["memory"] = CleanerMemory(**fields["memory"])
+        fields["producers"] = tuple(LastOfProducer(**producer) for producer in fields["producers"])
+        return CleaningOrder(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """One `.cleaned` segment and the ones it stands for."""
+
+    base_offset: int
+    replaces: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningOutcome:
+    groups: tuple[CleanedGroup, ...]
+    # The offset that the next pass starts from: the map was full here, or nothing was left.
+    end_offset: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    # Records of a compacted topic without a key: they cannot be kept.
+    records_without_key: int
+    keys: int
+    map_was_full: bool
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> CleaningOutcome:
+        fields = json.loads(text)
+        fields["groups"] = tuple(
+            CleanedGroup(group["base_offset"], tuple(group["replaces"]), group["size"]) for group in fields["groups"]
+        )
+        return CleaningOutcome(**fields)
