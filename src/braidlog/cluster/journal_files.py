@@ -1,0 +1,128 @@
+"""The few file operations that the embedded store needs, as a port, and its adapter over a directory on disk."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+
+class JournalFiles(Protocol):
+    """Files of one directory by name. Calls block and come from one thread at a time."""
+
+    def names(self) -> list[str]:
+        """Sorted."""
+        ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def append(self, name: str, data: bytes) -> None:
+        """Write at the end, creating the file; not durable before `sync`."""
+        ...
+
+    def sync(self, name: str) -> None:
+        """What was appended, and the file's own existence, survives a power cut."""
+        ...
+
+    def write_whole(self, name: str, data: bytes) -> None:
+        """Durable on return; a crash leaves the old file or the new one, nothing between."""
+        ...
+
+    def truncate(self, name: str, size: int) -> None:
+        """Durable on return."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OsJournalFiles:
+    """Holds a lock on the directory while it is open: two brokers on one store would destroy it."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        os.makedirs(directory, exist_ok=True)
+        self._lock_fd = self._lock()
+        self._appending = ""
+        self._fd = -1
+        self._is_new = False
+
+    def _lock(self) -> int:
+        import fcntl
+
+        fd = os.open(os.path.join(self._directory, ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise BlockingIOError(f"{self._directory} is in use by another broker; stop it first") from None
+        return fd
+
+    def names(self) -> list[str]:
+        return sorted(name for name in os.listdir(self._directory) if not name.endswith((".tmp", ".lock")))
+
+    def read(self, name: str) -> bytes:
+        with open(self._path(name), "rb", buffering=0) as file:
+            return file.readall()
+
+    def append(self, name: str, data: bytes) -> None:
+        if name != self._appending:
+            self._open_for_append(name)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    def sync(self, name: str) -> None:
+        if name != self._appending:
+            self._open_for_append(name)
+        getattr(os, "fdatasync", os.fsync)(self._fd)
+        if self._is_new:
+            self._sync_directory()
+            self._is_new = False
+
+    def write_whole(self, name: str, data: bytes) -> None:
+        temporary = self._path(name + ".tmp")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path(name))
+        self._sync_directory()
+
+    def truncate(self, name: str, size: int) -> None:
+        with open(self._path(name), "r+b") as file:
+            file.truncate(size)
+            os.fsync(file.fileno())
+
+    def remove(self, name: str) -> None:
+        if name == self._appending:
+            self._close_append()
+        os.unlink(self._path(name))
+
+    def close(self) -> None:
+        self._close_append()
+        if self._lock_fd != -1:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _open_for_append(self, name: str) -> None:
+        self._close_append()
+        path = self._path(name)
+        self._is_new = not os.path.exists(path)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._appending = name
+
+    def _close_append(self) -> None:
+        if self._fd != -1:
+            os.close(self._fd)
+        self._fd, self._appending = -1, ""
+
+    def _sync_directory(self) -> None:
+        fd = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
