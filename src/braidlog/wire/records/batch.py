@@ -28,11 +28,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from crc32c import crc32c
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from braidlog.core.protocol_errors import CorruptMessageError
+from braidlog.wire.records.checksum import crc32c
 
 LOG_OVERHEAD: Final = 12
 HEADER_SIZE: Final = 61
@@ -272,7 +272,7 @@ def computed_crc(buffer: bytes, header: BatchHeader) -> int:
     """The checksum that the batch's bytes give: CRC32C from the attributes on, or CRC32 of an old message."""
     view = memoryview(buffer)
     if header.magic == 2:
-        return crc32c(view[header.position + ATTRIBUTES_AT : header.position + header.size])
+        return crc32c(view[header.position + ATTRIBUTES_AT : header.position + header.size], 0)
     import zlib
 
     return zlib.crc32(view[header.position + MAGIC_AT : header.position + header.size])

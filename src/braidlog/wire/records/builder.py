@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
+from typing import Final
 
+from librt.strings import BytesWriter
+
+from braidlog.core.protocol_errors import (
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
+from braidlog.wire.records.batch import (
+    CODEC_NONE,
+    CODEC_ZSTD,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+)
+from braidlog.wire.records.compression import compress
+from braidlog.wire.records.encoding import encode_header, write_message, write_record
 from braidlog.wire.records.reading import Record
 
-MARKER_ABORT = 0
-MARKER_COMMIT = 1
+MARKER_ABORT: Final = 0
+MARKER_COMMIT: Final = 1
 
 
 def build_batch(
     records: Iterable[Record],
     *,
     base_offset: int = 0,
-    codec: int = 0,
+    codec: int = CODEC_NONE,
     level: int | None = None,
     leader_epoch: int = -1,
     producer_id: int = -1,
@@ -26,8 +46,59 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     keep_offsets: bool = False,
 ) -> bytes:
-    """One v2 batch; records get offsets from `base_offset` on in order, or keep their own with `keep_offsets`."""
-    raise NotImplementedError
+    """One v2 batch; records take offsets from `base_offset` on, or keep theirs with `keep_offsets`.
+
+    `log_append_time_ms` stamps the whole batch; `delete_horizon_ms` is the cleaner's mark (KIP-534).
+    """
+    items = list(records)
+    if keep_offsets and items:
+        base_offset = min(base_offset, items[0].offset) if base_offset else items[0].offset
+    base_timestamp = items[0].timestamp if items else NO_TIMESTAMP
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+    out = BytesWriter()
+    max_timestamp = NO_TIMESTAMP
+    last_delta = -1
+    for index, record in enumerate(items):
+        delta = record.offset - base_offset if keep_offsets else index
+        if delta <= last_delta:
+            raise InvalidRecordError(f"offset {record.offset} does not follow the record before it")
+        last_delta = delta
+        max_timestamp = max(max_timestamp, record.timestamp)
+        write_record(
+            out,
+            record.attributes if not control else 0,
+            record.timestamp - base_timestamp,
+            delta,
+            record.key,
+            record.value,
+            record.headers,
+        )
+    attributes = codec
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = log_append_time_ms
+    if transactional:
+        attributes |= TRANSACTIONAL
+    if control:
+        attributes |= CONTROL
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON
+    body = compress(codec, out.getvalue(), level)
+    header = encode_header(
+        body,
+        base_offset,
+        leader_epoch,
+        attributes,
+        max(last_delta, 0),
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(items),
+    )
+    return header + body
 
 
 def build_marker(
@@ -40,8 +111,28 @@ def build_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a transaction."""
-    raise NotImplementedError
+    """The control batch that ends a transaction: key (version 0, type), value (version 0, coordinator epoch)."""
+    key = struct.pack(">hh", 0, MARKER_COMMIT if commit else MARKER_ABORT)
+    value = struct.pack(">hi", 0, coordinator_epoch)
+    return build_batch(
+        [Record(timestamp=timestamp, key=key, value=value)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def marker_type(record: Record) -> int:
+    """MARKER_ABORT, MARKER_COMMIT or another control type, of a record out of a control batch."""
+    if record.key is None or len(record.key) < 4:
+        raise InvalidRecordError("a control record's key is shorter than its version and type")
+    version, kind = struct.unpack_from(">hh", record.key)
+    if version < 0:
+        raise InvalidRecordError(f"a control record has the impossible version {version}")
+    return int(kind)
 
 
 def build_message_set(
@@ -49,10 +140,29 @@ def build_message_set(
     *,
     magic: int,
     base_offset: int = 0,
-    codec: int = 0,
+    codec: int = CODEC_NONE,
     level: int | None = None,
     log_append_time_ms: int | None = None,
     keep_offsets: bool = False,
 ) -> bytes:
-    """Messages of format 0 or 1; compressed ones in one wrapper (inner offsets relative in format 1)."""
-    raise NotImplementedError
+    """Messages of format 0 or 1; with a codec all in one wrapper (inner offsets count from 0 in format 1)."""
+    if magic not in (0, 1):
+        raise UnsupportedForMessageFormatError(f"message sets exist in formats 0 and 1, not {magic}")
+    if codec == CODEC_ZSTD:
+        raise UnsupportedCompressionTypeError("zstd needs record batches (format 2)")
+    items = list(records)
+    stamp = LOG_APPEND_TIME if log_append_time_ms is not None and magic == 1 else 0
+    offsets = [record.offset if keep_offsets else base_offset + index for index, record in enumerate(items)]
+    out = BytesWriter()
+    relative_to = offsets[0] if codec != CODEC_NONE and magic == 1 and offsets else 0
+    max_timestamp = NO_TIMESTAMP
+    for record, offset in zip(items, offsets, strict=True):
+        timestamp = log_append_time_ms if log_append_time_ms is not None else record.timestamp
+        max_timestamp = max(max_timestamp, timestamp)
+        write_message(out, offset - relative_to, magic, stamp, timestamp, record.key, record.value)
+    if codec == CODEC_NONE or not items:
+        return out.getvalue()
+    wrapped = compress(codec, out.getvalue(), level, magic=magic)
+    wrapper = BytesWriter()
+    write_message(wrapper, offsets[-1], magic, codec | stamp, max_timestamp, None, wrapped)
+    return wrapper.getvalue()

@@ -1,0 +1,152 @@
+"""Writing records: varints, v2 records, batch headers and old messages (hot: compiled by mypyc)."""
+
+from __future__ import annotations
+
+import zlib
+
+from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from braidlog.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from braidlog.wire.records.checksum import crc32c
+
+Header = tuple[str, bytes | None]
+
+
+def varint_size(value: i64) -> i64:
+    """Bytes that `write_varint` takes for a value."""
+    magnitude: i64 = value if value >= 0 else -1 - value
+    size: i64 = 1
+    # Zigzag spends one bit of the first byte on the sign.
+    magnitude >>= 6
+    while magnitude > 0:
+        size += 1
+        magnitude >>= 7
+    return size
+
+
+def write_varint(out: BytesWriter, value: i64) -> None:
+    """The zigzag varint of a 64-bit value; a 32-bit value gets the bytes of Kafka's 32-bit form."""
+    # Magnitude and sign apart, so that nothing passes 64 bits.
+    magnitude: i64 = value
+    byte: i64 = 0
+    if value < 0:
+        magnitude = -1 - value
+        byte = 1
+    byte |= (magnitude & 0x3F) << 1
+    magnitude >>= 6
+    while magnitude > 0:
+        out.append(byte | 0x80)
+        byte = magnitude & 0x7F
+        magnitude >>= 7
+    out.append(byte)
+
+
+def write_nullable(out: BytesWriter, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)
+    else:
+        write_varint(out, len(data))
+        out.write(data)
+
+
+def _nullable_size(data: bytes | None) -> i64:
+    if data is None:
+        return 1
+    size: i64 = len(data)
+    return varint_size(size) + size
+
+
+def write_record(
+    out: BytesWriter,
+    attributes: int,
+    timestamp_delta: i64,
+    offset_delta: i64,
+    key: bytes | None,
+    value: bytes | None,
+    headers: tuple[Header, ...],
+) -> None:
+    """One v2 record, its length first."""
+    size: i64 = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
+    size += _nullable_size(key) + _nullable_size(value) + varint_size(len(headers))
+    names = [name.encode() for name, _ in headers]
+    for name, header in zip(names, headers, strict=True):
+        size += _nullable_size(name) + _nullable_size(header[1])
+    write_varint(out, size)
+    out.append(attributes)
+    write_varint(out, timestamp_delta)
+    write_varint(out, offset_delta)
+    write_nullable(out, key)
+    write_nullable(out, value)
+    write_varint(out, len(headers))
+    for name, header in zip(names, headers, strict=True):
+        write_nullable(out, name)
+        write_nullable(out, header[1])
+
+
+def encode_header(
+    body: bytes | memoryview,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+) -> bytes:
+    """The 61 bytes before `body` (the records as they are stored), checksum included."""
+    checked = BytesWriter()
+    write_i16_be(checked, attributes)
+    write_i32_be(checked, last_offset_delta)
+    write_i64_be(checked, base_timestamp)
+    write_i64_be(checked, max_timestamp)
+    write_i64_be(checked, producer_id)
+    write_i16_be(checked, producer_epoch)
+    write_i32_be(checked, base_sequence)
+    write_i32_be(checked, count)
+    tail = checked.getvalue()
+    out = BytesWriter()
+    write_i64_be(out, base_offset)
+    write_i32_be(out, HEADER_SIZE - LOG_OVERHEAD + len(body))
+    write_i32_be(out, leader_epoch)
+    out.append(2)
+    write_u32(out, crc32c(body, crc32c(tail, 0)))
+    out.write(tail)
+    return out.getvalue()
+
+
+def write_u32(out: BytesWriter, value: i64) -> None:
+    """An unsigned 32-bit number, as checksums are."""
+    signed: i64 = value if value <= 0x7FFFFFFF else value - 0x100000000
+    write_i32_be(out, i32(signed))
+
+
+def write_message(
+    out: BytesWriter,
+    offset: int,
+    magic: int,
+    attributes: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+) -> None:
+    """One message of format 0 (which has no timestamp) or 1."""
+    checked = BytesWriter()
+    checked.append(magic)
+    checked.append(attributes)
+    if magic == 1:
+        write_i64_be(checked, timestamp)
+    for data in (key, value):
+        if data is None:
+            write_i32_be(checked, -1)
+        else:
+            write_i32_be(checked, len(data))
+            checked.write(data)
+    content = checked.getvalue()
+    write_i64_be(out, offset)
+    write_i32_be(out, len(content) + 4)
+    write_u32(out, zlib.crc32(content))
+    out.write(content)
