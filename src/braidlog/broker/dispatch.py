@@ -1,10 +1,10 @@
 """The one place that maps an api key and version to a handler, and any failure to what the protocol says.
 
-Three kinds of handler:
+Two kinds of handler:
 
-    Instant     `handle(request, exchange) -> response`           answered at once
-    Flow        `handle(request, exchange) -> None`               answers the exchange itself, later (produce, fetch)
-    Patient     `async handle(request, exchange) -> response`     takes time; the connection is muted meanwhile
+    Call    `handle(request, exchange) -> response`   answered at once, or, where it returns a coroutine, when that
+                                                      is done; the connection is muted meanwhile
+    Flow    `handle(request, exchange) -> None`       answers the exchange itself, later (produce, fetch)
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ log = logging.getLogger("braidlog.dispatch")
 
 API_VERSIONS: Final = 18
 
-INSTANT: Final = 0
+CALL: Final = 0
 FLOW: Final = 1
-PATIENT: Final = 2
 
 # Builds the response that tells a client that all of its request failed.
 Refuse = Callable[[Any, int, ProtocolError], Message]
@@ -108,8 +107,8 @@ class Dispatch(FrameHandler):
             log.info("closed the connection from %s: malformed request: %s", channel.peer_host, problem)
             channel.close("malformed request")
         except Exception as problem:
-            log.error("closed the connection from %s: a bug in braidlog, please report it", channel.peer_host,
-                      exc_info=problem)
+            told = "closed the connection from %s: a bug in braidlog, please report it"
+            log.error(told, channel.peer_host, exc_info=problem)
             channel.close("internal error")
 
     def _handle(self, channel: Channel, reader: Reader) -> None:
@@ -122,7 +121,7 @@ class Dispatch(FrameHandler):
             return
         # The first header of ControlledShutdown has no client id.
         client_id = None if api_key == 7 and version == 0 else reader.nullable_string(False)
-        if version >= route.flexible_from:
+        if 0 <= route.flexible_from <= version:
             reader.skip_tags()
         decode = route.decode
         if decode is None:
@@ -133,21 +132,23 @@ class Dispatch(FrameHandler):
         channel.begin(exchange)
         if route.kind == FLOW:
             route.handle(request, exchange)
-        elif route.kind == INSTANT:
-            self._answer_now(route, request, exchange)
         else:
-            channel.mute()
-            self._tasks.spawn(route.name, self._answer_later(route, request, exchange))
+            self._answer(route, request, exchange)
 
-    def _answer_now(self, route: Route, request: Message, exchange: Exchange) -> None:
+    def _answer(self, route: Route, request: Message, exchange: Exchange) -> None:
         try:
             response = route.handle(request, exchange)
         except Exception as problem:
             response = self._refusal(route, request, exchange, problem)
-        self._reply(route, exchange, response)
+        if response is None or isinstance(response, Message):
+            self._reply(route, exchange, response)
+        else:
+            exchange.channel.mute()
+            self._tasks.spawn(route.name, self._answer_later(route, request, exchange, response))
 
-    async def _answer_later(self, route: Route, request: Message, exchange: Exchange) -> None:
-        work: Coroutine[Any, Any, Message] = route.handle(request, exchange)
+    async def _answer_later(
+        self, route: Route, request: Message, exchange: Exchange, work: Coroutine[Any, Any, Message]
+    ) -> None:
         try:
             response: Message | None = await work
         except Exception as problem:
@@ -184,6 +185,6 @@ class Dispatch(FrameHandler):
         known = APIS.get(api_key)
         name = known.name if known is not None else f"api key {api_key}"
         offered = f"v{route.min_version}–v{route.max_version} are" if route is not None else "it is not"
-        log.info("closed the connection from %s: %s v%d is not supported (%s offered)", channel.peer_host, name,
-                 version, offered)
+        told = "closed the connection from %s: %s v%d is not supported (%s offered)"
+        log.info(told, channel.peer_host, name, version, offered)
         channel.close("unsupported version")

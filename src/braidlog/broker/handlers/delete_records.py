@@ -1,0 +1,66 @@
+"""DeleteRecords (api 21): move the start of partitions forward; -1 means up to the high watermark."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.broker.faults import error_of
+from braidlog.core.protocol_errors import OffsetOutOfRangeError, PolicyViolationError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.replication.registry import Registry
+from braidlog.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+TO_HIGH_WATERMARK: Final = -1
+
+
+class DeleteRecordsHandler:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def handle(self, request: DeleteRecordsRequest, exchange: Exchange) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsTopicResult(
+                    name=topic.name, partitions=[self._delete(topic.name, wanted) for wanted in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _delete(self, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+        try:
+            log = self._registry.require(topic, wanted.partition_index).require_log()
+            if "delete" not in log.settings.cleanup_policy:
+                raise PolicyViolationError("records of a topic that is only compacted cannot be deleted")
+            offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+            if offset < 0 or offset > log.high_watermark:
+                raise OffsetOutOfRangeError
+            log.increment_log_start_offset(offset)
+            answer.low_watermark = log.log_start_offset
+        except Exception as problem:
+            answer.error_code = error_of(problem, f"delete records of {topic}-{wanted.partition_index}").code
+        return answer
+
+
+def refuse(request: DeleteRecordsRequest, version: int, error: ProtocolError) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,126 @@
+"""DescribeConfigs (api 32): settings of topics and brokers with their sources, synonyms and meaning.
+
+    v0   only whether a value is the default      v1   sources, synonyms      v3   types, documentation
+"""
+
+from __future__ import annotations
+
+from braidlog.broker.faults import error_of
+from braidlog.broker.live_settings import LiveSettings
+from braidlog.config.broker import DEFAULT
+from braidlog.config.describe import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
+from braidlog.config.topic_names import validate_name
+from braidlog.controller.loop import Controller
+from braidlog.controller.requests import ResourceType
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+class DescribeConfigsHandler:
+    def __init__(self, controller: Controller, settings: LiveSettings, broker_id: int) -> None:
+        self._controller = controller
+        self._settings = settings
+        self._broker_id = broker_id
+
+    def handle(self, request: DescribeConfigsRequest, exchange: Exchange) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(results=[self._describe(wanted, request) for wanted in request.resources])
+
+    def _describe(self, wanted: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
+        answer = DescribeConfigsResult(
+            error_message=None, resource_type=wanted.resource_type, resource_name=wanted.resource_name
+        )
+        try:
+            entries = self._entries(wanted)
+        except Exception as problem:
+            error = error_of(problem, f"describe configs of {wanted.resource_name!r}")
+            answer.error_code, answer.error_message = error.code, error.message
+            return answer
+        keys = wanted.configuration_keys
+        # As in Kafka an empty list of keys means all of them, like null.
+        chosen = entries if not keys else [entry for entry in entries if entry.name in set(keys)]
+        answer.configs = [_result(entry, request) for entry in chosen]
+        return answer
+
+    def _entries(self, wanted: DescribeConfigsResource) -> list[ConfigEntry]:
+        name = wanted.resource_name
+        if wanted.resource_type == ResourceType.TOPIC:
+            validate_name(name)
+            image = self._controller.image
+            if image.topic(name) is None:
+                raise UnknownTopicOrPartitionError
+            return describe_topic(image.topic_config(name), self._settings.current)
+        if wanted.resource_type == ResourceType.BROKER:
+            if not name:
+                return describe_cluster_default(self._settings.current)
+            if name != str(self._broker_id):
+                raise InvalidRequestError(f"this is broker {self._broker_id}; ask broker {name} itself")
+            return describe_broker(self._settings.current)
+        if wanted.resource_type == ResourceType.BROKER_LOGGER:
+            if name != str(self._broker_id):
+                raise InvalidRequestError(f"this is broker {self._broker_id}; ask broker {name} itself")
+            return _loggers()
+        if wanted.resource_type == ResourceType.CLIENT_METRICS:
+            return []
+        raise InvalidRequestError(f"resource type {wanted.resource_type} has no settings here")
+
+
+def _loggers() -> list[ConfigEntry]:
+    """The broker's own loggers and their levels, as Kafka lists its Log4j ones (KIP-412)."""
+    import logging
+
+    names = {name: None for name in sorted(logging.root.manager.loggerDict) if name.startswith("braidlog")}
+    return [
+        ConfigEntry(
+            name=name,
+            value=logging.getLevelName(logging.getLogger(name).getEffectiveLevel()),
+            # DYNAMIC_BROKER_LOGGER of KIP-412.
+            source=6,
+            read_only=False,
+            sensitive=False,
+            type=2,
+            documentation="",
+            synonyms=(),
+        )
+        for name in names
+    ]
+
+
+def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source == DEFAULT,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+    )
+
+
+def refuse(request: DescribeConfigsRequest, version: int, error: ProtocolError) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=wanted.resource_type,
+                resource_name=wanted.resource_name,
+            )
+            for wanted in request.resources
+        ]
+    )

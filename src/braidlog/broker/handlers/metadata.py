@@ -1,0 +1,155 @@
+"""Metadata (api 3): brokers, controller, topics and the leaders of their partitions.
+
+    v0      an empty list means every topic; from v1 on null does     v10   topic ids; from v12 on looked up by id
+    v4      the client may forbid auto-creation                       v8    authorized operations
+
+A topic that is auto-created is described in the same response: its creation is awaited, not reported as an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from braidlog.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from braidlog.cluster.image import ClusterImage, TopicImage
+from braidlog.config.topic_names import problem_with
+from braidlog.controller.loop import Controller
+from braidlog.controller.requests import NewTopic
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import (
+    NONE,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    ProtocolError,
+    TopicAlreadyExistsError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+class MetadataHandler:
+    def __init__(self, controller: Controller, auto_create: bool) -> None:
+        self._controller = controller
+        self._auto_create = auto_create
+
+    def handle(
+        self, request: MetadataRequest, exchange: Exchange
+    ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+        version = exchange.version
+        wanted = request.topics
+        if wanted is None or (version == 0 and not wanted):
+            return self._describe(request, exchange, None, {})
+        if version < 12 and any(topic.topic_id != ZERO_ID for topic in wanted):
+            raise InvalidRequestError("topic ids can be asked for from version 12 on")
+        if self._auto_create and request.allow_auto_topic_creation:
+            image = self._controller.image
+            missing = [
+                topic.name for topic in wanted if topic.name and topic.topic_id == ZERO_ID and not image.topic(topic.name)
+            ]
+            creatable = [name for name in dict.fromkeys(missing) if _name_error(name) is None]
+            if creatable:
+                return self._create_then_describe(request, exchange, wanted, creatable)
+        return self._describe(request, exchange, wanted, {})
+
+    async def _create_then_describe(
+        self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
+    ) -> MetadataResponse:
+        results = await self._controller.create_topics([NewTopic(name) for name in names])
+        errors = {
+            result.name: result.error
+            for result in results
+            # Somebody else was quicker: the topic is there, which is what was wanted.
+            if result.error is not None and not isinstance(result.error, TopicAlreadyExistsError)
+        }
+        return self._describe(request, exchange, wanted, errors)
+
+    def _describe(
+        self,
+        request: MetadataRequest,
+        exchange: Exchange,
+        wanted: list[MetadataRequestTopic] | None,
+        errors: dict[str, ProtocolError],
+    ) -> MetadataResponse:
+        image = self._controller.image
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        if wanted is None:
+            topics = [describe_topic(image, topic, operations) for topic in image.topics.values()]
+        else:
+            topics = [_lookup(image, topic, operations, errors) for topic in wanted]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                for broker in image.brokers.values()
+                if (endpoint := broker.endpoint(exchange.channel.listener)) is not None
+            ],
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
+        )
+
+
+def _lookup(
+    image: ClusterImage, wanted: MetadataRequestTopic, operations: int, errors: dict[str, ProtocolError]
+) -> MetadataResponseTopic:
+    if wanted.topic_id != ZERO_ID:
+        by_id = image.topic_by_id(wanted.topic_id)
+        if by_id is None:
+            return MetadataResponseTopic(error_code=UnknownTopicIdError.code, name=None, topic_id=wanted.topic_id)
+        return describe_topic(image, by_id, operations)
+    name = wanted.name or ""
+    topic = image.topic(name)
+    if topic is not None:
+        return describe_topic(image, topic, operations)
+    error = errors.get(name) or _name_error(name) or UnknownTopicOrPartitionError()
+    return MetadataResponseTopic(error_code=error.code, name=name)
+
+
+def describe_topic(image: ClusterImage, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    brokers = image.brokers
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=operations,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=NONE if partition.leader in brokers else LeaderNotAvailableError.code,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=[replica for replica in partition.replicas if replica not in brokers],
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _name_error(name: str) -> ProtocolError | None:
+    problem = problem_with(name)
+    return None if problem is None else InvalidTopicError(problem)
+
+
+def refuse(request: MetadataRequest, version: int, error: ProtocolError) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or []
+        ],
+    )

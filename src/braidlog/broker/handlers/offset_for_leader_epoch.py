@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (api 23): where a leader epoch ended, for readers that check for truncation (KIP-320)."""
+
+from __future__ import annotations
+
+from braidlog.broker.faults import error_of
+from braidlog.net.exchange import Exchange
+from braidlog.replication.registry import Registry
+from braidlog.wire.generated.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+class OffsetForLeaderEpochHandler:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def handle(self, request: OffsetForLeaderEpochRequest, exchange: Exchange) -> OffsetForLeaderEpochResponse:
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[self._end(topic.topic, wanted) for wanted in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _end(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        answer = EpochEndOffset(partition=wanted.partition)
+        try:
+            partition = self._registry.require(topic, wanted.partition)
+            partition.check_epoch(wanted.current_leader_epoch)
+            end = partition.require_log().end_offset_for_epoch(wanted.leader_epoch)
+            if end is not None:
+                answer.leader_epoch, answer.end_offset = end
+        except Exception as problem:
+            answer.error_code = error_of(problem, f"epoch end of {topic}-{wanted.partition}").code
+        return answer
