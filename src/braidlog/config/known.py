@@ -13,7 +13,7 @@ from braidlog.config.setting import Setting
 
 # Broker themes, those that every start reads first.
 _THEMES: Final = (
-    "network", "log", "replication", "braidlog", "kraft", "transactions", "groups", "zookeeper", "security",
+    "network", "log", "kraft", "replication", "braidlog", "transactions", "groups", "zookeeper", "security",
     "quotas", "metrics", "tiered",
 )  # fmt: skip
 

@@ -77,9 +77,7 @@ class LogSettings(NamedTuple):
 
     def __repr__(self) -> str:
         changed = (
-            f"{name}={getattr(self, name)!r}"
-            for name in self._fields
-            if getattr(self, name) != getattr(DEFAULTS, name)
+            f"{name}={getattr(self, name)!r}" for name in self._fields if getattr(self, name) != getattr(DEFAULTS, name)
         )
         return f"LogSettings({', '.join(changed)})"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from braidlog.config.rules import Rule, Value
@@ -120,7 +119,8 @@ class Setting:
         low, high = _RANGES[self.kind]
         if not re.fullmatch(_DECIMAL, trimmed):
             raise self._refusal(text, "expected a whole number")
-        number = int(trimmed)
+        # No number of these types has more digits; Python refuses to convert thousands of them.
+        number = int(trimmed) if len(trimmed.lstrip("+-0")) <= 19 else high + 1
         if not low <= number <= high:
             raise self._refusal(text, f"a {TYPE_NAMES[self.kind]} lies between {low} and {high}")
         return number
@@ -168,8 +168,3 @@ def _scientific(value: float) -> tuple[str, str, int]:
     digits = (whole + fraction).lstrip("0")
     leading_zeros = len(whole + fraction) - len(digits)
     return sign, digits.rstrip("0") or "0", int(exponent or 0) + len(whole) - 1 - leading_zeros
-
-
-def parse_all(settings: Mapping[str, Setting], texts: Mapping[str, str]) -> dict[str, Value]:
-    """Typed values of the known keys of `texts`."""
-    return {key: settings[key].parse(text) for key, text in texts.items() if key in settings}

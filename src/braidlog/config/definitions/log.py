@@ -25,6 +25,7 @@ FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 POLICY: Final = "Java classes cannot be loaded"
 KRAFT: Final = "failed directories are reported through the coordination store at once"
 CLEANER_PROCESS: Final = "one worker process compacts, one log at a time"
+TIERED: Final = "there is no tiered storage"
 
 SETTINGS: Final = (
     Setting("auto.create.topics.enable", BOOLEAN, True, HIGH,
@@ -200,5 +201,13 @@ SETTINGS: Final = (
     Setting("log.cleaner.max.compaction.lag.ms", LONG, MAX_LONG, MEDIUM, rule=at_least(1),
         mode=CLUSTER_WIDE,
         doc="The longest a record may wait for compaction, where a topic sets none.",
+    ),
+    Setting("log.local.retention.ms", LONG, -2, MEDIUM, rule=at_least(-2), mode=CLUSTER_WIDE,
+        no_effect=TIERED,
+        doc="Age up to which tiered partitions stay on local disk; -2 follows retention.ms.",
+    ),
+    Setting("log.local.retention.bytes", LONG, -2, MEDIUM, rule=at_least(-2), mode=CLUSTER_WIDE,
+        no_effect=TIERED,
+        doc="Bytes of a tiered partition kept on local disk; -2 follows retention.bytes.",
     ),
 )

@@ -1,0 +1,147 @@
+"""Where settings come from: a file in Java's properties syntax, environment variables, and the command line.
+
+Environment: `BRAIDLOG_LOG_RETENTION_MS` sets `log.retention.ms`, `BRAIDLOG_HTTP_LISTEN` sets
+`braidlog.http.listen`; the `KAFKA_` prefix of the Docker images of Kafka works as well, and gives way to ours.
+One underscore stands for a dot, two for an underscore, three for a dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from braidlog.config import known
+from braidlog.config.broker import BrokerSettings
+from braidlog.config.checks import check_broker
+from braidlog.config.properties import PropertiesError, parse_properties
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import InvalidConfigError
+
+_PREFIXES: Final = ("KAFKA_", "BRAIDLOG_")  # the later one wins
+# Variables of braidlog itself, of Kafka's start scripts and of its Docker image, which set something else.
+_NOT_SETTINGS: Final = frozenset((
+    "BRAIDLOG_PURE", "KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_JMX_OPTS", "KAFKA_JMX_PORT", "KAFKA_JMX_HOSTNAME",
+    "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_LOG4J_ROOT_LOGLEVEL",
+    "KAFKA_LOG4J_LOGGERS", "KAFKA_TOOLS_LOG4J_LOGLEVEL", "KAFKA_DEBUG", "KAFKA_HOME", "KAFKA_VERSION",
+    "KAFKA_CLUSTER_ID",
+))  # fmt: skip
+
+
+class Loaded(NamedTuple):
+    settings: BrokerSettings
+    # Lines for the log at start: keys nobody knows, variables that set nothing.
+    warnings: list[str]
+
+
+class Layer(NamedTuple):
+    """Settings of one source, with the place each was written, for messages."""
+
+    texts: dict[str, str]
+    places: dict[str, str]
+
+
+def load_settings(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    assignments: Iterable[str] = (),
+) -> Loaded:
+    """The broker's settings: command line before environment before file before defaults.
+
+    Raises UserError, with the place of the mistake, for a file that cannot be read or a value that is not allowed.
+    """
+    warnings: list[str] = []
+    texts: dict[str, str] = {}
+    places: dict[str, str] = {}
+    layers = [from_file(file)] if file is not None else []
+    layers += (from_environment(environment or {}, warnings), from_command_line(assignments))
+    for layer in layers:
+        texts.update(layer.texts)
+        places.update(layer.places)
+    _check_values(texts, places)
+    try:
+        settings = BrokerSettings(texts)
+        check_broker(settings)
+    except InvalidConfigError as problem:
+        raise UserError(str(problem.message)) from problem
+    warnings += (f"{places.get(key, key)}: nobody knows the setting {key}{_meant(key)}" for key in settings.unknown)
+    return Loaded(settings, warnings)
+
+
+def from_file(path: Path) -> Layer:
+    try:
+        # Java reads properties as ISO 8859-1 or, since every tool writes it, UTF-8; bytes that are neither stay.
+        content = path.read_bytes()
+        pairs = parse_properties(_decoded(content))
+    except OSError as problem:
+        raise UserError(f"cannot read the settings file {path}: {problem.strerror or problem}") from problem
+    except PropertiesError as problem:
+        raise UserError(f"{path}:{problem.line}: {problem}") from problem
+    return Layer({pair.key: pair.value for pair in pairs}, {pair.key: f"{path}:{pair.line}" for pair in pairs})
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def from_environment(environment: Mapping[str, str], warnings: list[str]) -> Layer:
+    texts: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for prefix in _PREFIXES:
+        for variable in sorted(environment):
+            if not variable.startswith(prefix) or variable in _NOT_SETTINGS:
+                continue
+            key = key_of_variable(variable)
+            if key is None:
+                warnings.append(f"environment variable {variable} sets nothing: no setting has that name")
+            else:
+                texts[key] = environment[variable]
+                places[key] = f"environment variable {variable}"
+    return Layer(texts, places)
+
+
+def key_of_variable(variable: str) -> str | None:
+    """The setting behind BRAIDLOG_X_Y or KAFKA_X_Y; none where no setting has that name."""
+    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
+    name = variable[len(prefix) :].lower()
+    key = name.replace("___", "\0").replace("__", "\1").replace("_", ".").replace("\0", "-").replace("\1", "_")
+    if key == "zookeeper.clientcnxnsocket":
+        return "zookeeper.clientCnxnSocket"  # the one key with capitals
+    candidates = (key, f"braidlog.{key}") if prefix == "BRAIDLOG_" else (key,)
+    return next((found for found in candidates if known.broker_setting_for(found) is not None), None)
+
+
+def from_command_line(assignments: Iterable[str]) -> Layer:
+    texts: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise UserError(f"--set {assignment}: write it as --set key=value")
+        texts[key.strip()] = value
+    return Layer(texts, {key: f"--set {key}" for key in texts})
+
+
+def _check_values(texts: Mapping[str, str], places: Mapping[str, str]) -> None:
+    """Each value alone, so that a mistake is told with its place."""
+    for key, text in texts.items():
+        setting = known.broker_setting_for(key)
+        if setting is None:
+            continue
+        try:
+            setting.parse(text)
+        except InvalidConfigError as problem:
+            raise UserError(f"{places[key]}: {problem.message}") from problem
+
+
+def _meant(key: str) -> str:
+    from difflib import get_close_matches
+
+    if key in known.topic_settings():
+        from braidlog.config.topic import SYNONYMS
+
+        return f" (for topics; the broker's is {SYNONYMS[key]})" if key in SYNONYMS else " (it is a topic's)"
+    close = get_close_matches(key, (setting.key for setting in known.broker_settings()), n=1, cutoff=0.85)
+    return f" (did you mean {close[0]}?)" if close else ""
