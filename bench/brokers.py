@@ -1,0 +1,146 @@
+"""The brokers under test as one face: start with a stop-watch, stop, kill, and where their process and port are."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tools.peers.kafka import free_port, start_kafka
+from tools.peers.process import LoggedProcess
+
+from bench.machine import cpu_seconds, started_at
+from bench.measures import BRAIDLOG, KAFKA
+from bench.requests import Requester, wait_for_answer
+
+START_TIMEOUT_S = 300.0
+
+# A deleted topic's files would otherwise stay for a minute and compete for the page cache. The same for both brokers.
+COMMON_SETTINGS: Mapping[str, str] = {"log.segment.delete.delay.ms": "1000"}
+
+
+class Broker(Protocol):
+    """A broker that is started and stopped, possibly several times, over one data directory."""
+
+    name: str
+    data: Path
+    port: int
+    born: float  # when the process began, on the boot-time clock
+    start_seconds: float
+
+    @property
+    def pid(self) -> int: ...
+
+    def start(self) -> None:
+        """Start; afterwards `start_seconds` is the time from the process's birth to its first ApiVersions answer."""
+        ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class _Lifetime:
+    """What both have: a process within an exit stack, that is left on stop and on every other way out."""
+
+    name: str
+
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.settings = {**COMMON_SETTINGS, **(settings or {})}
+        self.port = 0
+        self.born = 0.0
+        self.start_seconds = 0.0
+        self._process: LoggedProcess | None = None
+        self._stack = ExitStack()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} is not running"
+        return self._process.pid
+
+    def start(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        give_up = threading.Event()
+        with ThreadPoolExecutor(1) as prober:
+            answered = prober.submit(wait_for_answer, self.port, give_up)
+            try:
+                self.born = self._spawn()
+                self.start_seconds = answered.result(timeout=START_TIMEOUT_S) - self.born
+            except BaseException:
+                give_up.set()
+                self._stack.close()
+                raise
+
+    def _spawn(self) -> float:
+        """Start the process, return when it was born, on the boot-time clock."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+        self._stack.close()
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+        self._stack.close()
+
+
+class Braidlog(_Lifetime):
+    name = BRAIDLOG
+
+    def _spawn(self) -> float:
+        command = [str(Path(sys.executable).parent / "braidlog"), "serve", "--data", str(self.data)]
+        command += ["--listen", f"127.0.0.1:{self.port}"]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        born = time.clock_gettime(time.CLOCK_BOOTTIME)
+        process = self._stack.enter_context(LoggedProcess("braidlog", command))
+        process.wait_for_line(r"ready on .*:\d+", timeout_s=START_TIMEOUT_S)
+        self._process = process
+        return born
+
+
+class Kafka(_Lifetime):
+    name = KAFKA
+
+    def _spawn(self) -> float:
+        running = self._stack.enter_context(start_kafka(self.data, self.port, self.settings))
+        self._process = running.process
+        return started_at(running.process.pid)
+
+
+def make(name: str, data: Path, settings: Mapping[str, str] | None = None) -> Broker:
+    return Braidlog(data, settings) if name == BRAIDLOG else Kafka(data, settings)
+
+
+@contextmanager
+def topic(
+    broker: Broker, name: str, partitions: int, settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """A topic for the length of a block that succeeds; deleting it frees its pages and its disk."""
+    with Requester(broker.port) as requester:
+        requester.create_topic(name, partitions, settings)
+    yield name
+    with Requester(broker.port) as requester:
+        requester.delete_topic(name)
+
+
+class CpuWatch:
+    """Processor seconds of a broker between two moments."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._before = cpu_seconds(broker.pid)
+
+    def seconds(self) -> float:
+        return cpu_seconds(self._broker.pid) - self._before

@@ -1,0 +1,128 @@
+"""Results as tables: for a terminal and for docs/BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from bench.measures import BRAIDLOG, KAFKA, Better, Measure, Verdict, geometric_mean
+
+TITLES = {
+    "produce": "Produce",
+    "consume": "Consume",
+    "perftest": "kafka-producer-perf-test",
+    "tiny": "Tiny requests: one record each",
+    "latency": "Latency at 1,000 records/s",
+    "cold": "Latency beside a cold reader",
+    "startup": "Start-up: process start to first answer",
+    "memory": "Memory",
+    "cpu": "Processor time",
+    "fsync": "fsync before every acknowledgement",
+    "scale": "As it grows",
+}
+HEADINGS = ("", "unit", "braidlog (min–max)", "Kafka 3.9.1 (min–max)", "ratio (min–max)", "target", "")
+MISSING = "–"
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    if abs(value) >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
+
+
+def _ranged(middle: float | None, ends: tuple[float, float] | None, form: str = "") -> str:
+    if middle is None:
+        return MISSING
+    shown = f"{middle:{form}}" if form else number(middle)
+    if ends is None or ends[0] == ends[1]:
+        return shown
+    low, high = (f"{end:{form}}" if form else number(end) for end in ends)
+    return f"{shown} ({low}–{high})"
+
+
+def cells(row: Measure) -> list[str]:
+    ratio = row.ratio()
+    bound = "≥" if row.better is Better.HIGHER else "≤"
+    return [
+        row.name,
+        row.unit,
+        _ranged(row.median(BRAIDLOG), row.spread(BRAIDLOG)),
+        _ranged(row.median(KAFKA), row.spread(KAFKA)),
+        _ranged(ratio, row.ratio_spread(), ".2f") + ("×" if ratio is not None else ""),
+        f"{bound} {row.target}×" if row.target is not None else "",
+        row.verdict().value,
+    ]
+
+
+def markdown(rows: Sequence[Measure]) -> str:
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|---|---|---:|---:|---:|---:|---|"]
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def text(group: str, rows: Sequence[Measure]) -> str:
+    table = [list(HEADINGS), *(cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
+    lines = [TITLES.get(group, group)]
+    for line in table:
+        left = [line[0].ljust(widths[0]), line[1].ljust(widths[1])]
+        right = [cell.rjust(width) for cell, width in zip(line[2:6], widths[2:6], strict=True)]
+        lines.append(("  " + "  ".join([*left, *right, line[6]])).rstrip())
+    return "\n".join(lines)
+
+
+def targets(rows: Sequence[Measure]) -> str:
+    """One line per group with targets: how many rows reached theirs, and the mean of their ratios."""
+    lines = ["| what | target | rows reached | mean ratio | worst ratio |", "|---|---:|---:|---:|---:|"]
+    kinds: dict[tuple[str, str], list[Measure]] = {}
+    for row in rows:
+        if row.target is not None:
+            bound = "≥" if row.better is Better.HIGHER else "≤"
+            kinds.setdefault((row.group, f"{bound} {row.target}×"), []).append(row)
+    for (group, bound), members in kinds.items():
+        ratios = [ratio for row in members if (ratio := row.ratio()) is not None]
+        reached = sum(row.verdict() is Verdict.REACHED for row in members)
+        mean = geometric_mean(ratios)
+        worst = (min if members[0].better is Better.HIGHER else max)(ratios, default=None)
+        lines.append(
+            f"| {TITLES.get(group, group)} | {bound} | {reached} of {len(members)} "
+            f"| {MISSING if mean is None else f'{mean:.2f}×'} | {MISSING if worst is None else f'{worst:.2f}×'} |"
+        )
+    return "\n".join(lines)
+
+
+def conditions(result: dict[str, Any]) -> str:
+    lines = [f"- {key}: {value}" for key, value in result["machine"].items()]
+    lines += [f"- {key}: {value}" for key, value in result["settings"].items()]
+    lines += [f"- note: {note}" for note in result["notes"]]
+    lines += [f"- failed: {failure}" for failure in result["failures"]]
+    return "\n".join(lines)
+
+
+def blocks(result: dict[str, Any]) -> dict[str, str]:
+    """Every part of the document that comes from a result, by the name in its marker."""
+    rows = [Measure.from_json(row) for row in result["measures"]]
+    parts = {"conditions": conditions(result), "targets": targets(rows)}
+    for group in TITLES:
+        members = [row for row in rows if row.group == group]
+        parts[group] = markdown(members) if members else "Not measured in this run."
+    return parts
+
+
+def fill(document: str, parts: dict[str, str]) -> str:
+    """Put each part between `<!-- bench:name -->` and `<!-- bench:end -->`; a marker without a part is an error."""
+
+    def replace(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name not in parts:
+            raise KeyError(f"the document asks for bench:{name}, which no result has")
+        return f"<!-- bench:{name} -->\n{parts[name]}\n<!-- bench:end -->"
+
+    pattern = re.compile(r"<!-- bench:(?P<name>(?!end)\w+) -->\n.*?<!-- bench:end -->", re.DOTALL)
+    return pattern.sub(replace, document)

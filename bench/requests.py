@@ -1,0 +1,144 @@
+"""The few requests that the benchmark itself sends, by hand: no broker's own code answers for them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from typing import Self
+
+API_VERSIONS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 18, 3, 19, 20
+NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 0, 3, 5
+TIMEOUT_S = 180.0
+
+
+class RequestFailed(Exception):
+    """The broker refused, or the connection broke, where a benchmark cannot go on."""
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+class _Reply:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def number(self, form: str) -> int:
+        value: int
+        (value,) = struct.unpack_from(">" + form, self._body, self._at)
+        self._at += struct.calcsize(">" + form)
+        return value
+
+    def text(self) -> str | None:
+        length = self.number("h")
+        if length < 0:
+            return None
+        self._at += length
+        return self._body[self._at - length : self._at].decode()
+
+
+class Requester:
+    """One connection, one request at a time."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = TIMEOUT_S) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._correlation = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, key: int, version: int, body: bytes) -> _Reply:
+        self._correlation += 1
+        head = struct.pack(">hhi", key, version, self._correlation) + _text("bench")
+        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", self._receive(4))
+        reply = _Reply(self._receive(size))
+        if reply.number("i") != self._correlation:
+            raise RequestFailed("a reply carried the wrong correlation id")
+        return reply
+
+    def _receive(self, count: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            part = self._socket.recv(min(count - len(parts), 1 << 20))
+            if not part:
+                raise RequestFailed("the broker closed the connection")
+            parts += part
+        return bytes(parts)
+
+    def api_versions(self) -> None:
+        code = self.ask(API_VERSIONS, 0, b"").number("h")
+        if code != NONE:
+            raise RequestFailed(f"ApiVersions answered with error code {code}")
+
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Create a topic of one replica and return when each of its partitions has a leader."""
+        configs = b"".join(_text(key) + _text(value) for key, value in (settings or {}).items())
+        body = struct.pack(">i", 1) + _text(name) + struct.pack(">ihi", partitions, 1, 0)
+        body += struct.pack(">i", len(settings or {})) + configs + struct.pack(">i?", 120_000, False)
+        self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body))
+        self.await_leaders(name, partitions)
+
+    def await_leaders(self, name: str, partitions: int) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while self._partitions_with_leader(name) < partitions:
+            if time.monotonic() > deadline:
+                raise RequestFailed(f"topic {name} has partitions without a leader after {TIMEOUT_S:.0f} s")
+            time.sleep(0.01)
+
+    def delete_topic(self, name: str) -> None:
+        body = struct.pack(">i", 1) + _text(name) + struct.pack(">i", 120_000)
+        self._check_topics("DeleteTopics", self.ask(DELETE_TOPICS, 1, body), message=False)
+
+    def _check_topics(self, api: str, reply: _Reply, message: bool = True) -> None:
+        reply.number("i")  # throttle time
+        for _ in range(reply.number("i")):
+            name, code = reply.text(), reply.number("h")
+            said = reply.text() if message else None
+            if code != NONE:
+                raise RequestFailed(f"{api} for {name} answered with error code {code} {said or ''}")
+
+    def _partitions_with_leader(self, topic: str) -> int:
+        reply = self.ask(METADATA, 1, struct.pack(">i", 1) + _text(topic))
+        for _ in range(reply.number("i")):  # brokers
+            reply.number("i")
+            reply.text()
+            reply.number("i")
+            reply.text()
+        reply.number("i")  # controller
+        led = 0
+        for _ in range(reply.number("i")):
+            code = reply.number("h")
+            if code not in (NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE):
+                raise RequestFailed(f"Metadata for {topic} answered with error code {code}")
+            reply.text()
+            reply.number("b")  # internal
+            for _ in range(reply.number("i")):
+                code = reply.number("h")
+                reply.number("i")  # partition
+                leader = reply.number("i")
+                led += code == NONE and leader >= 0
+                for _ in range(2):  # replicas, in-sync replicas
+                    for _ in range(reply.number("i")):
+                        reply.number("i")
+        return led
+
+
+def wait_for_answer(port: int, give_up: threading.Event, pause_s: float = 0.002) -> float:
+    """Ask ApiVersions until it is answered; the moment it was, on the boot-time clock."""
+    while not give_up.is_set():
+        try:
+            with Requester(port, timeout_s=5.0) as requester:
+                requester.api_versions()
+                return time.clock_gettime(time.CLOCK_BOOTTIME)
+        except (OSError, RequestFailed):
+            give_up.wait(pause_s)
+    raise RequestFailed(f"nothing answered on port {port}")

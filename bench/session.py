@@ -1,0 +1,113 @@
+"""One run of the benchmark: its settings, the pair of brokers, where results gather."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import programs
+from bench.brokers import Broker, make, topic
+from bench.measures import Better, Measures
+from bench.progress import Progress
+
+SMALL_PARTITIONS = 10
+LARGE_PARTITIONS = 4
+
+
+@dataclass(slots=True)
+class Plan:
+    """How much to measure. Quick figures show direction only."""
+
+    rounds: int
+    quick: bool
+    cold_bytes: int
+
+    def scaled(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+@dataclass(slots=True)
+class Session:
+    plan: Plan
+    names: Sequence[str]
+    work: Path
+    measures: Measures = field(default_factory=Measures)
+    progress: Progress = field(default_factory=Progress)
+    notes: list[str] = field(default_factory=list)
+    _running: list[Broker] = field(default_factory=list)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _fresh: int = 0
+
+    def fresh(self, name: str) -> Broker:
+        """A broker over an empty data directory, not started."""
+        self._fresh += 1
+        return make(name, self.work / f"{name}-{self._fresh}")
+
+    def discard(self, broker: Broker) -> None:
+        shutil.rmtree(broker.data, ignore_errors=True)
+
+    def pair(self) -> list[Broker]:
+        """The brokers that live through most of the run, warmed up before the first use."""
+        if not self._running:
+            for name in self.names:
+                broker = self.fresh(name)
+                self.progress.show(f"starting {name}")
+                self._stack.callback(broker.kill)
+                broker.start()
+                self._running.append(broker)
+            for broker in self._running:
+                self.progress.show(f"warming up {broker.name}")
+                warm_up(broker, self.plan.scaled(6, 3))
+        return self._running
+
+    def interleaved(self, what: str, rounds: int | None = None) -> Iterator[tuple[int, Broker]]:
+        """A B A B …: whatever disturbs the machine disturbs neighbours alike."""
+        count = rounds or self.plan.rounds
+        for number in range(count):
+            for broker in self.pair():
+                self.progress.show(f"{what}: round {number + 1} of {count}, {broker.name}")
+                yield number, broker
+
+    def add(
+        self,
+        broker: Broker,
+        group: str,
+        name: str,
+        value: float,
+        unit: str,
+        better: Better,
+        target: float | None = None,
+    ) -> None:
+        self.measures.add(broker.name, group, name, value, unit, better, target)
+
+    def close(self) -> None:
+        self._stack.close()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def warm_up(broker: Broker, seconds: int) -> None:
+    """Every path that is measured later, often enough for a just-in-time compiler to have settled."""
+    with topic(broker, "warm-small", SMALL_PARTITIONS):
+        small: dict[str, programs.Option] = {
+            "port": broker.port,
+            "topic": "warm-small",
+            "partitions": SMALL_PARTITIONS,
+        }
+        programs.run("tiny", "produce", connections=50, in_flight=5, seconds=seconds, **small)
+        programs.run("tiny", "produce", connections=1, seconds=1, **small)
+        programs.run("tiny", "fetch", connections=50, records=1000, seconds=seconds / 2, **small)
+    for codec in ("none", "lz4"):
+        with topic(broker, f"warm-{codec}", LARGE_PARTITIONS):
+            load: dict[str, programs.Option] = {
+                "brokers": f"127.0.0.1:{broker.port}",
+                "topic": f"warm-{codec}",
+                "partitions": LARGE_PARTITIONS,
+            }
+            for batch_bytes, count in ((16384, 100_000 * seconds), (1_000_000, 300_000 * seconds)):
+                programs.run(
+                    "load", "produce", size=100, count=count, batch_bytes=batch_bytes, codec=codec, **load
+                )
+                programs.run("load", "consume", count=count, **load)
