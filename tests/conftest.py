@@ -1,0 +1,86 @@
+"""Fixtures that give a test a running broker.
+
+`BRAIDLOG_TARGET=kafka` runs every interop scenario against Apache Kafka 3.9 instead: a scenario that fails
+there is wrong about Kafka.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [path for path in (str(ROOT), str(ROOT / "tests")) if path not in sys.path]
+
+from tools.peers.kafka import kafka_libs  # noqa: E402
+from tools.peers.kcat import kcat_path  # noqa: E402
+from tools.peers.maven import PeerMissing  # noqa: E402
+
+from support.broker import BRAIDLOG, Broker, start_target  # noqa: E402
+
+StartBroker = Callable[..., Broker]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Warnings are errors, but the clients' own old-fashioned calls are not ours to mend.
+    callers = r"(kafka|aiokafka|importlib\.resources)\..*"
+    config.addinivalue_line("filterwarnings", f"ignore::DeprecationWarning:{callers}")
+
+
+@pytest.fixture(scope="session")
+def target_kind() -> str:
+    return os.environ.get("BRAIDLOG_TARGET", BRAIDLOG)
+
+
+@pytest.fixture(scope="session")
+def broker(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker with default settings, shared by all tests of this run; every test uses its own topics."""
+    with start_target(target_kind, tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+        assert running.process.returncode is None, f"the broker died:\n{running.log()}"
+
+
+@pytest.fixture
+def start_broker(target_kind: str, tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts a broker of its own for a test: `start_broker({"auto.create.topics.enable": "false"})`."""
+    with ExitStack() as running:
+        numbers = itertools.count()
+
+        def start(settings: Mapping[str, str] | None = None, data_dir: Path | None = None) -> Broker:
+            place = data_dir if data_dir is not None else tmp_path / f"broker-{next(numbers)}"
+            return running.enter_context(start_target(target_kind, place, settings))
+
+        yield start
+
+
+_TOPICS = itertools.count()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    name = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in request.node.name)
+    return f"{name[:180]}-{os.getpid()}-{next(_TOPICS)}"
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Path:
+    """Apache Kafka's jars; the test is skipped when they cannot be had."""
+    try:
+        return kafka_libs()
+    except PeerMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    try:
+        return kcat_path()
+    except PeerMissing as missing:
+        pytest.skip(str(missing))
