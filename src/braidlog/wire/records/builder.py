@@ -67,7 +67,7 @@ def build_batch(
         max_timestamp = max(max_timestamp, record.timestamp)
         write_record(
             out,
-            record.attributes if not control else 0,
+            0,
             record.timestamp - base_timestamp,
             delta,
             record.key,

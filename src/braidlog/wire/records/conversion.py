@@ -2,21 +2,143 @@
 
 from __future__ import annotations
 
+from braidlog.core.protocol_errors import InvalidRecordError, UnsupportedCompressionTypeError
+from braidlog.wire.records.batch import (
+    CODEC_NONE,
+    CODEC_ZSTD,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    BatchHeader,
+    iterate_headers,
+    read_header,
+)
+from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.compression import DEFAULT_LIMIT
-from braidlog.wire.records.reading import Record
+from braidlog.wire.records.policy import AppendPolicy, ValidatedRecords, check_size
+from braidlog.wire.records.reading import Record, read_batch
+from braidlog.wire.records.rejection import (
+    PRODUCERS_LOG_APPEND_TIME,
+    WITHOUT_KEY,
+    RecordError,
+    out_of_range,
+    rejection,
+)
 
 
 def down_convert(
-    buffer: bytes, start: int, end: int, *, magic: int, first_offset: int = 0, limit: int = DEFAULT_LIMIT
+    buffer: bytes,
+    start: int,
+    end: int,
+    *,
+    magic: int,
+    first_offset: int = 0,
+    check_crc: bool = False,
+    limit: int = DEFAULT_LIMIT,
 ) -> bytes:
     """The whole batches of `buffer[start:end]` as messages of `magic` 0 or 1.
 
-    Headers and control batches are left out, offsets kept, and records below `first_offset` too where a batch is
-    rewritten. Raises UnsupportedCompressionTypeError for zstd, which the old formats do not know.
+    Offsets and compression stay; headers and control batches, which the old formats cannot express, are left
+    out, and so are records of uncompressed batches below `first_offset`. Raises UnsupportedCompressionTypeError
+    for zstd, which readers of the old formats do not know.
     """
-    raise NotImplementedError
+    pieces: list[bytes] = []
+    for header in iterate_headers(buffer, start, end):
+        if header.magic <= magic:
+            pieces.append(buffer[header.position : header.position + header.size])
+            continue
+        if header.is_control:
+            continue
+        if header.codec == CODEC_ZSTD:
+            raise UnsupportedCompressionTypeError(
+                "the partition holds zstd batches, which only Fetch v10 and later may read; upgrade the client"
+            )
+        records = read_batch(buffer, header, check_crc=check_crc, limit=limit)
+        # Readers of compressed messages drop what they did not ask for themselves; of plain ones they do not.
+        wanted = [
+            record for record in records if header.codec != CODEC_NONE or record.offset >= first_offset
+        ]
+        if wanted:
+            pieces.append(
+                build_message_set(
+                    wanted,
+                    magic=magic,
+                    codec=header.codec,
+                    log_append_time_ms=header.max_timestamp if header.is_log_append_time else None,
+                    keep_offsets=True,
+                )
+            )
+    return b"".join(pieces)
 
 
 def read_message_set(buffer: bytes, start: int, end: int, *, limit: int = DEFAULT_LIMIT) -> list[Record]:
     """Every message of an old set, wrappers unpacked, checksums checked (inner ones too)."""
-    raise NotImplementedError
+    return _old_records(buffer, iterate_headers(buffer, start, end), limit)
+
+
+def _old_records(buffer: bytes, headers: list[BatchHeader], limit: int) -> list[Record]:
+    records: list[Record] = []
+    for header in headers:
+        if header.magic != headers[0].magic:
+            raise InvalidRecordError(f"messages of formats {headers[0].magic} and {header.magic} in one set")
+        if header.codec != CODEC_NONE and len(headers) > 1:
+            raise InvalidRecordError("a compressed message must be the only one in its set")
+        records.extend(read_batch(buffer, header, check_crc=True, limit=limit))
+    return records
+
+
+def convert_up(
+    buffer: bytes,
+    headers: list[BatchHeader],
+    first_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    policy: AppendPolicy,
+) -> ValidatedRecords:
+    """Messages of format 0 or 1 as one v2 batch, the only format in which logs are written.
+
+    Offsets of the messages do not matter: producers of the old formats put anything there.
+    """
+    records = _old_records(buffer, headers, policy.max_decompressed_bytes)
+    codec = headers[0].codec
+    _check_old_records(records, now_ms, policy)
+    batch = build_batch(
+        records,
+        base_offset=first_offset,
+        codec=codec if policy.codec is None else policy.codec,
+        level=policy.level,
+        leader_epoch=leader_epoch,
+        log_append_time_ms=now_ms if policy.log_append_time else None,
+    )
+    check_size(len(batch), policy)
+    validated = ValidatedRecords(first_offset)
+    validated.parts.append(batch)
+    validated.converted = True
+    validated.source_codec = codec
+    stored = read_header(batch, 0, len(batch))
+    offset_of_max = -1
+    if policy.log_append_time:
+        offset_of_max = first_offset
+    elif stored.max_timestamp != NO_TIMESTAMP:
+        times = [record.timestamp for record in records]
+        offset_of_max = first_offset + times.index(stored.max_timestamp)
+    validated.add(stored, stored.max_timestamp, offset_of_max)
+    return validated
+
+
+def _check_old_records(records: list[Record], now_ms: int, policy: AppendPolicy) -> None:
+    errors: list[RecordError] = []
+    bad_timestamp = False
+    lowest = policy.lowest_timestamp(now_ms)
+    highest = policy.highest_timestamp(now_ms)
+    for index, record in enumerate(records):
+        if policy.compacted and record.key is None:
+            errors.append((index, WITHOUT_KEY))
+        elif not policy.log_append_time and record.timestamp != NO_TIMESTAMP:
+            if record.timestamp < lowest or record.timestamp > highest:
+                errors.append((index, out_of_range(record.timestamp, record.offset, lowest, highest)))
+                bad_timestamp = True
+        elif record.attributes & LOG_APPEND_TIME:
+            errors.append((index, PRODUCERS_LOG_APPEND_TIME))
+            bad_timestamp = True
+    if errors:
+        raise rejection(errors, bad_timestamp=bad_timestamp)

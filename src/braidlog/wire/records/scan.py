@@ -27,7 +27,7 @@ INT64_MIN: Final = -0x8000000000000000
 SMALLEST_RECORD: Final = 6
 
 OUT_OF_RANGE: Final = 1
-WITHOUT_KEY: Final = 2
+KEYLESS: Final = 2
 
 
 class RecordScan:
@@ -214,7 +214,7 @@ def scan_records(
             length, at = read_varint(buffer, at, record_end)
         if length < 0:
             if keys_required:
-                scan.faults.append((index, WITHOUT_KEY, timestamp))
+                scan.faults.append((index, KEYLESS, timestamp))
         else:
             if length > record_end - at:
                 raise InvalidRecordError(f"the key of record {index} does not fit in its record")
