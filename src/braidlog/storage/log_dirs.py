@@ -51,6 +51,9 @@ class LogDirectory:
     def is_online(self) -> bool:
         return self.failure is None
 
+    def holds(self, path: str) -> bool:
+        return path == self.path or path.startswith(self.path.rstrip("/") + "/")
+
     @property
     def clean_shutdown_path(self) -> str:
         return f"{self.path}/{CLEAN_SHUTDOWN}"

@@ -1,0 +1,56 @@
+"""What each checkpoint says of a log, written while the broker runs and when it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from braidlog.core.types import TopicPartition
+from braidlog.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
+from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.jobs import Finish
+from braidlog.storage.log import Log
+from braidlog.storage.log_dirs import LogDirectory
+
+
+def checkpointed_offset(log: Log, name: str) -> int | None:
+    """The log's entry in the checkpoint `name`; none where it needs none."""
+    if name == RECOVERY_POINTS:
+        return log.recovery_point
+    if name == HIGH_WATERMARKS:
+        return log.high_watermark
+    if name == START_OFFSETS:
+        # The first segment's base says it as well, unless records inside the segment were deleted.
+        return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+    raise ValueError(f"{name} is not kept by the log manager")
+
+
+class CheckpointWrite:
+    """The blocking half of writing one checkpoint."""
+
+    def __init__(self, directory: LogDirectory, name: str, offsets: Offsets) -> None:
+        self._directory = directory
+        self._name = name
+        self._offsets = offsets
+
+    def __call__(self) -> Finish | None:
+        if self._directory.is_online:
+            self._directory.write_checkpoint(self._name, self._offsets)
+        return None
+
+
+def close_cleanly(
+    directory: LogDirectory, logs: Mapping[TopicPartition, Log], futures: Sequence[Log], broker_epoch: int
+) -> None:
+    """Close all logs of a directory, then write its checkpoints, then the mark that says so; StorageFault on the way
+    leaves no mark, and the next start checks the logs."""
+    with disk_faults(directory.path, "close the logs"):
+        for log in [*logs.values(), *futures]:
+            log.close()
+    for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
+        offsets: Offsets = {}
+        for partition, log in logs.items():
+            offset = checkpointed_offset(log, name)
+            if offset is not None:
+                offsets[partition] = offset
+        directory.write_checkpoint(name, offsets)
+    directory.mark_clean_shutdown(broker_epoch)

@@ -1,0 +1,241 @@
+"""Opens every log of a data directory at start-up, in the directory's executor, saying how far it is.
+
+After a clean stop the checkpoints are trusted and opening a log costs a few system calls; after a crash only what lies
+past a log's recovery point is read again. One log that is beyond repair does not keep the others from serving.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from braidlog.core.errors import CorruptLogError, StorageFault
+from braidlog.core.types import TopicPartition
+from braidlog.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
+from braidlog.storage.directory_names import DirectoryKind, parse_directory_name
+from braidlog.storage.durable_text import disk_faults, read_text
+from braidlog.storage.files import Files
+from braidlog.storage.log import Log, RecoveryProgress
+from braidlog.storage.log_dirs import LogDirectory
+from braidlog.storage.partition_metadata import FILE_NAME, decode_partition_metadata
+
+_log = logging.getLogger(__name__)
+
+# Logs opened per task: few enough to keep all threads busy, many enough to make hand-over cheap.
+_LOGS_PER_TASK: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """`partition` is set while a single log is being recovered: its bytes so far and in all."""
+
+    directory: str
+    logs_done: int
+    logs_total: int
+    recovered_bytes: int
+    partition: TopicPartition | None = None
+    partition_bytes_done: int = 0
+    partition_bytes_total: int = 0
+
+
+ReportProgress = Callable[[LoadProgress], None]
+
+
+class OpenLog(Protocol):
+    def __call__(
+        self,
+        path: str,
+        partition: TopicPartition,
+        *,
+        start_offset: int,
+        recovery_point: int,
+        high_watermark: int,
+        clean: bool,
+        progress: RecoveryProgress | None,
+    ) -> Log: ...
+
+
+@dataclass
+class LoadedDirectory:
+    """What was found; paths of `-delete` directories wait to be removed, `-stray` ones are left alone."""
+
+    directory: LogDirectory
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    futures: dict[TopicPartition, Log] = field(default_factory=dict)
+    topic_ids: dict[TopicPartition, bytes] = field(default_factory=dict)
+    to_delete: list[str] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+    # Logs that cannot be opened although the disk works, with the reason.
+    broken: dict[TopicPartition, str] = field(default_factory=dict)
+    recovered_bytes: int = 0
+
+
+@dataclass
+class LoadReport:
+    logs: int = 0
+    recovered_bytes: int = 0
+    clean: bool = True
+    broken: dict[TopicPartition, str] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+    checkpoint_problems: list[str] = field(default_factory=list)
+
+
+class DirectoryLoader:
+    """Loads one directory: `start`, then `result`; directories load side by side in their own executors."""
+
+    def __init__(self, directory: LogDirectory, files: Files, open_log: OpenLog, report: ReportProgress | None) -> None:
+        self._directory = directory
+        self._files = files
+        self._open_log = open_log
+        self._report = report
+        self._lock = threading.Lock()
+        self._loaded = LoadedDirectory(directory)
+        self._fault: StorageFault | None = None
+        self._done = 0
+        self._total = 0
+        self._clean = False
+        self._recovery_points: Offsets = {}
+        self._start_offsets: Offsets = {}
+        self._high_watermarks: Offsets = {}
+        self._tasks: list[Future[None]] = []
+
+    def start(self, executor: Executor) -> None:
+        """Read the checkpoints, list the logs and hand them to the executor; raises StorageFault."""
+        directory = self._directory
+        self._clean = directory.take_clean_shutdown()
+        self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
+        self._start_offsets = directory.read_checkpoint(START_OFFSETS)
+        self._high_watermarks = directory.read_checkpoint(HIGH_WATERMARKS)
+        found = self._survey()
+        self._total = len(found)
+        if not self._clean and found:
+            _log.info("%s was not stopped cleanly: checking %d logs", directory.path, len(found))
+        for first in range(0, len(found), _LOGS_PER_TASK):
+            self._tasks.append(executor.submit(self._load_some, found[first : first + _LOGS_PER_TASK]))
+
+    def result(self) -> LoadedDirectory:
+        """Blocks until all is loaded; raises StorageFault if the disk failed on the way."""
+        for task in self._tasks:
+            task.result()
+        if self._fault is not None:
+            for log in [*self._loaded.logs.values(), *self._loaded.futures.values()]:
+                log.close(flush=False)
+            raise self._fault
+        return self._loaded
+
+    def _survey(self) -> list[tuple[str, TopicPartition, DirectoryKind]]:
+        """The logs to open; what is to be deleted or lies aside is noted."""
+        found: list[tuple[str, TopicPartition, DirectoryKind]] = []
+        path = self._directory.path
+        with disk_faults(path, "list the directory"):
+            for name in self._files.listdir(path):
+                parsed = parse_directory_name(name)
+                if parsed is None or not self._files.is_dir(f"{path}/{name}"):
+                    continue
+                if parsed.kind is DirectoryKind.DELETE:
+                    self._loaded.to_delete.append(f"{path}/{name}")
+                elif parsed.kind is DirectoryKind.STRAY:
+                    self._loaded.strays.append(f"{path}/{name}")
+                else:
+                    found.append((name, parsed.partition, parsed.kind))
+        return found
+
+    def _load_some(self, some: Sequence[tuple[str, TopicPartition, DirectoryKind]]) -> None:
+        for name, partition, kind in some:
+            if self._fault is not None:
+                return
+            try:
+                self._load_one(f"{self._directory.path}/{name}", partition, kind)
+            except StorageFault as fault:
+                self._fault = fault
+                return
+            except OSError as problem:
+                self._fault = StorageFault(self._directory.path, f"cannot open {name}: {problem}")
+                return
+            except CorruptLogError as problem:
+                _log.error("%s stays offline: %s", partition, problem)
+                with self._lock:
+                    self._loaded.broken[partition] = str(problem)
+
+    def _load_one(self, path: str, partition: TopicPartition, kind: DirectoryKind) -> None:
+        is_future = kind is DirectoryKind.FUTURE
+        log = self._open_log(
+            path,
+            partition,
+            start_offset=self._start_offsets.get(partition, 0),
+            # A future log's offsets were never checkpointed: what the files say must do.
+            recovery_point=0 if is_future else self._recovery_points.get(partition, 0),
+            high_watermark=0 if is_future else self._high_watermarks.get(partition, 0),
+            clean=self._clean,
+            progress=self._recovering if self._report is not None and not self._clean else None,
+        )
+        topic_id = self._topic_id(path)
+        with self._lock:
+            loaded = self._loaded
+            if is_future:
+                loaded.futures[partition] = log
+            else:
+                loaded.logs[partition] = log
+                if topic_id is not None:
+                    loaded.topic_ids[partition] = topic_id
+            loaded.recovered_bytes += log.recovery.bytes_scanned
+            self._done += 1
+            report = LoadProgress(self._directory.path, self._done, self._total, loaded.recovered_bytes)
+        if self._report is not None:
+            self._report(report)
+
+    def _topic_id(self, path: str) -> bytes | None:
+        path = f"{path}/{FILE_NAME}"
+        text = read_text(self._files, self._directory.path, path)
+        if text is None:
+            return None
+        try:
+            return decode_partition_metadata(text, path)
+        except CorruptLogError as problem:
+            # The cluster's metadata knows the id as well, and writes it again.
+            _log.warning("%s; ignoring it", problem)
+            return None
+
+    def _recovering(self, partition: TopicPartition, done: int, total: int, bytes_done: int, bytes_total: int) -> None:
+        if self._report is not None:
+            self._report(
+                LoadProgress(
+                    self._directory.path,
+                    self._done,
+                    self._total,
+                    self._loaded.recovered_bytes,
+                    partition,
+                    bytes_done,
+                    bytes_total,
+                )
+            )
+
+
+def load_directories(
+    directories: Sequence[LogDirectory],
+    files: Files,
+    open_log: OpenLog,
+    executor_of: Callable[[str], Executor],
+    report: ReportProgress | None,
+) -> tuple[list[LoadedDirectory], list[tuple[LogDirectory, StorageFault]]]:
+    """All directories at once; what loaded, and which of them failed."""
+    loaded: list[LoadedDirectory] = []
+    failed: list[tuple[LogDirectory, StorageFault]] = []
+    started: list[tuple[LogDirectory, DirectoryLoader]] = []
+    for directory in directories:
+        loader = DirectoryLoader(directory, files, open_log, report)
+        try:
+            loader.start(executor_of(directory.path))
+            started.append((directory, loader))
+        except StorageFault as fault:
+            failed.append((directory, fault))
+    for directory, loader in started:
+        try:
+            loaded.append(loader.result())
+        except StorageFault as fault:
+            failed.append((directory, fault))
+    return loaded, failed

@@ -1,0 +1,422 @@
+"""All logs of a broker across its data directories: found at start, created, deleted, moved, lost with their disk.
+
+Owned by one thread, like the logs. A directory that fails takes its own logs offline and nothing else; when the last
+one is gone there is nothing left to serve.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+
+from braidlog.config.log_settings import LogSettings
+from braidlog.core.clock import Clock
+from braidlog.core.errors import StorageFault, UserError
+from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
+from braidlog.core.types import TopicPartition
+from braidlog.storage.broker_settings import StorageSettings
+from braidlog.storage.checkpointing import CheckpointWrite, checkpointed_offset, close_cleanly
+from braidlog.storage.checkpoints import Offsets
+from braidlog.storage.deletion import DeletionQueue
+from braidlog.storage.directory_lock import lock_directory
+from braidlog.storage.directory_names import DirectoryKind, marked_name
+from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.files import Files
+from braidlog.storage.handles import HandlePool
+from braidlog.storage.jobs import Work
+from braidlog.storage.loading import LoadedDirectory, LoadReport, ReportProgress, load_directories
+from braidlog.storage.log import Log, RecoveryProgress
+from braidlog.storage.log_dirs import LockDirectory, LogDirectory
+from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
+from braidlog.storage.registry import LogRegistry
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFailure:
+    path: str
+    reason: str
+    # Partitions whose current replica is now offline, in the order they were opened.
+    partitions: tuple[TopicPartition, ...]
+
+
+class LogManager:
+    """`settings_of(topic)` gives a topic's effective settings, `executor_of(path)` a directory's executor."""
+
+    def __init__(
+        self,
+        directories: Sequence[str],
+        *,
+        settings_of: Callable[[str], LogSettings],
+        executor_of: Callable[[str], Executor],
+        files: Files,
+        handles: HandlePool,
+        clock: Clock,
+        settings: StorageSettings | None = None,
+        lock: LockDirectory = lock_directory,
+    ) -> None:
+        if not directories:
+            raise UserError("no data directory: set log.dirs")
+        paths = [path.rstrip("/") or "/" for path in directories]
+        if len(set(paths)) != len(paths):
+            raise UserError("log.dirs names a directory twice")
+        self.registry = LogRegistry([LogDirectory(path, files, lock) for path in paths])
+        self.settings = settings or StorageSettings()
+        self.clock = clock
+        self.files = files
+        self.handles = handles
+        self.deletions = DeletionQueue(clock)
+        # Told on the owning thread after the logs of a failed directory were dropped.
+        self.on_directory_failed: list[Callable[[DirectoryFailure], None]] = []
+        # Told before a log is closed for good, so that nobody works on it any longer.
+        self.on_log_leaving: list[Callable[[TopicPartition], None]] = []
+        self._settings_of = settings_of
+        self._executor_of = executor_of
+        self._preferred: dict[TopicPartition, str] = {}
+
+    # --- start
+    def open(self) -> None:
+        """Lock every directory and read whose it is; those that fail are offline, unless they all are."""
+        try:
+            for directory in self.directories:
+                try:
+                    directory.open()
+                except StorageFault as fault:
+                    self._directory_gone(directory, fault)
+            self.registry.require_one_directory()
+        except BaseException:
+            self.release()
+            raise
+
+    def stored_cluster_id(self) -> str | None:
+        """The cluster that the directories were used by so far; none if all are new."""
+        found = [d.properties.cluster_id for d in self.directories if d.properties is not None]
+        return next((cluster_id for cluster_id in found if cluster_id is not None), None)
+
+    def stored_node_id(self) -> int | None:
+        found = [d.properties.node_id for d in self.directories if d.properties is not None]
+        return next((node_id for node_id in found if node_id is not None), None)
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        for directory in self.online_directories:
+            try:
+                directory.claim(cluster_id, node_id, self.clock.wall_ms())
+            except StorageFault as fault:
+                self.fail_directory(fault)
+
+    def load(self, report: ReportProgress | None = None) -> LoadReport:
+        """Open all logs; blocks. `report` is called from the executors' threads."""
+        loaded, failed = load_directories(
+            self.online_directories, self.files, self._open_log, self._executor_of, report
+        )
+        for directory, fault in failed:
+            self._directory_gone(directory, fault)
+        summary = LoadReport()
+        for result in loaded:
+            self._adopt(result, summary)
+        self.registry.require_one_directory()
+        return summary
+
+    def _open_log(
+        self,
+        path: str,
+        partition: TopicPartition,
+        *,
+        start_offset: int = 0,
+        recovery_point: int = 0,
+        high_watermark: int = 0,
+        clean: bool = False,
+        progress: RecoveryProgress | None = None,
+    ) -> Log:
+        return Log.open(
+            path,
+            partition,
+            self._settings_of(partition.topic),
+            files=self.files,
+            handles=self.handles,
+            clock=self.clock,
+            log_start_offset=start_offset,
+            recovery_point=recovery_point,
+            high_watermark=high_watermark,
+            clean=clean,
+            producer_expiration_ms=self.settings.producer_id_expiration_ms,
+            progress=progress,
+        )
+
+    def _adopt(self, loaded: LoadedDirectory, summary: LoadReport) -> None:
+        directory = loaded.directory
+        for partition, log in loaded.logs.items():
+            self._settle_duplicate(partition, log, directory)
+        self.registry.topic_ids.update(loaded.topic_ids)
+        for partition, future in loaded.futures.items():
+            self.registry.add_future(partition, future)
+        for path in loaded.to_delete:
+            self._remove_later(directory, path, 0)
+        self.registry.offline.update(loaded.broken)
+        for path in loaded.strays:
+            _log.warning("%s is a stray replica that the cluster does not know; delete it when it is not needed", path)
+        summary.logs += len(loaded.logs)
+        summary.recovered_bytes += loaded.recovered_bytes
+        summary.clean = summary.clean and directory.stopped_cleanly
+        summary.broken.update(loaded.broken)
+        summary.strays += loaded.strays
+        summary.checkpoint_problems += directory.checkpoint_problems()
+
+    def _settle_duplicate(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """A crash while a moved replica took its place leaves two: the longer one stays, the other is set aside."""
+        other = self.registry.logs.get(partition)
+        if other is None:
+            self.registry.add(partition, log, directory)
+            return
+        loser = log
+        if log.log_end_offset > other.log_end_offset:
+            self.registry.remove(partition)
+            self.registry.add(partition, log, directory)
+            loser = other
+        name = marked_name(partition, DirectoryKind.STRAY)
+        _log.warning("%s lies in two directories; setting the shorter one aside as %s", partition, name)
+        loser.rename_dir(name)
+        loser.close(flush=False)
+
+    # --- look up
+    @property
+    def directories(self) -> list[LogDirectory]:
+        return self.registry.directories
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        return self.registry.online_directories
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return list(self.registry.logs)
+
+    @property
+    def offline_partitions(self) -> dict[TopicPartition, str]:
+        """Replicas whose directory failed or that could not be opened, with the reason."""
+        return dict(self.registry.offline)
+
+    def __len__(self) -> int:
+        return len(self.registry.logs)
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        return self.registry.logs.get(partition)
+
+    def log(self, partition: TopicPartition) -> Log:
+        """The current replica; raises KAFKA_STORAGE_ERROR where its directory failed."""
+        return self.registry.require(partition)
+
+    def items(self) -> list[tuple[TopicPartition, Log]]:
+        return list(self.registry.logs.items())
+
+    def topic_id(self, partition: TopicPartition) -> bytes | None:
+        return self.registry.topic_ids.get(partition)
+
+    # --- create, change, delete
+    def prefer_directory(self, partition: TopicPartition, path: str) -> None:
+        """Where the partition is to be created when it comes (AlterReplicaLogDirs before CreateTopics)."""
+        self._preferred[partition] = self.registry.directory_named(path).path
+
+    def create(
+        self,
+        partition: TopicPartition,
+        *,
+        topic_id: bytes | None = None,
+        directory: str | None = None,
+        is_new: bool = True,
+    ) -> Log:
+        """The partition's log, made if there is none.
+
+        `is_new` false says that the broker had it before: with a directory offline it may lie there, so it is not made
+        a second time.
+        """
+        log = self.registry.logs.get(partition)
+        if log is None:
+            self.registry.require_not_offline(partition)
+            if not is_new and len(self.online_directories) < len(self.directories):
+                raise KafkaStorageError(f"{partition} may lie in a data directory that is offline")
+            log = self._create_in(self._choose_directory(partition, directory), partition)
+        self._assign_topic_id(partition, log, topic_id)
+        return log
+
+    def _create_in(self, directory: LogDirectory, partition: TopicPartition) -> Log:
+        try:
+            directory.forget(partition)
+            with disk_faults(directory.path, f"create {partition}"):
+                log = self._open_log(f"{directory.path}/{partition}", partition, clean=True)
+        except StorageFault as fault:
+            self.fail_directory(fault)
+            raise KafkaStorageError(str(fault)) from fault
+        self.registry.add(partition, log, directory)
+        self._preferred.pop(partition, None)
+        return log
+
+    def _choose_directory(self, partition: TopicPartition, wanted: str | None) -> LogDirectory:
+        wanted = wanted or self._preferred.get(partition)
+        if wanted is not None:
+            directory = self.registry.directory_named(wanted)
+            if directory.is_online:
+                return directory
+            _log.warning("%s was to be created in %s, which is offline; choosing another", partition, wanted)
+        return self.registry.emptiest_directory()
+
+    def _assign_topic_id(self, partition: TopicPartition, log: Log, topic_id: bytes | None) -> None:
+        if topic_id is None:
+            return
+        known = self.registry.topic_ids.get(partition)
+        if known is None:
+            directory = self.registry.directory_of(partition)
+            try:
+                with disk_faults(directory.path, f"write the topic id of {partition}"):
+                    # Not synced: a torn file is noticed, and the cluster's metadata has the id as well.
+                    data = encode_partition_metadata(topic_id).encode()
+                    self.files.write_atomic(f"{log.directory}/{FILE_NAME}", data, sync=False)
+            except StorageFault as fault:
+                self.fail_directory(fault)
+                raise KafkaStorageError(str(fault)) from fault
+            self.registry.topic_ids[partition] = topic_id
+        elif known != topic_id:
+            raise InconsistentTopicIdError(
+                f"the log of {partition} belongs to an earlier topic of that name; it must be deleted first"
+            )
+
+    def update_topic(self, topic: str, settings: LogSettings) -> int:
+        """Apply a topic's new settings to its logs here, at once; how many there were."""
+        touched = 0
+        for partition, log in [*self.registry.logs.items(), *self.registry.futures.items()]:
+            if partition.topic == topic:
+                log.update_settings(settings)
+                touched += 1
+        return touched
+
+    def delete(self, partition: TopicPartition) -> None:
+        """The log is gone for everyone at once; its files go after file.delete.delay.ms."""
+        self.drop_future(partition)
+        log = self.registry.logs.get(partition)
+        if log is None:
+            self.registry.require_not_offline(partition)
+            return
+        self._retire(partition, log, DirectoryKind.DELETE)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """A replica that the cluster does not know is kept under a name that nobody serves."""
+        log = self.registry.logs.get(partition)
+        if log is not None:
+            self._retire(partition, log, DirectoryKind.STRAY)
+
+    def _retire(self, partition: TopicPartition, log: Log, kind: DirectoryKind) -> None:
+        directory = self.registry.directory_of(partition)
+        self._leaving(partition)
+        self.registry.remove(partition)
+        self.registry.topic_ids.pop(partition, None)
+        try:
+            self._retire_files(directory, partition, log, kind)
+        except StorageFault as fault:
+            self.fail_directory(fault)
+
+    def _retire_files(self, directory: LogDirectory, partition: TopicPartition, log: Log, kind: DirectoryKind) -> None:
+        """Rename and close a log that is no longer registered; queue the removal where its name says so."""
+        name = marked_name(partition, kind)
+        with disk_faults(directory.path, f"rename {partition}"):
+            log.rename_dir(name)
+            log.close(flush=False)
+        if kind is DirectoryKind.DELETE:
+            self._remove_later(directory, f"{directory.path}/{name}", self.settings.log_segment_delete_delay_ms)
+
+    def _remove_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
+        files = self.files
+
+        def remove() -> None:
+            files.rmtree(path)
+
+        self.deletions.add(directory.path, path, delay_ms, remove)
+
+    # --- replicas on the move
+    def drop_future(self, partition: TopicPartition) -> None:
+        """Give up a copy that has not taken its place yet."""
+        future = self.registry.remove_future(partition)
+        if future is None:
+            return
+        try:
+            directory = self.registry.directory_at(future.directory)
+            self._retire_files(directory, partition, future, DirectoryKind.DELETE)
+        except StorageFault as fault:
+            self.fail_directory(fault)
+
+    def promote_future(self, partition: TopicPartition) -> Log:
+        """The copy takes the replica's place; the old files wait for their removal."""
+        registry = self.registry
+        future = registry.futures[partition]
+        source = registry.directory_of(partition)
+        target = registry.directory_at(future.directory)
+        with disk_faults(target.path, f"move {partition} in"):
+            future.rename_dir(str(partition))
+        self._leaving(partition)
+        current = registry.remove(partition)
+        registry.remove_future(partition)
+        registry.add(partition, future, target)
+        self._retire_files(source, partition, current, DirectoryKind.DELETE)
+        return future
+
+    # --- failure
+    def fail_directory(self, fault: StorageFault) -> None:
+        """Take the directory offline with its logs and tell those who listen; FatalError if it was the last."""
+        self._directory_gone(self.registry.directory_at(fault.directory), fault)
+        self.registry.require_one_directory()
+
+    def _directory_gone(self, directory: LogDirectory, fault: StorageFault) -> None:
+        if not directory.is_online:
+            return
+        _log.error("%s; its partitions are offline until it is repaired and the broker restarted", fault)
+        for partition in self.registry.logs_in(directory):
+            self._leaving(partition)
+        lost, futures = self.registry.take_offline(directory, fault)
+        for log in [*lost.values(), *futures]:
+            log.close(flush=False)
+        self.deletions.forget_directory(directory.path)
+        failure = DirectoryFailure(directory.path, fault.reason, tuple(lost))
+        for listener in self.on_directory_failed:
+            listener(failure)
+
+    # --- checkpoints and stop
+    def checkpoint_offsets(self, name: str) -> dict[str, Offsets]:
+        """What the checkpoint `name` should say now, by directory path; cheap, on the owning thread."""
+        offsets: dict[str, Offsets] = {directory.path: {} for directory in self.online_directories}
+        for partition, log in self.registry.logs.items():
+            offset = checkpointed_offset(log, name)
+            if offset is not None:
+                offsets[self.registry.directory_of(partition).path][partition] = offset
+        return offsets
+
+    def checkpoint_work(self, name: str) -> list[Work]:
+        named = self.registry.directory_named
+        return [
+            Work(path, f"write {name}", CheckpointWrite(named(path), name, offsets))
+            for path, offsets in self.checkpoint_offsets(name).items()
+        ]
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Flush and close all logs, write the checkpoints and the mark of a clean stop; blocks."""
+        tasks: list[tuple[LogDirectory, Future[None]]] = []
+        for directory in self.online_directories:
+            logs = self.registry.logs_in(directory)
+            futures = list(self.registry.futures_in(directory).values())
+            executor = self._executor_of(directory.path)
+            tasks.append((directory, executor.submit(close_cleanly, directory, logs, futures, broker_epoch)))
+        for directory, task in tasks:
+            problem = task.exception()
+            if problem is not None:
+                _log.error("%s was not closed cleanly: %s; it is checked at the next start", directory.path, problem)
+        self.registry.clear()
+        self.release()
+
+    def release(self) -> None:
+        for directory in self.directories:
+            directory.release()
+
+    def _leaving(self, partition: TopicPartition) -> None:
+        for listener in self.on_log_leaving:
+            listener(partition)
