@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from braidlog.cluster.layered_map import LayeredMap
+from braidlog.config.topic_names import has_collision_characters, is_internal
 from braidlog.core.types import NO_BROKER, NO_EPOCH, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 DEFAULT_ENTITY: Final = "<default>"
 
 _NO_CONFIG: Final[Mapping[str, str]] = {}
@@ -66,7 +66,7 @@ class TopicImage:
 
     @property
     def internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
+        return is_internal(self.name)
 
     @property
     def replication_factor(self) -> int:
@@ -101,6 +101,8 @@ class ClusterImage:
     brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: LayeredMap[str, TopicImage] = field(default_factory=LayeredMap)
     topic_names: LayeredMap[bytes, str] = field(default_factory=LayeredMap)
+    # Names with '.' or '_' as metrics show them (orders_eu) -> the topic that has it (orders.eu).
+    metric_names: LayeredMap[str, str] = field(default_factory=LayeredMap)
     configs: LayeredMap[str, Mapping[str, str]] = field(default_factory=LayeredMap)
     partition_count: int = 0
 
@@ -110,6 +112,11 @@ class ClusterImage:
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics.get(name)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """The topic whose name differs from this one only in '.' against '_', so that their metrics would mix."""
+        other = self.metric_names.get(_metric_name(name)) if has_collision_characters(name) else None
+        return None if other == name else other
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         topic = self.topics.get(partition.topic)
@@ -132,6 +139,7 @@ class ClusterImage:
 
     def apply(self, delta: ImageDelta) -> ClusterImage:
         topics, names, count = self.topics, self.topic_names, self.partition_count
+        metric_names = self.metric_names
         if delta.topics_created or delta.topics_changed or delta.topics_deleted:
             created = {topic.name: topic for topic in delta.topics_created}
             gone = [topic.name for topic in delta.topics_deleted]
@@ -140,6 +148,8 @@ class ClusterImage:
             if created or gone:
                 ids = {topic.topic_id: topic.name for topic in delta.topics_created}
                 names = names.changed(ids, [topic.topic_id for topic in delta.topics_deleted])
+                shown = {_metric_name(name): name for name in created if has_collision_characters(name)}
+                metric_names = metric_names.changed(shown, [_metric_name(name) for name in gone])
             count += sum(len(topic.partitions) for topic in delta.topics_created)
             count += sum(len(new.partitions) - len(old.partitions) for old, new in delta.topics_changed)
             count -= sum(len(topic.partitions) for topic in delta.topics_deleted)
@@ -152,6 +162,7 @@ class ClusterImage:
             brokers=self.brokers if delta.brokers is None else delta.brokers,
             topics=topics,
             topic_names=names,
+            metric_names=metric_names,
             configs=configs,
             partition_count=count,
         )
@@ -162,6 +173,10 @@ class ImageListener(Protocol):
     that asked for the change is answered once every listener returned."""
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None: ...
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")
 
 
 def topic_entity(name: str) -> str:

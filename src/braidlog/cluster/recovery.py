@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from braidlog.cluster.journal import (
     CorruptStoreError,
@@ -31,8 +30,7 @@ _TORN: Final = ".torn"
 _log = logging.getLogger("braidlog.cluster.store")
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(NamedTuple):
     tree: ZnodeTree
     journal: str  # the file to append to
     journal_size: int

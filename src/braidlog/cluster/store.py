@@ -13,9 +13,8 @@ contract suite that each one passes):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from braidlog.core.errors import BraidlogError
 
@@ -73,8 +72,7 @@ class StoreFailedError(BraidlogError):
     """The store cannot make changes durable any more; the broker that relies on it must stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What the store knows of a node beside its data. `ephemeral_owner` is a session id, or PERSISTENT."""
 
     czxid: int
@@ -88,8 +86,7 @@ class Stat:
     num_children: int
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     data: bytes
     stat: Stat
 
@@ -103,8 +100,7 @@ class EventKind(IntEnum):
     CHILDREN_CHANGED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     kind: EventKind
     path: str
 
@@ -112,8 +108,7 @@ class WatchEvent:
 Watch: TypeAlias = Callable[[WatchEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """`sequential` appends ten digits that grow with every child ever created under the parent."""
 
     path: str
@@ -122,21 +117,18 @@ class Create:
     sequential: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(NamedTuple):
     path: str
     data: bytes
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Changes nothing; refuses the transaction unless the node is there at this version."""
 
     path: str

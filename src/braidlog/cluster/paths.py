@@ -1,0 +1,75 @@
+"""Where everything lies in the store: Kafka's own znode paths, so that operators and Kafka's tools recognise them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BROKERS: Final = "/brokers"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CLUSTER: Final = "/cluster"
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURE: Final = "/feature"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE: Final = "/config/changes/config_change_"
+
+ADMIN: Final = "/admin"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE: Final = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT: Final = "/log_dir_event_notification/log_dir_event_"
+
+CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips")
+
+# What a broker creates empty when it first meets a store, parents first.
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIG}/{kind}" for kind in CONFIG_KINDS),
+)
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(name: str, index: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{index}"
+
+
+def partition_state(name: str, index: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{index}/state"
+
+
+def config(entity: str) -> str:
+    """`entity` is a path below /config: `topics/orders`, `brokers/1`, `brokers/<default>`, `users/ann/clients/app`."""
+    return f"{CONFIG}/{entity}"
+
+
+def deleted_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"

@@ -1,0 +1,70 @@
+"""How a broker enters the cluster: the store's first paths, the cluster id, a broker id, its registration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from braidlog.cluster import paths, records
+from braidlog.cluster.records import BrokerRecord
+from braidlog.cluster.store import CoordinationStore, NodeExistsError, NoNodeError, ensure_path
+from braidlog.core.errors import FatalError
+from braidlog.core.ids import id_text, random_id
+from braidlog.core.types import BrokerId
+
+
+async def prepare_store(store: CoordinationStore) -> None:
+    """Create the paths that every broker expects; at most starts they are all there and this only reads."""
+    found = await store.get_many(paths.PERSISTENT_PATHS)
+    for path, node in zip(paths.PERSISTENT_PATHS, found, strict=True):
+        if node is None:
+            await ensure_path(store, path)
+
+
+async def cluster_id(store: CoordinationStore, new_id: Callable[[], bytes] = random_id) -> str:
+    """The id of the cluster behind this store, made up by the first broker that asks."""
+    while True:
+        try:
+            node = await store.get(paths.CLUSTER_ID)
+            return records.decode_cluster_id(paths.CLUSTER_ID, node.data)
+        except NoNodeError:
+            await ensure_path(store, paths.CLUSTER)
+        try:
+            await store.create(paths.CLUSTER_ID, records.encode_cluster_id(id_text(new_id())))
+        except NodeExistsError:
+            continue
+
+
+async def generate_broker_id(store: CoordinationStore, reserved_max: int = 1000) -> BrokerId:
+    """An id above `reserved.broker.max.id` that no other broker was ever given."""
+    await ensure_path(store, paths.BROKER_SEQUENCE)
+    stat = await store.set(paths.BROKER_SEQUENCE, b"")
+    return BrokerId(reserved_max + stat.version)
+
+
+async def register(store: CoordinationStore, broker_id: BrokerId, record: BrokerRecord) -> int:
+    """Announce the broker for as long as this session lives; returns its epoch.
+
+    Registering twice in one session is harmless. An id that another live session holds is somebody's mistake.
+    """
+    path = paths.broker(broker_id)
+    try:
+        await store.create(path, records.encode_broker(record), ephemeral=True)
+    except NodeExistsError:
+        taken = await store.exists(path)
+        if taken is not None and taken.ephemeral_owner != store.session_id:
+            raise FatalError(
+                f"broker id {broker_id} is registered by another broker that is alive: give this one its own "
+                "broker.id, or wait for the other's session to end"
+            ) from None
+        await store.set(path, records.encode_broker(record))
+    stat = await store.exists(path)
+    if stat is None:
+        raise FatalError(f"the registration of broker {broker_id} was removed at once; see who else uses the store")
+    return stat.czxid
+
+
+async def unregister(store: CoordinationStore, broker_id: BrokerId) -> None:
+    try:
+        await store.delete(paths.broker(broker_id))
+    except NoNodeError:
+        return
