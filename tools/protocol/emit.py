@@ -223,11 +223,11 @@ def module_text(schema: Schema) -> str:
     for struct in schema.structs.values():
         body += ["", "", *StructWriter(schema, struct).lines()]
     text = "\n".join(body)
-    imports = ["from braidlog.core.ids import ZERO_ID"] if "ZERO_ID" in text else []
+    imports = []
     errors = [name for name in ("refuse", "refuse_null", "required_text") if f"{name}(" in text]
     if errors:
         imports.append(f"from braidlog.wire.errors import {', '.join(errors)}")
-    names = ["EMPTY", "Message"] if "EMPTY" in text else ["Message"]
+    names = [name for name in ("EMPTY", "ZERO_ID", "Message") if name in text]
     imports.append(f"from braidlog.wire.message import {', '.join(names)}")
     imports.append("from braidlog.wire.reader import Reader")
     imports.append(f"from braidlog.wire.writer import {'Records, ' if 'Records' in text else ''}Writer")

@@ -84,6 +84,8 @@ class Schema:
     api: Api | None = None
     structs: dict[str, Struct] = field(default_factory=dict)
     """Inner structs before the ones that hold them."""
+    messages: list[str] = field(default_factory=list)
+    """The structs that are messages by themselves."""
 
     def smallest(self, name: str) -> int:
         """The least bytes that a struct takes in any of its versions, so that array lengths can be checked."""

@@ -80,8 +80,11 @@ class _Parser:
             self.range = versions(match[2], 0)
             self.flexible = versions(match[3], self.range.high)
             self.begin(match[1], self.range, 1)
+            self.schema.messages.append(match[1])
         elif text in ("request", "response") and self.schema.api is not None:
-            self.begin(self.schema.api.name + text.capitalize(), self.range, 1)
+            name = self.schema.api.name + text.capitalize()
+            self.begin(name, self.range, 1)
+            self.schema.messages.append(name)
         elif match := STRUCT.fullmatch(text):
             self.begin(match[1], versions(match[2], self.range.high) if match[2] else self.range, depth + 1)
         else:
@@ -132,8 +135,7 @@ class _Parser:
 
 def read_schema(path: Path) -> Schema:
     schema = _Parser(path).schema
-    whole = {schema.api.name + "Request", schema.api.name + "Response"} if schema.api else set()
     for struct in schema.structs.values():
-        if not struct.fields and struct.name not in whole:
+        if not struct.fields and struct.name not in schema.messages:
             raise NotationError(f"{path.name}: {struct.name} is neither declared above nor has fields below")
     return schema

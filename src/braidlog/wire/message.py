@@ -10,6 +10,8 @@ from braidlog.wire.writer import Writer
 
 # The default of array parameters whose protocol default is an empty array although null means something else.
 EMPTY: Final[list[Any]] = []
+# The id that means "none"; the one of core.ids would pull in what the broker's first answer need not wait for.
+ZERO_ID: Final = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 
 
 def field_names(message_class: type) -> list[str]:

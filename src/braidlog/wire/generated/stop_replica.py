@@ -127,13 +127,13 @@ class StopReplicaTopicState(Message):
 
 
 class StopReplicaRequest(Message):
-    __slots__ = ("controller_id", "is_k_raft_controller", "controller_epoch", "broker_epoch", "delete_partitions", "ungrouped_partitions", "topics", "topic_states")
+    __slots__ = ("controller_id", "is_kraft_controller", "controller_epoch", "broker_epoch", "delete_partitions", "ungrouped_partitions", "topics", "topic_states")
 
     def __init__(
         self,
         *,
         controller_id: int = 0,
-        is_k_raft_controller: bool = False,
+        is_kraft_controller: bool = False,
         controller_epoch: int = 0,
         broker_epoch: int = -1,
         delete_partitions: bool = False,
@@ -142,7 +142,7 @@ class StopReplicaRequest(Message):
         topic_states: list[StopReplicaTopicState] | None = None,
     ) -> None:
         self.controller_id = controller_id
-        self.is_k_raft_controller = is_k_raft_controller
+        self.is_kraft_controller = is_kraft_controller
         self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
         self.delete_partitions = delete_partitions
@@ -154,9 +154,9 @@ class StopReplicaRequest(Message):
         flex = version >= 2
         w.int32(self.controller_id)
         if version >= 4:
-            w.boolean(self.is_k_raft_controller)
-        elif self.is_k_raft_controller:
-            refuse("StopReplicaRequest.is_k_raft_controller", version)
+            w.boolean(self.is_kraft_controller)
+        elif self.is_kraft_controller:
+            refuse("StopReplicaRequest.is_kraft_controller", version)
         w.int32(self.controller_epoch)
         if version >= 1:
             w.int64(self.broker_epoch)
@@ -190,7 +190,7 @@ class StopReplicaRequest(Message):
         flex = version >= 2
         m = StopReplicaRequest(
             controller_id=r.int32(),
-            is_k_raft_controller=r.boolean() if version >= 4 else False,
+            is_kraft_controller=r.boolean() if version >= 4 else False,
             controller_epoch=r.int32(),
             broker_epoch=r.int64() if version >= 1 else -1,
             delete_partitions=r.boolean() if version <= 2 else False,
