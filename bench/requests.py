@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Self
 
-API_VERSIONS, METADATA, CREATE_TOPICS, DELETE_TOPICS = 18, 3, 19, 20
-NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 0, 3, 5
+API_VERSIONS, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 18, 2, 19, 20
+NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER = 0, 3, 5, 6
+EARLIEST = -2
 TIMEOUT_S = 180.0
 
 
@@ -80,7 +81,7 @@ class Requester:
             raise RequestFailed(f"ApiVersions answered with error code {code}")
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic of one replica and return when each of its partitions has a leader."""
+        """Create a topic of one replica and return when each of its partitions serves."""
         configs = b"".join(_text(key) + _text(value) for key, value in (settings or {}).items())
         body = struct.pack(">i", 1) + _text(name) + struct.pack(">ihi", partitions, 1, 0)
         body += struct.pack(">i", len(settings or {})) + configs + struct.pack(">i?", 120_000, False)
@@ -89,7 +90,7 @@ class Requester:
 
     def await_leaders(self, name: str, partitions: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while self._partitions_with_leader(name) < partitions:
+        while self._led_partitions(name, partitions) < partitions:
             if time.monotonic() > deadline:
                 raise RequestFailed(f"topic {name} has partitions without a leader after {TIMEOUT_S:.0f} s")
             time.sleep(0.01)
@@ -106,29 +107,22 @@ class Requester:
             if code != NONE:
                 raise RequestFailed(f"{api} for {name} answered with error code {code} {said or ''}")
 
-    def _partitions_with_leader(self, topic: str) -> int:
-        reply = self.ask(METADATA, 1, struct.pack(">i", 1) + _text(topic))
-        for _ in range(reply.number("i")):  # brokers
-            reply.number("i")
-            reply.text()
-            reply.number("i")
-            reply.text()
-        reply.number("i")  # controller
+    def _led_partitions(self, topic: str, partitions: int) -> int:
+        """How many partitions answer as their leader; Metadata may name one before it serves."""
+        asked = b"".join(struct.pack(">iq", partition, EARLIEST) for partition in range(partitions))
+        body = struct.pack(">ii", -1, 1) + _text(topic) + struct.pack(">i", partitions) + asked
+        reply = self.ask(LIST_OFFSETS, 1, body)
         led = 0
         for _ in range(reply.number("i")):
-            code = reply.number("h")
-            if code not in (NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE):
-                raise RequestFailed(f"Metadata for {topic} answered with error code {code}")
             reply.text()
-            reply.number("b")  # internal
             for _ in range(reply.number("i")):
-                code = reply.number("h")
                 reply.number("i")  # partition
-                leader = reply.number("i")
-                led += code == NONE and leader >= 0
-                for _ in range(2):  # replicas, in-sync replicas
-                    for _ in range(reply.number("i")):
-                        reply.number("i")
+                code = reply.number("h")
+                if code not in (NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER):
+                    raise RequestFailed(f"ListOffsets for {topic} answered with error code {code}")
+                led += code == NONE
+                reply.number("q")  # timestamp
+                reply.number("q")  # offset
         return led
 
 

@@ -40,6 +40,7 @@ class Session:
     _running: list[Broker] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
     _fresh: int = 0
+    _warm: bool = False
 
     def fresh(self, name: str) -> Broker:
         """A broker over an empty data directory, not started."""
@@ -58,9 +59,11 @@ class Session:
                 self._stack.callback(broker.kill)
                 broker.start()
                 self._running.append(broker)
+        if not self._warm:
             for broker in self._running:
                 self.progress.show(f"warming up {broker.name}")
                 warm_up(broker, self.plan.scaled(6, 3))
+            self._warm = True
         return self._running
 
     def interleaved(self, what: str, rounds: int | None = None) -> Iterator[tuple[int, Broker]]:
