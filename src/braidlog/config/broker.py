@@ -147,7 +147,9 @@ class BrokerSettings:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        return parse_list(self.get_str("log.dirs") or self.get_str("log.dir"))
+        """log.dirs, or log.dir where that is not set."""
+        text = self.get_str("log.dirs") if self.is_set("log.dirs") else self.get_str("log.dir")
+        return tuple(filter(None, parse_list(text)))
 
     @property
     def log_retention_ms(self) -> int:

@@ -36,9 +36,7 @@ def _check_log(settings: BrokerSettings) -> None:
     _require(settings.log_roll_jitter_ms >= 0, "log.roll.jitter.ms must be 0 or more")
     _require(settings.log_retention_ms != 0, "log.retention.ms must be 1 or more, or -1 to keep everything")
     directories = settings.log_dirs
-    _require(
-        bool(directories) and all(directories), "log.dirs must name at least one data directory, none of them empty"
-    )
+    _require(bool(directories), "log.dirs (or log.dir) must name at least one data directory")
     doubled = sorted({directory for directory in directories if directories.count(directory) > 1})
     _require(not doubled, f"log.dirs names {', '.join(doubled)} twice")
     threads = settings.get_int("log.cleaner.threads")
@@ -65,7 +63,7 @@ def _check_network(settings: BrokerSettings) -> None:
     idle = settings.get_int("connections.max.idle.ms")
     delay = settings.get_int("connection.failed.authentication.delay.ms")
     _require(
-        idle <= 0 or delay < idle,
+        idle < 0 or delay < idle,
         f"connection.failed.authentication.delay.ms ({delay}) must be below connections.max.idle.ms ({idle})",
     )
     overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
@@ -94,7 +92,7 @@ def _check_replication(settings: BrokerSettings) -> None:
 
 
 def _check_groups(settings: BrokerSettings) -> None:
-    prefixes = ("group.consumer.", "group.share.", "offsets.")
+    prefixes = ("group.consumer.", "group.share.", "group.coordinator.", "offsets.")
     if not any(key.startswith(prefixes) for key in settings.static):
         return  # the defaults are good, and reading them would load their tables
     acks = settings.get_int("offsets.commit.required.acks")
@@ -102,6 +100,10 @@ def _check_groups(settings: BrokerSettings) -> None:
     _require(-1 <= acks <= copies, f"offsets.commit.required.acks ({acks}) must lie between -1 and {copies}")
     codec = settings.get_int("offsets.topic.compression.codec")
     _require(0 <= codec <= 4, f"offsets.topic.compression.codec ({codec}) must be 0, 1, 2, 3 or 4")
+    _require(
+        "classic" in settings.get_list("group.coordinator.rebalance.protocols"),
+        "group.coordinator.rebalance.protocols must include classic, which most clients speak",
+    )
     for group in ("group.consumer.", "group.share."):
         for what in ("heartbeat.interval.ms", "session.timeout.ms"):
             low, value, high = (settings.get_int(f"{group}{bound}{what}") for bound in ("min.", "", "max."))
@@ -109,9 +111,3 @@ def _check_groups(settings: BrokerSettings) -> None:
                 low <= value <= high,
                 f"{group}{what} ({value}) must lie between {group}min.{what} ({low}) and {group}max.{what} ({high})",
             )
-        beat = settings.get_int(f"{group}heartbeat.interval.ms")
-        session = settings.get_int(f"{group}session.timeout.ms")
-        _require(
-            beat < session,
-            f"{group}heartbeat.interval.ms ({beat}) must be below {group}session.timeout.ms ({session})",
-        )

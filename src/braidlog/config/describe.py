@@ -1,7 +1,5 @@
 """Settings as DescribeConfigs answers them: effective value, where it comes from, and what else was in question."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

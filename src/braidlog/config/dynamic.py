@@ -1,7 +1,5 @@
 """Changes at run time: which broker settings may change where, and what an incremental alteration makes of a list."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 

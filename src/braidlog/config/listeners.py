@@ -6,8 +6,6 @@ listener.security.protocol.map  NAME:PROTOCOL, ...        a name that is a proto
 inter.broker.listener.name      NAME                      how brokers reach each other
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final, NamedTuple
 
@@ -17,7 +15,7 @@ from braidlog.core.types import Endpoint
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._]*):(-?[0-9]+)"
+_ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]+)"
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
 
 
@@ -36,6 +34,8 @@ def parse_listeners(settings: BrokerSettings) -> Listeners:
     protocols = parse_protocol_map(settings.get_str("listener.security.protocol.map"))
     # A KRaft controller's listeners have nobody behind them here.
     controllers = {name.strip().upper() for name in settings.get_str("controller.listener.names").split(",")}
+    if not settings.is_set("listener.security.protocol.map"):
+        protocols.update((name, PLAINTEXT) for name in controllers if name not in protocols)
     everything = parse_endpoints("listeners", settings.get_str("listeners"), protocols)
     _check_distinct(everything)
     bound = tuple(endpoint for endpoint in everything if endpoint.listener not in controllers)
@@ -105,37 +105,28 @@ def _is_address(host: str) -> bool:
 
 
 def _check_names(key: str, endpoints: tuple[Endpoint, ...]) -> None:
-    names = [endpoint.listener for endpoint in endpoints]
-    # Two endpoints of one name are allowed where they are the IPv4 and IPv6 face of one port.
-    for first, endpoint in enumerate(endpoints):
-        for other in endpoints[first + 1 :]:
-            if endpoint.listener == other.listener and not _two_families(endpoint, other):
-                raise InvalidConfigError(
-                    f"{key} names {endpoint.listener} twice ({', '.join(names)}); give the second its own name "
-                    "and an entry in listener.security.protocol.map"
-                )
-
-
-def _two_families(one: Endpoint, other: Endpoint) -> bool:
-    both = _is_address(one.host) and _is_address(other.host)
-    return both and one.port == other.port and (":" in one.host) != (":" in other.host)
+    seen: set[str] = set()
+    for endpoint in endpoints:
+        if endpoint.listener in seen:
+            raise InvalidConfigError(
+                f"{key} names {endpoint.listener} twice; give the second its own name and an entry in "
+                "listener.security.protocol.map"
+            )
+        seen.add(endpoint.listener)
 
 
 def _advertised(
     settings: BrokerSettings, bound: tuple[Endpoint, ...], controllers: set[str], protocols: dict[str, str]
 ) -> tuple[Endpoint, ...]:
     text = settings.get_str("advertised.listeners")
-    if not text.strip():
+    if not settings.is_set("advertised.listeners"):
         endpoints = bound
     else:
-        endpoints = parse_endpoints("advertised.listeners", text, protocols)
-        _check_names("advertised.listeners", endpoints)
+        everything = parse_endpoints("advertised.listeners", text, protocols)
+        _check_names("advertised.listeners", everything)
+        endpoints = tuple(endpoint for endpoint in everything if endpoint.listener not in controllers)
         names = [endpoint.listener for endpoint in bound]
         for endpoint in endpoints:
-            if endpoint.listener in controllers:
-                raise InvalidConfigError(
-                    f"advertised.listeners: leave out the controller's listener {endpoint.listener}"
-                )
             if endpoint.listener not in names:
                 raise InvalidConfigError(
                     f"advertised.listeners: {endpoint.listener} is not one of the listeners ({', '.join(names)})"

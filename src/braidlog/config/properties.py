@@ -11,8 +11,6 @@ r"""Java's properties syntax, as java.util.Properties reads it.
 Blanks are space, tab and form feed. Blanks at the end of a value stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple

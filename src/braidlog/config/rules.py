@@ -91,10 +91,10 @@ def _gzip_level(value: Value) -> str | None:
 
 def _throttled(value: Value) -> str | None:
     """`*`, or partition:broker pairs (KIP-73)."""
-    if value in ((), ("*",)):
+    if value == ("*",):
         return None
     for word in value if isinstance(value, tuple) else ():
-        if not re.fullmatch(r"[0-9]+:[0-9]+", word):
+        if not re.fullmatch(r"([0-9]+:[0-9]+)?", word):
             return f"{word!r} is neither a pair such as 0:101 (partition:broker) nor a lone *"
     return None
 
@@ -123,6 +123,8 @@ _RELEASES: Final = {
     "2.8": 2, "3.0": 2, "3.1": 1, "3.2": 1, "3.3": 4, "3.4": 1, "3.5": 3, "3.6": 3, "3.7": 5,
     "3.8": 1, "3.9": 1, "4.0": 2,
 }  # fmt: skip
+# Not out when 3.9 was: known to it by its internal versions alone.
+_UNRELEASED: Final = "4.0"
 
 
 def _release(value: Value) -> str | None:
@@ -132,7 +134,7 @@ def _release(value: Value) -> str | None:
         short = ".".join(parts[: 3 if value.startswith("0.") else 2])
         release, dash, internal = short.partition("-IV")
         known = _RELEASES.get(release)
-        if known is not None and (not dash or internal in map(str, range(known))):
+        if known is not None and (internal in map(str, range(known)) if dash else release != _UNRELEASED):
             return None
     return "expected a release of Kafka such as 3.9 or 3.9-IV0"
 

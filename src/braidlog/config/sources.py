@@ -5,10 +5,7 @@ Environment: `BRAIDLOG_LOG_RETENTION_MS` sets `log.retention.ms`, `BRAIDLOG_HTTP
 One underscore stands for a dot, two for an underscore, three for a dash.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from braidlog.config import known
@@ -42,7 +39,7 @@ class Layer(NamedTuple):
 
 
 def load_settings(
-    file: Path | None = None,
+    file: str | None = None,
     environment: Mapping[str, str] | None = None,
     assignments: Iterable[str] = (),
 ) -> Loaded:
@@ -68,11 +65,10 @@ def load_settings(
     return Loaded(settings, warnings)
 
 
-def from_file(path: Path) -> Layer:
+def from_file(path: str) -> Layer:
     try:
-        # Java reads properties as ISO 8859-1 or, since every tool writes it, UTF-8; bytes that are neither stay.
-        content = path.read_bytes()
-        pairs = parse_properties(_decoded(content))
+        with open(path, "rb") as file:
+            pairs = parse_properties(_decoded(file.read()))
     except OSError as problem:
         raise UserError(f"cannot read the settings file {path}: {problem.strerror or problem}") from problem
     except PropertiesError as problem:
@@ -81,6 +77,7 @@ def from_file(path: Path) -> Layer:
 
 
 def _decoded(content: bytes) -> str:
+    """As UTF-8, which is what editors write; else as ISO 8859-1, which is what Java reads."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

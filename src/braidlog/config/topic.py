@@ -108,8 +108,9 @@ def _check_together(values: Mapping[str, Value]) -> None:
             f"min.compaction.lag.ms ({least}) is above max.compaction.lag.ms ({most}): a record would have to be "
             "compacted before it may be"
         )
-    if values["remote.storage.enable"]:
-        raise InvalidConfigError("remote.storage.enable cannot be true: braidlog has no tiered storage")
+    for key in ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"):
+        if values[key]:
+            raise InvalidConfigError(f"{key} cannot be true: braidlog has no tiered storage")
 
 
 def _unknown(key: str) -> str:
