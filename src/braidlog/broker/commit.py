@@ -19,8 +19,8 @@ from braidlog.storage.log import Log
 
 log = logging.getLogger("braidlog.commit")
 
-# Runs blocking work of a log's directory off the loop, then calls back on it with the failure, if any.
-RunInDirectory = Callable[[Log, Callable[[], None], Callable[[Exception | None], None]], None]
+# Runs blocking work in the executor of the partition's data directory, then calls back with the failure, if any.
+RunInDirectory = Callable[[Partition, Callable[[], None], Callable[[Exception | None], None]], None]
 
 
 class PendingAck:
@@ -95,7 +95,8 @@ class Committer:
                 ack.release()
             return
         partition.on_written(size)
-        if partition_log.sync_is_due():
+        # Also while a sync runs: what it covers is not safe yet, and a duplicate of it must not be confirmed earlier.
+        if partition_log.sync_is_due() or partition in self._syncs:
             sync = self._syncs.setdefault(partition, _Sync())
             sync.waiting.extend([(ack, partition) for ack in acks])
             if not sync.running:
@@ -116,7 +117,7 @@ class Committer:
         def done(failure: Exception | None) -> None:
             self._on_synced(partition, partition_log, sync, covered, failure)
 
-        self._run_in_directory(partition_log, work, done)
+        self._run_in_directory(partition, work, done)
 
     def _on_synced(
         self,

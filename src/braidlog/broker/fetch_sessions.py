@@ -186,9 +186,7 @@ class FetchSessions:
             del self._sessions[session_id]
         return FetchPlan(list(session.targets.values()), session, True)
 
-    def _begin(
-        self, targets: list[FetchTarget], uses_ids: bool, privileged: bool, now: float
-    ) -> FetchSession | None:
+    def _begin(self, targets: list[FetchTarget], uses_ids: bool, privileged: bool, now: float) -> FetchSession | None:
         if len(self._sessions) >= self._slots and not self._evict(len(targets), privileged, now):
             return None
         session = FetchSession(self._new_id(), privileged, uses_ids, now)

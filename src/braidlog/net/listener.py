@@ -51,8 +51,8 @@ class ConnectionBudget:
             del self._by_host[host]
 
 
-def bind(endpoint: Endpoint, backlog: int, receive_buffer: int = -1) -> socket.socket:
-    """A listening socket; a clear error when the address is taken or not ours."""
+def bind(endpoint: Endpoint, receive_buffer: int = -1) -> socket.socket:
+    """A socket that owns the address but does not listen yet; a clear error when that cannot be had."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -61,7 +61,6 @@ def bind(endpoint: Endpoint, backlog: int, receive_buffer: int = -1) -> socket.s
             # Before listen: accepted sockets inherit it, and the TCP window is agreed at the handshake.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.bind((endpoint.host, endpoint.port))
-        sock.listen(backlog)
     except OSError as problem:
         sock.close()
         raise UserError(_bind_advice(endpoint, problem)) from problem
@@ -95,6 +94,7 @@ class Listener:
         limits: ConnectionLimits,
         warm: Warm,
         *,
+        backlog: int = 50,
         send_buffer: int = -1,
         max_idle_s: float = 600.0,
     ) -> None:
@@ -106,6 +106,7 @@ class Listener:
         self._budget = budget
         self._limits = limits
         self._warm = warm
+        self._backlog = backlog
         self._send_buffer = send_buffer
         self._max_idle_s = max_idle_s
         self._connections: dict[int, Connection] = {}
@@ -123,6 +124,8 @@ class Listener:
         return len(self._connections)
 
     def start(self) -> None:
+        """From here on clients can connect; the broker calls it when it can answer them."""
+        self._sock.listen(self._backlog)
         self._accepting = True
         self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
         self._schedule_sweep()
@@ -209,5 +212,3 @@ class Listener:
     def close(self) -> None:
         for connection in list(self._connections.values()):
             connection.close("the broker is stopping")
-
-

@@ -73,9 +73,7 @@ class Partition:
 
     # Writing
 
-    def append(
-        self, records: ByteSlice, acks: int, produce_version: int, now_ms: int, origin: int
-    ) -> AppendInfo:
+    def append(self, records: ByteSlice, acks: int, produce_version: int, now_ms: int, origin: int) -> AppendInfo:
         """Validate and stage; the data is readable, and may be acknowledged, once the round has written it."""
         log = self.require_log()
         if acks == ACKS_ALL and len(self.isr) < log.settings.min_insync_replicas:

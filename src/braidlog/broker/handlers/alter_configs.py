@@ -47,9 +47,7 @@ class IncrementalAlterConfigsHandler:
         wanted = [
             ConfigChanges(
                 ConfigResource(resource.resource_type, resource.resource_name),
-                tuple(
-                    ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
-                ),
+                tuple(ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs),
             )
             for resource in request.resources
         ]

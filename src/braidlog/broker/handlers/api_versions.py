@@ -1,6 +1,6 @@
 """ApiVersions (api 18): which requests this broker answers, in which versions, and its features.
 
-    v0–v2   ranges      v3   the client says what software it is; features       v4   zero feature minimums kept
+v0–v2   ranges      v3   the client says what software it is; features       v4   zero feature minimums kept
 """
 
 from __future__ import annotations

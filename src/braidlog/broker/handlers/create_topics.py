@@ -1,7 +1,7 @@
 """CreateTopics (api 19): create topics, or (v1+, validate_only) say what creating them would answer.
 
-    v4   -1 partitions or replicas mean the broker's defaults      v5   the effective settings are returned
-    v7   topic ids
+v4   -1 partitions or replicas mean the broker's defaults      v5   the effective settings are returned
+v7   topic ids
 """
 
 from __future__ import annotations

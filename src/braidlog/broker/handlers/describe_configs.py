@@ -1,6 +1,6 @@
 """DescribeConfigs (api 32): settings of topics and brokers with their sources, synonyms and meaning.
 
-    v0   only whether a value is the default      v1   sources, synonyms      v3   types, documentation
+v0   only whether a value is the default      v1   sources, synonyms      v3   types, documentation
 """
 
 from __future__ import annotations

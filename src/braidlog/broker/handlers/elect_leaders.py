@@ -22,7 +22,9 @@ class ElectLeadersHandler:
     async def handle(self, request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResponse:
         wanted: list[TopicPartition] | None = None
         if request.topic_partitions is not None:
-            wanted = [TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+            wanted = [
+                TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
+            ]
         kind = request.election_type if exchange.version >= 1 else ElectionType.PREFERRED
         results = await self._controller.elect_leaders(kind, wanted)
         by_topic: dict[str, list[PartitionResult]] = {}
@@ -36,7 +38,8 @@ class ElectLeadersHandler:
             )
         return ElectLeadersResponse(
             replica_election_results=[
-                ReplicaElectionResult(topic=topic, partition_result=partitions) for topic, partitions in by_topic.items()
+                ReplicaElectionResult(topic=topic, partition_result=partitions)
+                for topic, partitions in by_topic.items()
             ]
         )
 

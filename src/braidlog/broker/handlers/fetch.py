@@ -1,10 +1,10 @@
 """Fetch (api 1): read record batches, waiting for them if asked to.
 
-    v0–v3   old message formats: batches are converted down      v9    leader epoch checked (KIP-320)
-    v3      response size limit, the first batch always fits     v12   divergence found by the last fetched epoch
-    v4      isolation level, last stable offset                  v13   topic ids instead of names
-    v5      log start offset                                     v15   replica state
-    v7      sessions (KIP-227)                                   v18   the follower's high watermark
+v0–v3   old message formats: batches are converted down      v9    leader epoch checked (KIP-320)
+v3      response size limit, the first batch always fits     v12   divergence found by the last fetched epoch
+v4      isolation level, last stable offset                  v13   topic ids instead of names
+v5      log start offset                                     v15   replica state
+v7      sessions (KIP-227)                                   v18   the follower's high watermark
 """
 
 from __future__ import annotations
@@ -280,9 +280,7 @@ class FetchHandler:
         except Exception as problem:
             error = error_of(problem, f"fetch from {target.topic}-{target.index}")
             failed = self._registry.get(target.topic, target.index)
-            data = PartitionData(
-                partition_index=target.index, error_code=error.code, high_watermark=-1, records=b""
-            )
+            data = PartitionData(partition_index=target.index, error_code=error.code, high_watermark=-1, records=b"")
             if failed is not None:
                 failed.meter.failed_fetches += 1
                 if error.code in _LEADER_HINTS:

@@ -1,8 +1,8 @@
 """ListOffsets (api 2): the earliest, the latest, or the first offset at or after a time.
 
-    v0   a list of segment starts, newest first           v4   leader epochs      v8    earliest local (-4)
-    v1   one offset and its timestamp                     v7   max timestamp (-3) v9    latest tiered (-5)
-    v2   isolation level                                                          v11   earliest pending upload (-6)
+v0   a list of segment starts, newest first           v4   leader epochs      v8    earliest local (-4)
+v1   one offset and its timestamp                     v7   max timestamp (-3) v9    latest tiered (-5)
+v2   isolation level                                                          v11   earliest pending upload (-6)
 """
 
 from __future__ import annotations

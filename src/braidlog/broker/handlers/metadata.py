@@ -55,7 +55,9 @@ class MetadataHandler:
         if self._auto_create and request.allow_auto_topic_creation:
             image = self._controller.image
             missing = [
-                topic.name for topic in wanted if topic.name and topic.topic_id == ZERO_ID and not image.topic(topic.name)
+                topic.name
+                for topic in wanted
+                if topic.name and topic.topic_id == ZERO_ID and not image.topic(topic.name)
             ]
             creatable = [name for name in dict.fromkeys(missing) if _name_error(name) is None]
             if creatable:

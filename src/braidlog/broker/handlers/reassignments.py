@@ -62,7 +62,9 @@ class ListReassignmentsHandler:
     ) -> ListPartitionReassignmentsResponse:
         wanted: list[TopicPartition] | None = None
         if request.topics is not None:
-            wanted = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+            wanted = [
+                TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+            ]
         by_topic: dict[str, list[OngoingPartitionReassignment]] = {}
         for move in self._controller.list_reassignments(wanted):
             by_topic.setdefault(move.partition.topic, []).append(

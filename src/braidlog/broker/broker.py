@@ -1,0 +1,243 @@
+"""A broker, put together: every part is made here, started in order, and stopped in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.adoption import topics_to_adopt
+from braidlog.broker.commit import Committer
+from braidlog.broker.dispatch import Dispatch
+from braidlog.broker.fetch_sessions import FetchSessions
+from braidlog.broker.handlers.fetch import FetchHandler
+from braidlog.broker.handlers.produce import ProduceHandler
+from braidlog.broker.jobs import JobRunner
+from braidlog.broker.live_settings import LiveSettings
+from braidlog.broker.local_partitions import LocalPartitions
+from braidlog.broker.routes import add_routes
+from braidlog.broker.seams import Seams
+from braidlog.broker.storage_settings import storage_settings
+from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.producer_ids import ProducerIds
+from braidlog.cluster.records import BrokerRecord
+from braidlog.cluster.registration import cluster_id, generate_broker_id, prepare_store, register
+from braidlog.cluster.sessions import EmbeddedSession
+from braidlog.config.broker import BrokerSettings
+from braidlog.controller.loop import Controller
+from braidlog.controller.requests import ControllerSettings
+from braidlog.core.errors import StorageFault, UserError
+from braidlog.core.ids import parse_id
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.net.round import Round
+from braidlog.replication.partition import Partition
+from braidlog.replication.registry import Registry
+from braidlog.storage.handles import HandlePool
+from braidlog.storage.loading import LoadProgress
+from braidlog.storage.manager import LoadReport, LogManager
+
+log = logging.getLogger("braidlog.broker")
+
+_DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Broker:
+    """Everything but the sockets: `dispatch` answers frames of any channel, `round` finishes them."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        seams: Seams,
+        *,
+        on_progress: Callable[[LoadProgress], None] | None = None,
+        on_fatal: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.settings = LiveSettings(settings)
+        self.seams = seams
+        self.tasks = Tasks("broker")
+        self.registry = Registry()
+        self.dispatch = Dispatch(seams.clock, self.tasks)
+        self.sessions = FetchSessions(settings.get_int("max.incremental.fetch.session.cache.slots"), seams.random)
+        self.broker_id = BrokerId(-1)
+        self.broker_epoch = -1
+        self.ready = False
+        self.load_report = LoadReport()
+        self.handles = HandlePool(seams.files)
+        self._on_progress = on_progress
+        self._on_fatal = on_fatal
+
+    async def start(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        settings = self.settings.current
+        self.round = Round(loop)
+        self.committer = Committer(self.round, self._run_in_directory, self._partition_fault)
+        self.logs = self._make_log_manager(settings)
+        self.logs.open()
+        store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path
+        try:
+            self.store = EmbeddedStore.open(self.seams.journal_files(store_dir), self.seams.clock)
+        except BlockingIOError as problem:
+            raise UserError(str(problem)) from problem
+        self.session: EmbeddedSession = self.store.connect()
+        await self._settle_identity(settings)
+        self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
+        self.controller = self._make_controller(settings)
+        self.producer_ids = ProducerIds(self.session, self.broker_id)
+        await self._register(settings, advertised, protocols)
+        await self._load_logs()
+        self.local.attach(self.logs)
+        self.controller.add_listener(self.local)
+        await self.controller.start()
+        await self._adopt_unknown_logs()
+        self._add_handlers(settings)
+        self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault)
+        self.jobs.start(self.logs.jobs())
+        self.ready = True
+
+    def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
+        return LogManager(
+            settings.log_dirs,
+            settings_of=lambda topic: self.local.settings_of(topic),
+            executor_of=self.seams.executors.of,
+            files=self.seams.files,
+            handles=self.handles,
+            clock=self.seams.clock,
+            settings=storage_settings(settings),
+            lock=self.seams.lock,
+        )
+
+    async def _settle_identity(self, settings: BrokerSettings) -> None:
+        """Cluster and broker id: the store's word first, then the data directories', then the settings'."""
+        stored_cluster = self.logs.stored_cluster_id()
+        await prepare_store(self.session)
+        new_id = self.seams.new_id
+        if stored_cluster is not None:
+            known = parse_id(stored_cluster)
+            self.cluster_id = await cluster_id(self.session, lambda: known)
+        else:
+            self.cluster_id = await cluster_id(self.session, new_id)
+        configured = settings.broker_id
+        stored = self.logs.stored_node_id()
+        if configured >= 0:
+            self.broker_id = BrokerId(configured)
+        elif stored is not None:
+            self.broker_id = BrokerId(stored)
+        elif settings.get_bool("broker.id.generation.enable"):
+            self.broker_id = await generate_broker_id(self.session, settings.get_int("reserved.broker.max.id"))
+        else:
+            raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
+        self.logs.claim(self.cluster_id, self.broker_id)
+
+    def _make_controller(self, settings: BrokerSettings) -> Controller:
+        return Controller(
+            self.session,
+            self.broker_id,
+            ControllerSettings(
+                num_partitions=settings.get_int("num.partitions"),
+                default_replication_factor=settings.get_int("default.replication.factor"),
+                delete_topic_enable=settings.get_bool("delete.topic.enable"),
+            ),
+            self.seams.clock,
+            self.seams.random,
+            self.seams.new_id,
+        )
+
+    async def _register(
+        self, settings: BrokerSettings, advertised: tuple[Endpoint, ...], protocols: dict[str, str]
+    ) -> None:
+        record = BrokerRecord(
+            endpoints=advertised,
+            security_protocols=protocols,
+            rack=settings.get_str("broker.rack") or None,
+            timestamp_ms=self.seams.clock.wall_ms(),
+        )
+        self.broker_epoch = await register(self.session, self.broker_id, record)
+
+    async def _load_logs(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.load_report = await loop.run_in_executor(
+            self.seams.executors.of("loading"), self.logs.load, self._on_progress
+        )
+        report = self.load_report
+        for problem in report.checkpoint_problems:
+            log.warning("%s", problem)
+        if report.logs:
+            how = "a clean stop" if report.clean else f"an unclean stop, {report.recovered_bytes} bytes checked"
+            log.info("opened %d logs after %s", report.logs, how)
+
+    async def _adopt_unknown_logs(self) -> None:
+        """Logs of topics that the store does not know: a data directory that came from an Apache Kafka."""
+        image = self.controller.image
+        for topic in topics_to_adopt(self.logs, image):
+            if image.topics:
+                log.warning("set aside %s: this cluster has no such topic", topic.name)
+                for partition in topic.partitions:
+                    self.logs.set_aside(partition)
+            else:
+                await self.controller.adopt_topic(topic.name, topic.topic_id, topic.partition_count)
+                log.info("adopted topic %s with %d partitions", topic.name, topic.partition_count)
+
+    def _add_handlers(self, settings: BrokerSettings) -> None:
+        loop = asyncio.get_running_loop()
+        self.produce = ProduceHandler(self.registry, self.committer, self.seams.clock)
+        self.fetch = FetchHandler(
+            self.registry,
+            self.sessions,
+            self.round,
+            self.seams.clock,
+            loop.call_later,
+            settings.get_int("fetch.max.bytes"),
+        )
+        self.dispatch.on_channel_closed(self.fetch.channel_closed)
+        add_routes(self)
+
+    # Faults
+
+    def _run_in_directory(
+        self, partition: Partition, work: Callable[[], None], done: Callable[[Exception | None], None]
+    ) -> None:
+        directory = self.logs.directory_of(TopicPartition(partition.topic, partition.index))
+        self.seams.executors.run(directory.path, work, done)
+
+    def _partition_fault(self, partition: Partition, fault: StorageFault) -> None:
+        cause = fault.__cause__
+        if isinstance(cause, OSError) and cause.errno in _DISK_IS_FULL:
+            # Nothing is broken: reading goes on, and so does writing once there is room.
+            told = "%s-%d refuses records: %s; free some space, or lower retention.ms or retention.bytes"
+            log.error(told, partition.topic, partition.index, fault)
+            return
+        log.error("%s-%d: %s", partition.topic, partition.index, fault)
+        self._directory_fault(fault)
+
+    def _directory_fault(self, fault: StorageFault) -> None:
+        try:
+            self.logs.fail_directory(fault)
+        except Exception as problem:
+            if self._on_fatal is None:
+                raise
+            self._on_fatal(problem)
+
+    # Stopping
+
+    async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
+        """Let requests in progress finish; those that wait for data are answered now."""
+        self.ready = False
+        self.fetch.finish_all()
+        self.round.run()
+        deadline = self.seams.clock.monotonic() + timeout_s
+        while busy() and self.seams.clock.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        self.dispatch.stopping = True
+
+    async def stop(self) -> None:
+        self.ready = False
+        self.round.run()
+        await self.tasks.close()
+        await self.controller.stop()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.seams.executors.of("loading"), self.logs.close, self.broker_epoch)
+        await self.store.close()
+        self.seams.executors.close()

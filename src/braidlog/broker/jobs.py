@@ -1,0 +1,47 @@
+"""Drives storage's background jobs on the loop: decisions here, blocking halves in the directory's executor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from braidlog.broker.seams import Executors
+from braidlog.core.errors import StorageFault
+from braidlog.core.tasks import Tasks
+from braidlog.storage.jobs import Job
+
+log = logging.getLogger("braidlog.jobs")
+
+
+class JobRunner:
+    def __init__(self, executors: Executors, tasks: Tasks, on_fault: Callable[[StorageFault], None]) -> None:
+        self._executors = executors
+        self._tasks = tasks
+        self._on_fault = on_fault
+
+    def start(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._tasks.spawn(job.name, self._repeat(job))
+
+    async def _repeat(self, job: Job) -> None:
+        await asyncio.sleep(job.initial_delay)
+        while True:
+            try:
+                await self.run_once(job)
+            except StorageFault as fault:
+                self._on_fault(fault)
+            except Exception as problem:
+                # One bad run must not end the job for good.
+                log.error("%s failed; it is tried again in %g s", job.name, job.interval, exc_info=problem)
+            await asyncio.sleep(job.interval)
+
+    async def run_once(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        for work in job.run():
+            try:
+                finish = await loop.run_in_executor(self._executors.of(work.directory), work.act)
+                if finish is not None:
+                    finish()
+            except StorageFault as fault:
+                self._on_fault(fault)

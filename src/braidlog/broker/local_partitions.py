@@ -1,0 +1,137 @@
+"""Makes this broker's partitions what the cluster's image says: logs created, deleted, reconfigured, roles taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.live_settings import LiveSettings
+from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
+from braidlog.config.broker import BrokerSettings
+from braidlog.config.log_settings import LogSettings
+from braidlog.config.topic import log_settings
+from braidlog.core.protocol_errors import KafkaStorageError
+from braidlog.core.types import BrokerId, TopicPartition
+from braidlog.replication.meters import TopicMeter
+from braidlog.replication.partition import Partition
+from braidlog.replication.registry import Registry
+from braidlog.storage.manager import DirectoryFailure, LogManager
+
+log = logging.getLogger("braidlog.partitions")
+
+# Creating a log takes system calls: between this many of them the loop serves others.
+_CREATED_AT_A_TIME: Final = 25
+
+
+class LocalPartitions:
+    """Listens to the controller's image, and to directories that fail."""
+
+    def __init__(self, broker_id: BrokerId, registry: Registry, settings: LiveSettings) -> None:
+        self._broker_id = broker_id
+        self._registry = registry
+        self._settings = settings
+        self._image = ClusterImage()
+        self._manager: LogManager | None = None
+        self._meters: dict[str, TopicMeter] = {}
+        # Before the first image is applied: which overrides topics have, for logs that are opened at start.
+        self.overrides_of: Callable[[str], dict[str, str]] = lambda topic: {}
+        settings.on_change(self._broker_settings_changed)
+
+    @property
+    def meters(self) -> dict[str, TopicMeter]:
+        return self._meters
+
+    def attach(self, manager: LogManager) -> None:
+        self._manager = manager
+        manager.on_directory_failed.append(self._directory_failed)
+
+    def settings_of(self, topic: str) -> LogSettings:
+        overrides = dict(self._image.topic_config(topic)) or self.overrides_of(topic)
+        return log_settings(overrides, self._settings.current)
+
+    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self._image = image
+        for topic in delta.topics_deleted:
+            self._delete(topic)
+        created = 0
+        changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
+        for topic in changed:
+            for index in range(len(topic.partitions)):
+                if self._apply(topic, index):
+                    created += 1
+                    if created % _CREATED_AT_A_TIME == 0:
+                        await asyncio.sleep(0)
+        for entity in [*delta.configs_changed, *delta.configs_deleted]:
+            self._config_changed(entity)
+
+    def _apply(self, topic: TopicImage, index: int) -> bool:
+        """Take the role in one partition; True where its log had to be made."""
+        info = topic.partitions[index]
+        if self._broker_id not in info.replicas:
+            return False
+        partition = self._registry.get(topic.name, index)
+        made = False
+        if partition is None:
+            meter = self._meters.setdefault(topic.name, TopicMeter())
+            partition = Partition(topic.name, index, topic.topic_id, self._broker_id, meter)
+            made = self._open(partition)
+            self._registry.add(partition)
+        partition.assume(info.leader, info.leader_epoch, info.isr, info.replicas)
+        return made
+
+    def _open(self, partition: Partition) -> bool:
+        manager = self._require_manager()
+        key = TopicPartition(partition.topic, partition.index)
+        had = manager.get(key) is not None
+        try:
+            partition.log = manager.create(key, topic_id=partition.topic_id)
+        except KafkaStorageError as problem:
+            log.error("%s stays offline: %s", key, problem.message)
+            return False
+        # With no follower to ask, all that survived is committed.
+        partition.log.advance_high_watermark(partition.log.log_end_offset)
+        return not had
+
+    def _delete(self, topic: TopicImage) -> None:
+        manager = self._require_manager()
+        self._meters.pop(topic.name, None)
+        for partition in self._registry.remove_topic(topic.name):
+            partition.log = None
+            try:
+                manager.delete(TopicPartition(partition.topic, partition.index))
+            except KafkaStorageError as problem:
+                log.warning("deleting %s-%d: %s", partition.topic, partition.index, problem.message)
+
+    # Settings
+
+    def _config_changed(self, entity: str) -> None:
+        kind, _, name = entity.partition("/")
+        if kind == "topics":
+            self._require_manager().update_topic(name, self.settings_of(name))
+        elif kind == "brokers":
+            image = self._image
+            self._settings.apply_dynamic(image.default_broker_config(), image.broker_config(self._broker_id))
+
+    def _broker_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        """Topics inherit broker settings: every log gets its effective ones anew."""
+        manager = self._manager
+        if manager is None:
+            return
+        for topic in dict.fromkeys(partition.topic for partition in manager.partitions):
+            manager.update_topic(topic, self.settings_of(topic))
+
+    # Failures
+
+    def _directory_failed(self, failure: DirectoryFailure) -> None:
+        for key in failure.partitions:
+            partition = self._registry.get(key.topic, key.partition)
+            if partition is not None:
+                partition.log = None
+                partition.wake_readers()
+
+    def _require_manager(self) -> LogManager:
+        if self._manager is None:
+            raise RuntimeError("the log manager is attached before the first image arrives")
+        return self._manager

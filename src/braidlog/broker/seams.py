@@ -1,0 +1,76 @@
+"""What a broker needs of the world around it, so that a simulation can be that world."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from random import Random
+from typing import NamedTuple
+
+from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
+from braidlog.core.clock import Clock, SystemClock
+from braidlog.storage.directory_lock import lock_directory
+from braidlog.storage.files import Files, OsFiles
+from braidlog.storage.log_dirs import LockDirectory
+
+log = logging.getLogger("braidlog.executors")
+
+
+class Seams(NamedTuple):
+    clock: Clock
+    files: Files
+    random: Random
+    executors: Executors
+    # Opens the coordination store's files in a directory.
+    journal_files: Callable[[str], JournalFiles]
+    lock: LockDirectory
+    new_id: Callable[[], bytes]
+
+
+class Executors:
+    """One small executor per data directory, made when first needed, for what may block."""
+
+    def __init__(self, make: Callable[[str], Executor]) -> None:
+        self._make = make
+        self._by_directory: dict[str, Executor] = {}
+
+    def of(self, directory: str) -> Executor:
+        executor = self._by_directory.get(directory)
+        if executor is None:
+            executor = self._by_directory[directory] = self._make(directory)
+        return executor
+
+    def run(self, directory: str, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Do `work` in the directory's executor, then call `done` on the loop with what it raised, if anything."""
+        future = asyncio.get_running_loop().run_in_executor(self.of(directory), work)
+
+        def on_done(finished: asyncio.Future[None]) -> None:
+            problem = finished.exception()
+            if problem is None or isinstance(problem, Exception):
+                done(problem)
+
+        future.add_done_callback(on_done)
+
+    def close(self) -> None:
+        for executor in self._by_directory.values():
+            executor.shutdown(wait=True)
+
+
+def system_seams(threads_per_directory: int = 2) -> Seams:
+    """The real world."""
+    from braidlog.core.ids import random_id
+
+    def make(directory: str) -> Executor:
+        return ThreadPoolExecutor(threads_per_directory, thread_name_prefix=f"braidlog {directory}")
+
+    return Seams(
+        clock=SystemClock(),
+        files=OsFiles(),
+        random=Random(),
+        executors=Executors(make),
+        journal_files=OsJournalFiles,
+        lock=lock_directory,
+        new_id=random_id,
+    )

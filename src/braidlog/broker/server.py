@@ -1,0 +1,212 @@
+"""A broker with its sockets: binds, starts, says that it is ready, and stops on a signal without losing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from typing import Final
+
+from braidlog.broker.broker import Broker
+from braidlog.broker.seams import Seams, system_seams
+from braidlog.broker.side_pages import side_pages
+from braidlog.config.broker import BrokerSettings
+from braidlog.config.checks import connection_overrides
+from braidlog.config.listeners import Listeners, parse_listeners
+from braidlog.core.errors import FatalError, UserError
+from braidlog.core.protocol_errors import InvalidConfigError
+from braidlog.core.slices import FileSlice
+from braidlog.core.types import Endpoint
+from braidlog.net.connection import ConnectionLimits
+from braidlog.net.http import SidePort
+from braidlog.net.listener import ConnectionBudget, Listener, bind
+from braidlog.storage.loading import LoadProgress
+
+log = logging.getLogger("braidlog.server")
+
+_DRAIN_S: Final = 10.0
+_PROGRESS_EVERY_S: Final = 1.0
+
+
+class Server:
+    def __init__(self, settings: BrokerSettings, warnings: list[str], seams: Seams | None = None) -> None:
+        self.settings = settings
+        self.warnings = warnings
+        self.started = time.monotonic()
+        self.seams = seams or system_seams(max(2, settings.get_int("num.recovery.threads.per.data.dir")))
+        self.broker = Broker(settings, self.seams, on_progress=self._progress, on_fatal=self._fatal)
+        self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"))
+        self.budget = ConnectionBudget(
+            settings.get_int("max.connections"),
+            settings.get_int("max.connections.per.ip"),
+            connection_overrides(settings.get_str("max.connections.per.ip.overrides")),
+        )
+        self.listeners: list[Listener] = []
+        self.loop_lag = 0.0
+        self._stop = asyncio.Event()
+        self._failure: Exception | None = None
+        self._side_port: SidePort | None = None
+        self._last_progress = 0.0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        for warning in self.warnings:
+            log.warning("%s", warning)
+        try:
+            listeners = parse_listeners(self.settings)
+        except InvalidConfigError as problem:
+            raise UserError(str(problem.message)) from problem
+        sockets = self._bind(listeners)
+        advertised = _advertised(listeners, sockets)
+        await self.broker.start(advertised, listeners.protocols)
+        self._listen(listeners, sockets, loop)
+        await self._start_side_port()
+        self._announce(advertised)
+        self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
+        await self._stop.wait()
+        await self._shut_down()
+        if self._failure is not None:
+            raise FatalError(str(self._failure))
+        return 0
+
+    def _bind(self, listeners: Listeners) -> list[socket.socket]:
+        for name, protocol in listeners.protocols.items():
+            if protocol != "PLAINTEXT":
+                raise UserError(f"listener {name}: {protocol} is not supported yet; use PLAINTEXT")
+        receive_buffer = self.settings.get_int("socket.receive.buffer.bytes")
+        if not self.settings.is_set("socket.receive.buffer.bytes"):
+            # The kernel's own tuning does better than the fixed default.
+            receive_buffer = -1
+        return [
+            bind(endpoint._replace(host=endpoint.host or "0.0.0.0"), receive_buffer) for endpoint in listeners.bound
+        ]
+
+    def _listen(self, listeners: Listeners, sockets: list[socket.socket], loop: asyncio.AbstractEventLoop) -> None:
+        settings = self.settings
+        send_buffer = settings.get_int("socket.send.buffer.bytes")
+        if not settings.is_set("socket.send.buffer.bytes"):
+            send_buffer = -1
+        for endpoint, sock in zip(listeners.bound, sockets, strict=True):
+            listener = Listener(
+                endpoint.listener,
+                sock,
+                self.broker.dispatch,
+                self.broker.round,
+                loop,
+                self.budget,
+                self.limits,
+                self._warm,
+                backlog=settings.get_int("socket.listen.backlog.size"),
+                send_buffer=send_buffer,
+                max_idle_s=settings.get_int("connections.max.idle.ms") / 1000,
+            )
+            self.listeners.append(listener)
+            listener.start()
+
+    def _warm(self, part: FileSlice, done: object) -> None:
+        """Bring a cold file range into the page cache off the loop."""
+        assert callable(done)
+        self.seams.executors.run("cold reads", lambda: _read_through(part), lambda problem: done())
+
+    async def _start_side_port(self) -> None:
+        address = self.settings.get_str("braidlog.http.listen")
+        if not address:
+            return
+        host, _, port = address.rpartition(":")
+        side_port = SidePort(side_pages(self))
+        try:
+            bound = await side_port.start(host or "127.0.0.1", int(port))
+        except OSError as problem:
+            if self.settings.is_set("braidlog.http.listen"):
+                raise UserError(
+                    f"cannot serve metrics on {address}: {problem.strerror}; set braidlog.http.listen to a free "
+                    "address, or to nothing to switch it off"
+                ) from problem
+            log.warning("no metrics and health pages: %s is taken; set braidlog.http.listen", address)
+            return
+        self._side_port = side_port
+        log.info("metrics and health on http://%s:%d/metrics, /healthz, /readyz", host or "127.0.0.1", bound)
+
+    def _announce(self, advertised: tuple[Endpoint, ...]) -> None:
+        where = ", ".join(map(str, advertised))
+        took = time.monotonic() - self.started
+        print(
+            f"braidlog broker {self.broker.broker_id} is ready on {where} after {took:.2f} s "
+            f"(cluster {self.broker.cluster_id}, {len(self.broker.registry)} partitions)",
+            flush=True,
+        )
+
+    async def _watch_loop_lag(self) -> None:
+        """How late a timer fires is how long some callback kept the loop from everyone else."""
+        while True:
+            due = time.monotonic() + 0.5
+            await asyncio.sleep(0.5)
+            self.loop_lag = max(0.0, time.monotonic() - due)
+
+    def _progress(self, progress: LoadProgress) -> None:
+        now = time.monotonic()
+        if now - self._last_progress < _PROGRESS_EVERY_S and progress.logs_done < progress.logs_total:
+            return
+        self._last_progress = now
+        megabytes = progress.recovered_bytes / 1e6
+        log.info(
+            "%s: %d of %d logs open, %.0f MB checked",
+            progress.directory,
+            progress.logs_done,
+            progress.logs_total,
+            megabytes,
+        )
+
+    def _fatal(self, problem: Exception) -> None:
+        log.critical("stopping: %s", problem)
+        self._failure = problem
+        self._stop.set()
+
+    async def _shut_down(self) -> None:
+        began = time.monotonic()
+        log.info("stopping: no new connections, requests in progress finish first")
+        for listener in self.listeners:
+            listener.stop_accepting()
+        await self.broker.drain(lambda: sum(listener.busy() for listener in self.listeners), _DRAIN_S)
+        for listener in self.listeners:
+            listener.close()
+        if self._side_port is not None:
+            await self._side_port.stop()
+        await self.broker.stop()
+        log.info("stopped cleanly in %.2f s", time.monotonic() - began)
+
+
+def _advertised(listeners: Listeners, sockets: list[socket.socket]) -> tuple[Endpoint, ...]:
+    """What clients are told: with port 0 the one that was really bound, without a host this machine's name."""
+    ports = {bound.listener: sock.getsockname()[1] for bound, sock in zip(listeners.bound, sockets, strict=True)}
+    return tuple(
+        endpoint._replace(host=endpoint.host or socket.getfqdn(), port=endpoint.port or int(ports[endpoint.listener]))
+        for endpoint in listeners.advertised
+    )
+
+
+def _read_through(part: FileSlice) -> None:
+    """Read a range and drop it: afterwards it is in the page cache."""
+    position, end = part.position, part.position + part.size
+    while position < end:
+        got = len(part.file.pread(min(1 << 18, end - position), position))
+        if got == 0:
+            return
+        position += got
+
+
+def run(server: Server) -> int:
+    """Run a server on the fastest loop there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(server.run())
+    if sys.version_info >= (3, 12):
+        return asyncio.run(server.run(), loop_factory=uvloop.new_event_loop)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(server.run())

@@ -1,0 +1,26 @@
+"""The broker's settings as storage wants them."""
+
+from __future__ import annotations
+
+from braidlog.config.broker import BrokerSettings
+from braidlog.storage.broker_settings import StorageSettings
+from braidlog.storage.cleaner.order import CleanerMemory
+
+
+def storage_settings(settings: BrokerSettings) -> StorageSettings:
+    number = settings.get_int
+    return StorageSettings(
+        num_recovery_threads_per_data_dir=number("num.recovery.threads.per.data.dir"),
+        log_retention_check_interval_ms=number("log.retention.check.interval.ms"),
+        log_flush_scheduler_interval_ms=number("log.flush.scheduler.interval.ms"),
+        log_flush_offset_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),
+        log_flush_start_offset_checkpoint_interval_ms=number("log.flush.start.offset.checkpoint.interval.ms"),
+        replica_high_watermark_checkpoint_interval_ms=number("replica.high.watermark.checkpoint.interval.ms"),
+        log_segment_delete_delay_ms=number("log.segment.delete.delay.ms"),
+        log_initial_task_delay_ms=number("log.initial.task.delay.ms"),
+        producer_id_expiration_ms=number("producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=number("producer.id.expiration.check.interval.ms"),
+        log_cleaner_enable=settings.get_bool("log.cleaner.enable"),
+        log_cleaner_backoff_ms=number("log.cleaner.backoff.ms"),
+        cleaner_memory=CleanerMemory(),
+    )

@@ -1,0 +1,62 @@
+"""`braidlog serve`: run a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from braidlog.core.errors import FatalError, UserError
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings in Kafka's server.properties syntax; yours from Kafka works as it is"
+    )
+    parser.add_argument("--data", metavar="DIR", help="where the logs go (sets log.dirs)")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where clients connect; port 0 picks a free one (sets listeners)"
+    )
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="any other setting; may be repeated"
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), help="sets braidlog.log.format")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="braidlog serve", description="Run a broker until it is told to stop.")
+    add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        return _serve(options)
+    except (UserError, FatalError) as problem:
+        print(f"braidlog: {problem}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from braidlog.broker.server import Server, run
+    from braidlog.config.sources import load_settings
+    from braidlog.logs import set_up_logging
+
+    loaded = load_settings(options.config, os.environ, [*_shorthands(options), *options.set])
+    set_up_logging(loaded.settings)
+    return run(Server(loaded.settings, loaded.warnings))
+
+
+def _shorthands(options: argparse.Namespace) -> list[str]:
+    assignments: list[str] = []
+    if options.data:
+        assignments.append(f"log.dirs={options.data}")
+    if options.listen:
+        host, colon, port = options.listen.rpartition(":")
+        if not colon or not port.isdigit():
+            raise UserError(f"--listen {options.listen}: give HOST:PORT, such as 127.0.0.1:9092")
+        assignments.append(f"listeners=PLAINTEXT://{host or '127.0.0.1'}:{port}")
+    if options.log_format:
+        assignments.append(f"braidlog.log.format={options.log_format}")
+    return assignments
