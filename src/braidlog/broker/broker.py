@@ -225,11 +225,16 @@ class Broker:
     async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
         """Let requests in progress finish; those that wait for data are answered now."""
         self.ready = False
+        drained = asyncio.Event()
+        self.round.after = lambda: None if busy() else drained.set()
         self.fetch.finish_all()
         self.round.run()
-        deadline = self.seams.clock.monotonic() + timeout_s
-        while busy() and self.seams.clock.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await drained.wait()
+        except TimeoutError:
+            log.warning("%d connections still had requests in progress after %g s", busy(), timeout_s)
+        self.round.after = None
         self.dispatch.stopping = True
 
     async def stop(self) -> None:

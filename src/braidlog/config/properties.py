@@ -47,20 +47,23 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations joined, without blank ones and comments, numbered by their first line."""
     pending = ""
     first = 0
-    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+    lines = re.split(r"\r\n|\r|\n", text)
+    for number, natural in enumerate(lines, 1):
         stripped = natural.lstrip(_BLANKS)
-        if not first:
+        # A line that so far holds nothing but a continuation is a new one still.
+        if not pending:
             if not stripped or stripped[0] in "#!":
                 continue
             first = number
         if _continues(stripped):
             pending += stripped[:-1]
-            continue
-        pending += stripped
+            if number < len(lines):
+                continue
+        else:
+            pending += stripped
         yield first, pending
         pending = ""
-        first = 0
-    if first and pending:
+    if pending:
         yield first, pending
 
 

@@ -33,6 +33,8 @@ class Round:
         self._again = False
         self._channels: list[Channel] = []
         self._commit: Callable[[], None] | None = None
+        # Called after every round; a stopping broker looks here whether all is answered.
+        self.after: Callable[[], None] | None = None
         self._readers = 0
         # How many connections delivered requests in the last round: the guess for how many will in this one.
         self._last_readers = 0
@@ -82,3 +84,5 @@ class Round:
         if self._again or self._channels:
             self._again = False
             self.touch()
+        if self.after is not None:
+            self.after()

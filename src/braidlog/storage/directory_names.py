@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from braidlog.core.types import TopicPartition
 
-_LONGEST_NAME: Final = 255
+LONGEST_NAME: Final = 255
 _MARKED: Final = re.compile(r"(?P<topic>\S+)-(?P<partition>\d+)\.(?P<id>[0-9a-z]+)-(?P<kind>delete|future|stray)")
 _PLAIN: Final = re.compile(r"(?P<topic>\S+)-(?P<partition>\d+)")
 # KRaft's own log lies among the topics' but is not one of them.
@@ -55,5 +55,5 @@ def marked_name(partition: TopicPartition, kind: DirectoryKind) -> str:
         return str(partition)
     suffix = f"-{partition.partition}.{uuid.uuid4().hex}-{kind.value}"
     # A future directory is renamed to the plain name, so its topic must stay whole to be parsed back.
-    topic = partition.topic if kind is DirectoryKind.FUTURE else partition.topic[: _LONGEST_NAME - len(suffix)]
+    topic = partition.topic if kind is DirectoryKind.FUTURE else partition.topic[: LONGEST_NAME - len(suffix)]
     return topic + suffix

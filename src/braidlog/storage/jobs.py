@@ -3,10 +3,12 @@
 A job decides on the thread that owns the logs and yields `Work`; its blocking half runs in the executor of the data
 directory it touches, and may return a second half that runs on the owning thread again:
 
-    for work in job.run():                                # owning thread
-        finish = executor_of(work.directory)(work.act)    # may block
+    for work in job.run():                        # owning thread
+        if work is None:                              # nothing to do, but time to let others run
+            continue
+        finish = run_in_executor_of(work, work.act)   # may block
         if finish is not None:
-            finish()                                      # owning thread
+            finish()                                  # owning thread
 
 Who drives them is not storage's concern: the broker has a loop, a simulation its fake clock.
 """
@@ -28,11 +30,16 @@ Finish = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A blocking piece of a job, for the executor of `directory`."""
+    """A blocking piece of a job, for the executor of `lane` where one is named, else of `directory`.
+
+    Each is completed, both halves, before the job is asked for the next one.
+    """
 
     directory: str
     name: str
     act: Callable[[], Finish | None]
+    # Work that takes long and must not hold up the directory's syncs has its own thread.
+    lane: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Job:
     name: str
     interval: float
     initial_delay: float
-    run: Callable[[], Iterable[Work]]
+    run: Callable[[], Iterable[Work | None]]
 
 
 class InlineExecutor(Executor):
@@ -57,10 +64,12 @@ class InlineExecutor(Executor):
         return future
 
 
-def run_inline(work_items: Iterable[Work], on_fault: Callable[[StorageFault], None]) -> int:
+def run_inline(work_items: Iterable[Work | None], on_fault: Callable[[StorageFault], None]) -> int:
     """Both halves of every item, here and now; a failed directory is reported and its item dropped."""
     done = 0
     for work in _until_exhausted(work_items, on_fault):
+        if work is None:
+            continue
         try:
             finish = work.act()
             if finish is not None:
@@ -71,7 +80,9 @@ def run_inline(work_items: Iterable[Work], on_fault: Callable[[StorageFault], No
     return done
 
 
-def _until_exhausted(work_items: Iterable[Work], on_fault: Callable[[StorageFault], None]) -> Iterator[Work]:
+def _until_exhausted(
+    work_items: Iterable[Work | None], on_fault: Callable[[StorageFault], None]
+) -> Iterator[Work | None]:
     try:
         yield from work_items
     except StorageFault as fault:

@@ -71,6 +71,8 @@ class LogManager:
         self.deletions = DeletionQueue(clock)
         # Told on the owning thread after the logs of a failed directory were dropped.
         self.on_directory_failed: list[Callable[[DirectoryFailure], None]] = []
+        # Told when a replica was moved: from now on this log is the partition's.
+        self.on_log_moved: list[Callable[[TopicPartition, Log], None]] = []
         # Told before a log is closed for good, so that nobody works on it any longer.
         self.on_log_leaving: list[Callable[[TopicPartition], None]] = []
         self._settings_of = settings_of
@@ -109,9 +111,7 @@ class LogManager:
 
     def load(self, report: ReportProgress | None = None) -> LoadReport:
         """Open all logs; blocks. `report` is called from the executors' threads."""
-        loaded, failed = load_directories(
-            self.online_directories, self.files, self._open_log, self._executor_of, report
-        )
+        loaded, failed = load_directories(self.online_directories, self.files, self.open_log, self._executor_of, report)
         for directory, fault in failed:
             self._directory_gone(directory, fault)
         summary = LoadReport()
@@ -120,7 +120,7 @@ class LogManager:
         self.registry.require_one_directory()
         return summary
 
-    def _open_log(
+    def open_log(
         self,
         path: str,
         partition: TopicPartition,
@@ -239,14 +239,14 @@ class LogManager:
             if not is_new and len(self.online_directories) < len(self.directories):
                 raise KafkaStorageError(f"{partition} may lie in a data directory that is offline")
             log = self._create_in(self._choose_directory(partition, directory), partition)
-        self._assign_topic_id(partition, log, topic_id)
+        self._assign_topic_id(partition, topic_id)
         return log
 
     def _create_in(self, directory: LogDirectory, partition: TopicPartition) -> Log:
         try:
             directory.forget(partition)
             with disk_faults(directory.path, f"create {partition}"):
-                log = self._open_log(f"{directory.path}/{partition}", partition, clean=True)
+                log = self.open_log(f"{directory.path}/{partition}", partition, clean=True)
         except StorageFault as fault:
             self.fail_directory(fault)
             raise KafkaStorageError(str(fault)) from fault
@@ -263,7 +263,7 @@ class LogManager:
             _log.warning("%s was to be created in %s, which is offline; choosing another", partition, wanted)
         return self.registry.emptiest_directory()
 
-    def _assign_topic_id(self, partition: TopicPartition, log: Log, topic_id: bytes | None) -> None:
+    def _assign_topic_id(self, partition: TopicPartition, topic_id: bytes | None) -> None:
         if topic_id is None:
             return
         known = self.registry.topic_ids.get(partition)
@@ -273,7 +273,7 @@ class LogManager:
                 with disk_faults(directory.path, f"write the topic id of {partition}"):
                     # Not synced: a torn file is noticed, and the cluster's metadata has the id as well.
                     data = encode_partition_metadata(topic_id).encode()
-                    self.files.write_atomic(f"{log.directory}/{FILE_NAME}", data, sync=False)
+                    self.files.write_atomic(f"{directory.path}/{partition}/{FILE_NAME}", data, sync=False)
             except StorageFault as fault:
                 self.fail_directory(fault)
                 raise KafkaStorageError(str(fault)) from fault
@@ -358,6 +358,8 @@ class LogManager:
         current = registry.remove(partition)
         registry.remove_future(partition)
         registry.add(partition, future, target)
+        for listener in self.on_log_moved:
+            listener(partition, future)
         self._retire_files(source, partition, current, DirectoryKind.DELETE)
         return future
 

@@ -14,19 +14,23 @@ Only the last batch of a producer is kept, so after a restart only that one is r
 
 from __future__ import annotations
 
+import logging
 from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 
 from braidlog.core.errors import CorruptLogError
-from braidlog.storage.producer_state import BatchMetadata, ProducerEntry
+from braidlog.storage.files import Files
+from braidlog.storage.producer_state import BatchMetadata, ProducerEntry, ProducerState
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 _VERSION: Final = 1
 _HEAD: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
+
+_log = logging.getLogger(__name__)
 
 
 def snapshot_name(offset: int) -> str:
@@ -75,3 +79,90 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
         batches = [BatchMetadata(sequence, offset, delta, timestamp)] if offset >= 0 else []
         producers.append(ProducerEntry(producer_id, epoch, batches, timestamp, coordinator_epoch, txn_first))
     return producers
+
+
+class SnapshotFiles:
+    """The snapshots of one log: at the base of every segment that was rolled to, and at the end of a closed log."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        # Ascending.
+        self.offsets: list[int] = []
+
+    def find(self, names: list[str]) -> None:
+        """Take stock of the directory's files."""
+        offsets = (snapshot_offset(name) for name in names)
+        self.offsets = sorted(offset for offset in offsets if offset is not None)
+
+    def path(self, offset: int) -> str:
+        return f"{self._directory}/{snapshot_name(offset)}"
+
+    def write(self, state: ProducerState, *, sync: bool) -> None:
+        """Unless there is one at `state.end_offset` already."""
+        offset = state.end_offset
+        if offset not in self.offsets:
+            data = encode_snapshot(list(state.producers.values()))
+            self._files.write_atomic(self.path(offset), data, sync=sync)
+            self.offsets.append(offset)
+            self.offsets.sort()
+
+    def load(self, state: ProducerState, start_offset: int, end_offset: int, now_ms: int) -> None:
+        """Set `state` to the newest readable snapshot not past `end_offset`; without one, empty at `start_offset`.
+
+        A snapshot that is past the end, or not past the start, has nothing to say about this log and is removed, and so
+        is a corrupt one.
+        """
+        for offset in [offset for offset in self.offsets if not start_offset < offset <= end_offset]:
+            self.remove(offset)
+        state.clear(start_offset)
+        for offset in reversed(self.offsets[:]):
+            path = self.path(offset)
+            try:
+                entries = decode_snapshot(self._files.read_bytes(path), path)
+            except CorruptLogError as problem:
+                _log.warning("%s; removed, producer state is read from an earlier one and the log", problem)
+                self.remove(offset)
+                continue
+            for entry in entries:
+                if not state.is_expired(entry, now_ms):
+                    state.restore(entry)
+            state.sort_transactions()
+            state.end_offset = offset
+            return
+
+    def remove_stray(self, bases: list[int]) -> None:
+        """Keep those at a segment's base, and one past the last base that a closed log left."""
+        last_base = bases[-1] if bases else 0
+        keep = self.offsets[-1] if self.offsets and self.offsets[-1] > last_base else None
+        known = set(bases)
+        for offset in [offset for offset in self.offsets if offset not in known and offset != keep]:
+            self.remove(offset)
+
+    def remove(self, offset: int) -> None:
+        if offset in self.offsets:
+            self.offsets.remove(offset)
+            path = self.path(offset)
+            if self._files.exists(path):
+                self._files.remove(path)
+
+    def mark_deleted(self, offset: int, suffix: str) -> str | None:
+        """Rename the snapshot that goes with a deleted segment; its new path, or None where there is none."""
+        if offset not in self.offsets:
+            return None
+        self.offsets.remove(offset)
+        path = self.path(offset)
+        self._files.rename(path, path + suffix)
+        return path + suffix
+
+    def sync_newest(self) -> None:
+        """Make what was written without sync survive a power cut. Any thread."""
+        if self.offsets:
+            file = self._files.open_read(self.path(self.offsets[-1]))
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def move_to(self, directory: str) -> None:
+        self._directory = directory

@@ -26,6 +26,8 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
+# The log last: as long as it is there, so is the segment.
+SUFFIXES: Final = (TXN_INDEX_SUFFIX, TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX)
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 DELETED_SUFFIX: Final = ".deleted"
@@ -197,6 +199,9 @@ class Segment:
         if self._torn:
             file.truncate(self.size)
             self._torn = False
+        # Whatever may fail comes before the write: noting the batches afterwards must not.
+        self.offset_index.file.image()
+        self.time_index.file.image()
         try:
             file.writev(parts)
         except OSError:
@@ -369,7 +374,7 @@ class Segment:
         return self.log.get()
 
     def paths(self) -> list[str]:
-        """All files that a segment may have, the log last: as long as it is there, so is the segment."""
+        """All files that a segment may have, in the order of `SUFFIXES`."""
         return [self.txn_index.path, self.time_index.file.path, self.offset_index.file.path, self.log.path]
 
     def change_suffix(self, suffix: str) -> None:

@@ -28,11 +28,13 @@ from braidlog.storage.cleaner.segment_reader import SegmentReader
 from braidlog.storage.cleaner.sources import read_aborted, weigh
 from braidlog.storage.cleaner.transactions import TransactionTracker
 from braidlog.storage.files import Files
+from braidlog.storage.handles import HandlePool
 from braidlog.wire.records.batch import BatchHeader, check_crc
 from braidlog.wire.records.filtering import empty_batch, key_offsets, record_summaries, retain
 
 _ABORT: Final = 0
 _COMMIT: Final = 1
+_OPEN_FILES: Final = 16
 
 Summary = tuple[bytes | None, int, int, bool]
 
@@ -50,6 +52,7 @@ class Cleaning:
     ) -> None:
         self._order = order
         self._files = files
+        self._handles = HandlePool(files, _OPEN_FILES)
         self._throttle = throttle
         self._is_stopped = is_stopped
         memory = order.memory
@@ -64,7 +67,10 @@ class Cleaning:
         self._records_without_key = 0
         # Tombstones of the old message formats have no horizon of their own: they go by the age of their segment.
         self._keep_old_tombstones = True
-        self._aborted = read_aborted(files, order.directory, [base_offset for base_offset, _ in order.segments])
+        self._group_changed = False
+        self._aborted = read_aborted(
+            files, self._handles, order.directory, [base_offset for base_offset, _ in order.segments]
+        )
         self._tracker = TransactionTracker(self._aborted)
         self._sources = [weigh(files, order.directory, base_offset, size) for base_offset, size in order.segments]
 
@@ -83,7 +89,7 @@ class Cleaning:
             )
         ]
         return CleaningOutcome(
-            tuple(groups),
+            tuple(group for group in groups if group is not None),
             end_offset,
             self._bytes_before,
             self._bytes_after,
@@ -130,18 +136,32 @@ class Cleaning:
                         return
             offsets.cover(last_offset)
 
-    def _clean_group(self, group: list[SourceSegment], old_horizon: int) -> CleanedGroup:
+    def _clean_group(self, group: list[SourceSegment], old_horizon: int) -> CleanedGroup | None:
+        """None where a segment would only be replaced by its likeness."""
         order = self._order
-        target = CleanedSegment(self._files, order.directory, group[0].base_offset, order.index_interval_bytes)
+        target = CleanedSegment(
+            self._files,
+            self._handles,
+            order.directory,
+            group[0].base_offset,
+            order.index_interval_bytes,
+            order.max_index_bytes,
+        )
+        self._group_changed = len(group) > 1
         try:
             for segment in group:
                 self._keep_old_tombstones = segment.last_modified_ms > old_horizon
                 self._clean_segment(segment, target)
-            target.finish(group[-1].last_modified_ms)
+            if self._group_changed:
+                target.finish(group[-1].last_modified_ms)
+            else:
+                target.discard()
         except BaseException:
             target.discard()
             raise
         self._bytes_after += target.size
+        if not self._group_changed:
+            return None
         return CleanedGroup(target.base_offset, tuple(segment.base_offset for segment in group), target.size)
 
     def _clean_segment(self, segment: SourceSegment, target: CleanedSegment) -> None:
@@ -185,6 +205,8 @@ class Cleaning:
                 keep = []
         self._records_before += max(header.count, len(summaries))
         batch = self._rebuilt(buffer, header, summaries, keep, superfluous)
+        if batch is None or len(batch) != header.size or not all(keep) or superfluous:
+            self._group_changed = True
         if batch is not None:
             self._records_after += sum(keep)
             target.append(batch, header.last_offset, header.max_timestamp)

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
-from typing import Final
 
 from braidlog.storage.cleaner.policy import SourceSegment
-from braidlog.storage.cleaner.transactions import AbortedTransaction
 from braidlog.storage.files import Files
-
-# version: 2 | producer id: 8 | first offset: 8 | last offset: 8 | last stable offset: 8
-_TRANSACTION_ENTRY: Final = Struct(">hqqqq")
+from braidlog.storage.handles import HandlePool
+from braidlog.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from braidlog.storage.txn_index import AbortedTxn, TxnIndex
 
 
 def weigh(files: Files, directory: str, base_offset: int, size: int) -> SourceSegment:
-    stem = f"{directory}/{base_offset:020d}"
     return SourceSegment(
         base_offset,
         size,
-        _size(files, stem + ".index"),
-        _size(files, stem + ".timeindex"),
-        files.modified_ms(stem + ".log"),
+        _size(files, f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"),
+        _size(files, f"{directory}/{file_name(base_offset, TIME_INDEX_SUFFIX)}"),
+        files.modified_ms(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"),
     )
 
 
-def read_aborted(files: Files, directory: str, base_offsets: Sequence[int]) -> list[AbortedTransaction]:
+def read_aborted(files: Files, handles: HandlePool, directory: str, base_offsets: Sequence[int]) -> list[AbortedTxn]:
     """All entries of the segments' transaction indexes; most segments have no such file."""
-    transactions: list[AbortedTransaction] = []
+    transactions: list[AbortedTxn] = []
     for base_offset in base_offsets:
-        path = f"{directory}/{base_offset:020d}.txnindex"
-        if not files.exists(path):
-            continue
-        data = files.read_bytes(path)
-        whole = len(data) - len(data) % _TRANSACTION_ENTRY.size
-        for _, producer_id, first, last, stable in _TRANSACTION_ENTRY.iter_unpack(data[:whole]):
-            transactions.append(AbortedTransaction(first, producer_id, last, stable))
+        index = TxnIndex(files, handles, f"{directory}/{file_name(base_offset, TXN_INDEX_SUFFIX)}")
+        transactions += index.entries()
     return transactions
 
 

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class AbortedTransaction:
-    """An entry of the transaction index."""
-
-    first_offset: int
-    producer_id: int
-    last_offset: int
-    last_stable_offset: int
+from braidlog.storage.txn_index import AbortedTxn
 
 
 class TransactionTracker:
@@ -24,15 +14,16 @@ class TransactionTracker:
     it goes too, after the same horizon as a tombstone, so that a reader in the middle of the log still meets it.
     """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._coming = list(aborted)
-        heapq.heapify(self._coming)
-        # Producers whose current transaction ends in an abort, with whether data of it was met.
-        self._aborting: dict[int, AbortedTransaction] = {}
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
+        # Newest first, so that the next one to begin is at the end.
+        self._coming = sorted(aborted, key=_first_offset, reverse=True)
+        # Producers whose current transaction ends in an abort, and those of them whose data was met.
+        self._aborting: dict[int, AbortedTxn] = {}
         self._met: set[int] = set()
         self._committing: set[int] = set()
-        # Aborted transactions whose data is still there: they belong into the compacted segment's index.
-        self.kept: list[AbortedTransaction] = []
+        # Aborted transactions whose data was there until this pass: the compacted segment's index keeps them, because
+        # an empty batch may stay and its marker does.
+        self._kept: list[AbortedTxn] = []
 
     def data_is_aborted(self, producer_id: int, is_transactional: bool, last_offset: int) -> bool:
         """For every data batch; true if its records must not survive."""
@@ -57,15 +48,19 @@ class TransactionTracker:
         transaction = self._aborting.pop(producer_id, None)
         if transaction is not None and producer_id in self._met:
             self._met.discard(producer_id)
-            self.kept.append(transaction)
+            self._kept.append(transaction)
             return False
         return True
 
-    def take_kept(self) -> list[AbortedTransaction]:
-        kept, self.kept = self.kept, []
+    def take_kept(self) -> list[AbortedTxn]:
+        kept, self._kept = self._kept, []
         return kept
 
     def _advance(self, offset: int) -> None:
-        while self._coming and self._coming[0].first_offset <= offset:
-            transaction = heapq.heappop(self._coming)
+        while self._coming and self._coming[-1].first_offset <= offset:
+            transaction = self._coming.pop()
             self._aborting.setdefault(transaction.producer_id, transaction)
+
+
+def _first_offset(transaction: AbortedTxn) -> int:
+    return transaction.first_offset

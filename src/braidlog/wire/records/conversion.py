@@ -100,7 +100,7 @@ def convert_up(
     """
     records = _old_records(buffer, headers, policy.max_decompressed_bytes)
     codec = headers[0].codec
-    _check_old_records(records, now_ms, policy)
+    _check_old_records(records, codec != CODEC_NONE, now_ms, policy)
     batch = build_batch(
         records,
         base_offset=first_offset,
@@ -125,12 +125,17 @@ def convert_up(
     return validated
 
 
-def _check_old_records(records: list[Record], now_ms: int, policy: AppendPolicy) -> None:
+def _check_old_records(
+    records: list[Record], compressed: bool, now_ms: int, policy: AppendPolicy
+) -> None:
     errors: list[RecordError] = []
     bad_timestamp = False
     lowest = policy.lowest_timestamp(now_ms)
     highest = policy.highest_timestamp(now_ms)
     for index, record in enumerate(records):
+        # Plain messages are answered for one by one, those of a wrapper together, as Kafka does.
+        if errors and not compressed:
+            break
         if policy.compacted and record.key is None:
             errors.append((index, WITHOUT_KEY))
         elif not policy.log_append_time and record.timestamp != NO_TIMESTAMP:

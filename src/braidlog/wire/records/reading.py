@@ -105,7 +105,7 @@ def read_batch(
         return _read_message(buffer, header, check_crc, limit)
     at = header.position + HEADER_SIZE
     end = header.position + header.size
-    if header.codec != CODEC_NONE:
+    if header.codec != CODEC_NONE and header.count != 0:
         buffer = decompress(header.codec, buffer, at, end, limit=limit)
         at = 0
         end = len(buffer)
