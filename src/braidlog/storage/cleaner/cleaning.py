@@ -68,6 +68,7 @@ class Cleaning:
         # Tombstones of the old message formats have no horizon of their own: they go by the age of their segment.
         self._keep_old_tombstones = True
         self._group_changed = False
+        self._kept_tombstone = False
         self._aborted = read_aborted(
             files, self._handles, order.directory, [base_offset for base_offset, _ in order.segments]
         )
@@ -204,30 +205,28 @@ class Cleaning:
             else:
                 keep = []
         self._records_before += max(header.count, len(summaries))
-        batch = self._rebuilt(buffer, header, summaries, keep, superfluous)
-        if batch is None or len(batch) != header.size or not all(keep) or superfluous:
-            self._group_changed = True
+        batch = self._rebuilt(buffer, header, keep, superfluous)
         if batch is not None:
             self._records_after += sum(keep)
             target.append(batch, header.last_offset, header.max_timestamp)
 
-    def _rebuilt(
-        self, buffer: bytes, header: BatchHeader, summaries: list[Summary], keep: list[bool], superfluous_marker: bool
-    ) -> bytes | None:
+    def _rebuilt(self, buffer: bytes, header: BatchHeader, keep: list[bool], superfluous_marker: bool) -> bytes | None:
         """The bytes that stand for the batch from now on; none if it goes."""
-        if not any(keep):
-            if header.magic >= 2 and self._keeps_empty(header):
-                return empty_batch(header)
-            return None
-        horizon: int | None = None
-        if header.magic >= 2 and not header.has_delete_horizon:
-            for position, (_, _, _, has_value) in enumerate(summaries):
-                if superfluous_marker or (keep[position] and not has_value and not header.is_control):
-                    horizon = self._order.now_ms + self._order.delete_retention_ms
-                    break
-        if horizon is None and all(keep):
-            return buffer[header.position : header.position + header.size]
-        return retain(buffer, header, keep, delete_horizon_ms=horizon)
+        original = buffer[header.position : header.position + header.size]
+        batch: bytes | None = None
+        if any(keep):
+            horizon: int | None = None
+            wants_horizon = superfluous_marker or (self._kept_tombstone and not header.is_control)
+            if wants_horizon and header.magic >= 2 and not header.has_delete_horizon:
+                horizon = self._order.now_ms + self._order.delete_retention_ms
+            if horizon is None and all(keep):
+                return original
+            batch = retain(buffer, header, keep, delete_horizon_ms=horizon)
+        elif header.magic >= 2 and self._keeps_empty(header):
+            batch = empty_batch(header)
+        if batch != original:
+            self._group_changed = True
+        return batch
 
     def _records_to_keep(self, header: BatchHeader, summaries: list[Summary]) -> list[bool]:
         offsets = self._map
@@ -236,15 +235,19 @@ class Cleaning:
             keep_tombstones = not header.has_delete_horizon or now_ms < header.delete_horizon_ms
         else:
             keep_tombstones = self._keep_old_tombstones
+        self._kept_tombstone = False
         keep: list[bool] = []
         for key, offset, _, has_value in summaries:
             if offset > offsets.latest_offset:
-                keep.append(True)
+                kept = True
             elif key is None:
                 self._records_without_key += 1
-                keep.append(False)
+                kept = False
             else:
-                keep.append((has_value or keep_tombstones) and offset >= offsets.get(key))
+                kept = (has_value or keep_tombstones) and offset >= offsets.get(key)
+            if kept and not has_value:
+                self._kept_tombstone = True
+            keep.append(kept)
         return keep
 
     def _keeps_empty(self, header: BatchHeader) -> bool:

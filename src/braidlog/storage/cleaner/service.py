@@ -1,0 +1,278 @@
+"""The log cleaner of a broker: picks the filthiest log, has a pass run elsewhere, and swaps the result in.
+
+A pass sees only files; between its start and its end the log may be truncated, deleted, moved or lose segments to
+retention. So the swap checks that every segment it is about to replace, and the one after them, is still the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from braidlog.core.errors import CorruptLogError, StorageFault
+from braidlog.core.types import TopicPartition
+from braidlog.storage.checkpointing import CheckpointWrite
+from braidlog.storage.checkpoints import CLEANER_OFFSETS, Offsets
+from braidlog.storage.cleaner.cleaned_segment import remove_cleaned
+from braidlog.storage.cleaner.order import CleaningOrder, CleaningOutcome, CleaningStopped, LastOfProducer
+from braidlog.storage.cleaner.passes import CleanerProcessDied, RunPass
+from braidlog.storage.cleaner.policy import CleanableLog, CleaningTask, SegmentSize, choose_filthiest
+from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.jobs import Finish, Work
+from braidlog.storage.log import Log
+from braidlog.storage.manager import LogManager
+from braidlog.storage.segment import CLEANED_SUFFIX, Segment
+
+_log = logging.getLogger(__name__)
+
+CLEANER_LANE: Final = "cleaner"
+_TRIES: Final = 3
+
+
+@dataclass
+class CleanerStatistics:
+    passes: int = 0
+    stopped: int = 0
+    failed: int = 0
+    bytes_read: int = 0
+    bytes_kept: int = 0
+    records_without_key: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A pass under way, with the segments as they were when it was ordered."""
+
+    task: CleaningTask
+    log: Log
+    path: str
+    order: CleaningOrder
+    sources: tuple[Segment, ...]
+    boundary: Segment
+
+
+class LogCleaner:
+    """`run` is the body of the cleaner's job; `run_pass` does the reading and writing, in a process or here."""
+
+    def __init__(self, manager: LogManager, run_pass: RunPass) -> None:
+        self.statistics = CleanerStatistics()
+        # Logs that cannot be compacted, with the reason; they are skipped until the broker restarts.
+        self.uncleanable: dict[TopicPartition, str] = {}
+        self._manager = manager
+        self._run_pass = run_pass
+        self._failures: dict[TopicPartition, int] = {}
+        self._skipped: set[TopicPartition] = set()
+        self._cleaning: _Pass | None = None
+        self._stopped = False
+        # By directory path: where each log's dirty part begins, as the checkpoint says.
+        self._dirty: dict[str, Offsets] = {}
+        manager.on_log_leaving.append(self.stop)
+
+    def is_cleaning(self, partition: TopicPartition) -> bool:
+        return self._cleaning is not None and self._cleaning.task.partition == partition
+
+    def stop(self, partition: TopicPartition) -> None:
+        """The log is about to be truncated or to leave: whatever is being written for it is void."""
+        if self.is_cleaning(partition):
+            self._stopped = True
+            self._run_pass.stop()
+
+    def close(self) -> None:
+        self._stopped = True
+        self._run_pass.close()
+
+    def run(self) -> Iterator[Work | None]:
+        """Compact one log after the other until none is due."""
+        self._skipped.clear()
+        while True:
+            task = choose_filthiest(self._candidates(), self._manager.clock.wall_ms())
+            if task is None:
+                break
+            cleaning = self._order(task)
+            directory = self._manager.registry.directory_of(task.partition).path
+            self._cleaning = cleaning
+            self._stopped = False
+            try:
+                yield Work(directory, f"clean {task.partition}", self._blocking_half(cleaning, directory), CLEANER_LANE)
+            finally:
+                self._cleaning = None
+            # Whether it worked or not, the same log is not tried twice in one run with the same dirty part.
+            if self._dirty_offset(task.partition) in (None, task.first_dirty):
+                self._skipped.add(task.partition)
+            else:
+                yield from self._checkpoint(directory)
+        self._run_pass.rest()
+
+    # --- choosing
+    def _candidates(self) -> Iterator[CleanableLog]:
+        for partition, log in self._manager.items():
+            if not log.settings.compacts or partition in self.uncleanable or partition in self._skipped:
+                continue
+            segments = log.segments
+            if len(segments) < 2:
+                continue
+            yield CleanableLog(
+                partition,
+                log.settings,
+                segments,
+                log.log_start_offset,
+                log.log_end_offset,
+                log.last_stable_offset,
+                self._dirty_offset(partition),
+                _first_timestamp,
+            )
+
+    def _dirty_offset(self, partition: TopicPartition) -> int | None:
+        if self._manager.get(partition) is None:
+            return None
+        directory = self._manager.registry.directory_of(partition)
+        if directory.path not in self._dirty:
+            self._dirty[directory.path] = dict(directory.read_checkpoint(CLEANER_OFFSETS))
+        return self._dirty[directory.path].get(partition)
+
+    def _order(self, task: CleaningTask) -> _Pass:
+        manager = self._manager
+        log = manager.log(task.partition)
+        path = f"{manager.registry.directory_of(task.partition).path}/{task.partition}"
+        segments = log.segments
+        sources = tuple(segment for segment in segments if segment.base_offset < task.first_uncleanable)
+        order = CleaningOrder(
+            directory=path,
+            segments=tuple((segment.base_offset, segment.size) for segment in sources),
+            first_dirty=task.first_dirty,
+            first_uncleanable=task.first_uncleanable,
+            now_ms=manager.clock.wall_ms(),
+            delete_retention_ms=log.settings.delete_retention_ms,
+            max_segment_bytes=log.settings.segment_bytes,
+            max_index_bytes=log.settings.segment_index_bytes,
+            index_interval_bytes=log.settings.index_interval_bytes,
+            memory=manager.settings.cleaner_memory,
+            producers=tuple(LastOfProducer(*producer) for producer in log.last_of_producers()),
+        )
+        return _Pass(task, log, path, order, sources, segments[len(sources)])
+
+    # --- the pass, in the cleaner's own thread
+    def _blocking_half(self, cleaning: _Pass, directory: str) -> Callable[[], Finish | None]:
+        def act() -> Finish | None:
+            try:
+                outcome = self._run_pass.run(cleaning.order, lambda: self._stopped)
+            except CleaningStopped:
+                return lambda: self._was_stopped(cleaning)
+            except CorruptLogError as problem:
+                reason = str(problem)
+                return lambda: self._give_up(cleaning.task.partition, reason)
+            except CleanerProcessDied as problem:
+                reason = str(problem)
+                return lambda: self._failed(cleaning, reason)
+            except OSError as problem:
+                if self._stopped:
+                    return lambda: self._was_stopped(cleaning)
+                if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                    reason = f"no space left to compact in {directory}: {problem}"
+                    return lambda: self._failed(cleaning, reason)
+                raise StorageFault(directory, f"cannot compact {cleaning.task.partition}: {problem}") from problem
+            return lambda: self._swap(cleaning, outcome)
+
+        return act
+
+    def _was_stopped(self, cleaning: _Pass) -> None:
+        self.statistics.stopped += 1
+        _log.info("Compaction of %s was stopped: the log changed meanwhile", cleaning.task.partition)
+
+    def _failed(self, cleaning: _Pass, reason: str) -> None:
+        partition = cleaning.task.partition
+        self._discard(cleaning)
+        self.statistics.failed += 1
+        tries = self._failures[partition] = self._failures.get(partition, 0) + 1
+        if tries >= _TRIES:
+            self._give_up(partition, f"{reason} ({tries} times)")
+        else:
+            _log.warning("Compaction of %s failed and is tried again later: %s", partition, reason)
+
+    def _give_up(self, partition: TopicPartition, reason: str) -> None:
+        self.uncleanable[partition] = reason
+        _log.error("%s is not compacted any more until the broker restarts: %s", partition, reason)
+
+    # --- the swap, on the owning thread
+    def _swap(self, cleaning: _Pass, outcome: CleaningOutcome) -> None:
+        manager = self._manager
+        partition = cleaning.task.partition
+        if self._stopped or manager.get(partition) is not cleaning.log or not _is_unchanged(cleaning):
+            self._discard(cleaning)
+            self._was_stopped(cleaning)
+            return
+        directory = manager.registry.directory_of(partition).path
+        by_base = {segment.base_offset: segment for segment in cleaning.sources}
+        try:
+            with disk_faults(directory, f"swap compacted segments of {partition} in"):
+                for group in outcome.groups:
+                    new = Segment.open(
+                        manager.files,
+                        manager.handles,
+                        cleaning.path,
+                        group.base_offset,
+                        created_ms=by_base[group.base_offset].created_ms,
+                        suffix=CLEANED_SUFFIX,
+                        interval_bytes=cleaning.log.settings.index_interval_bytes,
+                        index_bytes=cleaning.log.settings.segment_index_bytes,
+                    )
+                    old = [by_base[base_offset] for base_offset in group.replaces]
+                    for deleted in cleaning.log.replace_segments([new], old):
+                        manager.deletions.add(
+                            directory,
+                            f"{partition} segment {deleted.base_offset}",
+                            cleaning.log.settings.file_delete_delay_ms,
+                            deleted.remove,
+                        )
+        except StorageFault as fault:
+            manager.fail_directory(fault)
+            return
+        self._dirty[directory][partition] = outcome.end_offset
+        self._failures.pop(partition, None)
+        statistics = self.statistics
+        statistics.passes += 1
+        statistics.bytes_read += outcome.bytes_before
+        statistics.bytes_kept += outcome.bytes_after
+        statistics.records_without_key += outcome.records_without_key
+        _log.info(
+            "Compacted %s up to offset %d: %d bytes became %d, %d of %d records stayed",
+            partition,
+            outcome.end_offset,
+            outcome.bytes_before,
+            outcome.bytes_after,
+            outcome.records_after,
+            outcome.records_before,
+        )
+
+    def _discard(self, cleaning: _Pass) -> None:
+        directory = cleaning.path.rpartition("/")[0]
+        with disk_faults(directory, "remove unfinished compacted segments"):
+            if self._manager.files.is_dir(cleaning.path):
+                for segment in cleaning.sources:
+                    remove_cleaned(self._manager.files, cleaning.path, segment.base_offset)
+
+    def _checkpoint(self, path: str) -> Iterator[Work]:
+        directory = self._manager.registry.directory_named(path)
+        known = self._dirty.get(path, {})
+        here = self._manager.registry.logs_in(directory)
+        offsets = {partition: offset for partition, offset in known.items() if partition in here}
+        self._dirty[path] = offsets
+        yield Work(path, f"write {CLEANER_OFFSETS}", CheckpointWrite(directory, CLEANER_OFFSETS, dict(offsets)))
+
+
+def _is_unchanged(cleaning: _Pass) -> bool:
+    """Are the sources still the oldest segments of the log, whole, and followed by the segment that followed them."""
+    now = cleaning.log.segments
+    then = [*cleaning.sources, cleaning.boundary]
+    if len(now) < len(then) or any(a is not b for a, b in zip(now, then, strict=False)):
+        return False
+    sizes = [size for _, size in cleaning.order.segments]
+    return all(segment.size == size for segment, size in zip(cleaning.sources, sizes, strict=True))
+
+
+def _first_timestamp(segment: SegmentSize) -> int:
+    assert isinstance(segment, Segment)
+    return segment.first_batch_timestamp

@@ -1,0 +1,46 @@
+"""The cleaner's worker process: an order as a line of JSON on stdin, its outcome as a line of JSON on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import Final, TextIO
+
+from braidlog.core.errors import CorruptLogError
+from braidlog.storage.cleaner.order import CleaningOrder
+from braidlog.storage.cleaner.passes import InlinePasses
+from braidlog.storage.files import Files, OsFiles
+
+# Compaction can wait, producers and consumers cannot.
+_NICENESS: Final = 10
+
+
+def serve(orders: TextIO, outcomes: TextIO, files: Files) -> None:
+    """Until the broker closes the pipe, which it also does by dying."""
+    passes = InlinePasses(files)
+    for line in orders:
+        outcomes.write(answer(line, passes) + "\n")
+        outcomes.flush()
+
+
+def answer(line: str, passes: InlinePasses) -> str:
+    try:
+        return passes.run(CleaningOrder.from_json(line), lambda: False).to_json()
+    except CorruptLogError as problem:
+        return json.dumps({"error": "corrupt", "message": str(problem)})
+    except OSError as problem:
+        return json.dumps({"error": "os", "errno": problem.errno, "message": str(problem)})
+    except Exception as problem:
+        return json.dumps({"error": "bug", "message": f"{type(problem).__name__}: {problem}"})
+
+
+def main() -> None:
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    serve(sys.stdin, sys.stdout, OsFiles())
+
+
+if __name__ == "__main__":
+    main()

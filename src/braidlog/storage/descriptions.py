@@ -1,0 +1,58 @@
+"""What DescribeLogDirs tells: how full each data directory is and which replicas lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from braidlog.core.errors import StorageFault
+from braidlog.core.types import TopicPartition
+from braidlog.storage.log_dirs import LogDirectory
+from braidlog.storage.manager import LogManager
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFacts:
+    partition: TopicPartition
+    size: int
+    # Current replica: how far it is behind the high watermark. Future one: how far behind the current one.
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFacts:
+    path: str
+    # Why it is offline; then the rest is unknown.
+    failure: str | None
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: tuple[ReplicaFacts, ...] = ()
+
+
+def describe_directories(manager: LogManager, wanted: Collection[TopicPartition] | None = None) -> list[DirectoryFacts]:
+    """All directories, with all replicas or only the wanted ones."""
+    return [_describe(manager, directory, wanted) for directory in manager.directories]
+
+
+def _describe(
+    manager: LogManager, directory: LogDirectory, wanted: Collection[TopicPartition] | None
+) -> DirectoryFacts:
+    if not directory.is_online:
+        return DirectoryFacts(directory.path, directory.failure)
+    replicas: list[ReplicaFacts] = []
+    registry = manager.registry
+    for partition, log in registry.logs_in(directory).items():
+        if wanted is None or partition in wanted:
+            lag = max(log.high_watermark - log.log_end_offset, 0)
+            replicas.append(ReplicaFacts(partition, log.size, lag, False))
+    for partition, future in registry.futures_in(directory).items():
+        if wanted is None or partition in wanted:
+            current = registry.logs.get(partition)
+            lag = max(current.log_end_offset - future.log_end_offset, 0) if current is not None else 0
+            replicas.append(ReplicaFacts(partition, future.size, lag, True))
+    try:
+        usage = directory.disk_usage()
+    except StorageFault as fault:
+        return DirectoryFacts(directory.path, fault.reason)
+    return DirectoryFacts(directory.path, None, usage.total, usage.free, tuple(replicas))

@@ -1,0 +1,195 @@
+"""AlterReplicaLogDirs: a copy of a replica grows in another data directory and takes its place once it has caught up.
+
+The copy (`-future`) is filled in the target directory's executor, a chunk at a time; nobody else touches it until it is
+promoted. The last bytes are copied on the thread that owns the logs, so that no append can slip in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from braidlog.config.log_settings import MAX_LONG
+from braidlog.core.errors import StorageFault
+from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError
+from braidlog.core.slices import ByteSlice, FileSlice
+from braidlog.core.types import TopicPartition
+from braidlog.storage.directory_names import LONGEST_NAME, DirectoryKind, marked_name
+from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.jobs import Finish, Work
+from braidlog.storage.log import Log
+from braidlog.storage.manager import LogManager
+from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
+
+_log = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 1 << 20
+# A gap this small is closed at once on the owning thread instead of chasing a busy log for ever.
+_LAST_STRETCH: Final = 1 << 16
+_CHUNKS_PER_RUN: Final = 64
+
+
+class ReplicaMoves:
+    """Drives every `-future` replica of the manager; `run` is the body of a job."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._moved_bytes = 0
+        self._since = manager.clock.monotonic()
+        manager.on_log_leaving.append(self._log_leaves)
+        # The partition whose own promotion makes its old log leave.
+        self._promoting: TopicPartition | None = None
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return list(self._manager.registry.futures)
+
+    def start(self, partition: TopicPartition, path: str) -> None:
+        """Begin, redirect or (when it is there already) give up moving; without a replica yet, remember the wish."""
+        manager = self._manager
+        directory = manager.registry.directory_named(path)
+        if not directory.is_online:
+            raise KafkaStorageError(f"{path} is offline: {directory.failure}")
+        current = manager.get(partition)
+        if current is None:
+            manager.registry.require_not_offline(partition)
+            manager.prefer_directory(partition, path)
+            return
+        future = manager.registry.futures.get(partition)
+        if future is not None:
+            if manager.registry.directory_at(future.directory) is directory:
+                return
+            manager.drop_future(partition)
+        if manager.registry.directory_of(partition) is directory:
+            return
+        name = marked_name(partition, DirectoryKind.FUTURE)
+        if len(name) > LONGEST_NAME:
+            raise InvalidRequestError(f"the name of topic {partition.topic} is too long for its replicas to be moved")
+        try:
+            manager.registry.add_future(partition, self._create(partition, f"{directory.path}/{name}", current))
+        except StorageFault as fault:
+            manager.fail_directory(fault)
+            raise KafkaStorageError(str(fault)) from fault
+        self._moved_bytes = 0
+        self._since = manager.clock.monotonic()
+        _log.info("Moving %s to %s", partition, directory.path)
+
+    def _create(self, partition: TopicPartition, path: str, current: Log) -> Log:
+        manager = self._manager
+        with disk_faults(manager.registry.directory_at(path).path, f"create {path}"):
+            future = manager.open_log(path, partition, clean=True)
+            if current.log_start_offset > 0:
+                future.truncate_fully_and_start_at(current.log_start_offset)
+            topic_id = manager.topic_id(partition)
+            if topic_id is not None:
+                data = encode_partition_metadata(topic_id).encode()
+                manager.files.write_atomic(f"{path}/{FILE_NAME}", data, sync=False)
+        return future
+
+    def run(self) -> Iterator[Work]:
+        """A bounded number of chunks of every move."""
+        for partition in self.partitions:
+            for _ in range(_CHUNKS_PER_RUN):
+                work = self._next_chunk(partition)
+                if work is None:
+                    break
+                yield work
+
+    def _next_chunk(self, partition: TopicPartition) -> Work | None:
+        registry = self._manager.registry
+        future = registry.futures.get(partition)
+        current = registry.logs.get(partition)
+        if future is None or self._is_throttled():
+            return None
+        if current is None:
+            # A copy without its original, from before a crash or of a lost directory, is worth nothing.
+            self._manager.drop_future(partition)
+            return None
+        _follow_cuts(current, future)
+        piece = current.read(future.log_end_offset, CHUNK_BYTES, current.log_end_offset).slice
+        directory = registry.directory_at(future.directory).path
+        return Work(directory, f"move {partition}", _Copy(self, partition, future, piece, directory))
+
+    def _is_throttled(self) -> bool:
+        limit = self._manager.settings.replica_alter_log_dirs_io_max_bytes_per_second
+        if limit >= MAX_LONG:
+            return False
+        return self._moved_bytes > limit * (self._manager.clock.monotonic() - self._since)
+
+    def wall_ms(self) -> int:
+        return self._manager.clock.wall_ms()
+
+    def chunk_copied(self, partition: TopicPartition, future: Log, size: int) -> None:
+        """On the owning thread: promote the copy if nothing, or little, is missing."""
+        manager = self._manager
+        self._moved_bytes += size
+        current = manager.get(partition)
+        if current is None or manager.registry.futures.get(partition) is not future or current.has_staged:
+            return
+        try:
+            directory = manager.registry.directory_at(future.directory).path
+            with disk_faults(directory, f"move {partition} in"):
+                if not self._is_level(current, future):
+                    return
+                future.advance_high_watermark(current.high_watermark)
+                self._promoting = partition
+                manager.promote_future(partition)
+            _log.info("%s now lives in %s", partition, directory)
+        except StorageFault as fault:
+            manager.fail_directory(fault)
+        finally:
+            self._promoting = None
+
+    def _is_level(self, current: Log, future: Log) -> bool:
+        _follow_cuts(current, future)
+        if future.log_end_offset < current.log_end_offset:
+            piece = current.read(future.log_end_offset, _LAST_STRETCH, current.log_end_offset).slice
+            if piece is not None:
+                append_copy(future, piece.read(), self._manager.clock.wall_ms())
+        return future.log_end_offset == current.log_end_offset
+
+    def _log_leaves(self, partition: TopicPartition) -> None:
+        if partition != self._promoting and partition in self._manager.registry.futures:
+            self._manager.drop_future(partition)
+
+
+class _Copy:
+    """Fills the copy with one chunk, in the target directory's executor."""
+
+    def __init__(
+        self, moves: ReplicaMoves, partition: TopicPartition, future: Log, piece: FileSlice | None, directory: str
+    ) -> None:
+        self._moves = moves
+        self._partition = partition
+        self._future = future
+        self._piece = piece
+        self._directory = directory
+        self._size = 0
+
+    def __call__(self) -> Finish | None:
+        with disk_faults(self._directory, f"copy {self._partition}"):
+            if self._piece is not None:
+                data = self._piece.read()
+                self._size = len(data)
+                append_copy(self._future, data, self._moves.wall_ms())
+            if self._size < CHUNK_BYTES // 2:
+                # Nearly level: what the original had synced must not depend on the page cache after the swap.
+                self._future.sync_to(self._future.log_end_offset)
+        return self._finish
+
+    def _finish(self) -> None:
+        self._moves.chunk_copied(self._partition, self._future, self._size)
+
+
+def append_copy(future: Log, data: bytes, now_ms: int) -> None:
+    future.append_as_follower(ByteSlice(data, 0, len(data)), now_ms=now_ms)
+    future.write_staged()
+
+
+def _follow_cuts(current: Log, future: Log) -> None:
+    """The original may have been truncated, or lost its oldest records, since the last chunk."""
+    if future.log_end_offset > current.log_end_offset:
+        future.truncate_to(current.log_end_offset)
+    if future.log_end_offset < current.log_start_offset:
+        future.truncate_fully_and_start_at(current.log_start_offset)
