@@ -1,140 +1,64 @@
-"""One partition replica: its segments, its offsets, and what may be appended, read and removed.
-
-Skeleton of the public face; bodies follow.
+"""One partition replica: what may be appended to it, read from it and removed.
 
     log start offset <= last stable offset <= high watermark <= log end offset <= next offset
 
-The log end offset is the end of what is written and readable; the next offset also counts what is staged.
-All calls come from the thread that owns the log, except `sync_to`, which may run in an executor.
+The log end offset is the end of what is written and may be read; the next offset also counts what is staged.
+All calls come from the thread that owns the log, except `sync_to`, which may run in an executor. A `StorageFault` out
+of any call means that nothing staged since the last successful write is in the log.
 """
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import TypeVar
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
-from braidlog.core.slices import ByteSlice, FileSlice
+from braidlog.core.protocol_errors import OffsetOutOfRangeError
+from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
+from braidlog.storage import reshaping
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.segment import Segment
-from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT
+from braidlog.storage.log_append import AppendInfo, LogAppender, UnexpectedOffsetError
+from braidlog.storage.log_read import LogRead, LogReader, TimestampOffset
+from braidlog.storage.log_state import LogState
+from braidlog.storage.lost_tails import LostRange, RecoveryReport
+from braidlog.storage.producer_state import ProducerEntry
+from braidlog.storage.recovery import LogRecovery, RecoveryProgress
+from braidlog.storage.reshaping import DeletedSegment
+from braidlog.storage.segment import CLEANED_SUFFIX, Segment
+from braidlog.storage.syncing import close_durably, sync_to
+from braidlog.storage.txn_index import AbortedTxn
+from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT, ORIGIN_REPLICATION
+
+__all__ = [
+    "AbortedTxn",
+    "AppendInfo",
+    "DeletedSegment",
+    "Log",
+    "LogRead",
+    "LostRange",
+    "RecoveryProgress",
+    "RecoveryReport",
+    "TimestampOffset",
+    "UnexpectedOffsetError",
+]
 
 
-class AppendInfo:
-    """What became of one append; readable only after `write_staged`."""
-
-    __slots__ = (
-        "converted",
-        "count",
-        "duplicate",
-        "first_offset",
-        "last_offset",
-        "leader_epoch",
-        "log_append_time",
-        "log_start_offset",
-        "max_timestamp",
-        "offset_of_max_timestamp",
-        "rolled",
-        "size",
-        "source_codec",
-    )
-
-    first_offset: int
-    last_offset: int
-    count: int
-    size: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    # -1 unless the topic stamps records itself (message.timestamp.type=LogAppendTime).
-    log_append_time: int
-    log_start_offset: int
-    leader_epoch: int
-    # The batch was there already: the offsets are the earlier ones and nothing was staged.
-    duplicate: bool
-    # This append began a new segment: what lies before `first_offset` wants `sync_to(first_offset)`.
-    rolled: bool
-    source_codec: int
-    converted: bool
-
-
-class LogRead:
-    """Whole batches from the one that holds the asked offset on; `slice` is None where there is nothing to read."""
-
-    __slots__ = ("first_batch_size", "next_offset", "slice")
-
-    slice: FileSlice | None
-    # Where to read on: after the last batch of the slice; -1 where that is not known.
-    next_offset: int
-    # Size of the first batch when it alone exceeds max_bytes (whether or not it is returned), else 0.
-    first_batch_size: int
-
-
-@dataclass(frozen=True)
-class TimestampOffset:
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True)
-class AbortedTransaction:
-    producer_id: int
-    first_offset: int
-
-
-@dataclass(frozen=True)
-class LostRange:
-    """Bytes that could not be kept: `first_offset` is the first offset lost, `end_offset` the first not lost."""
-
-    path: str
-    position: int
-    size: int
-    first_offset: int
-    end_offset: int | None
-    reason: str
-    # Where the bytes were saved; None only for an incomplete last batch on a disk with no room left.
-    saved_as: str | None
-
-
-@dataclass
-class RecoveryReport:
-    clean: bool = True
-    segments_scanned: int = 0
-    bytes_scanned: int = 0
-    lost: list[LostRange] = field(default_factory=list)
-    rebuilt_indexes: list[str] = field(default_factory=list)
-    removed_files: list[str] = field(default_factory=list)
-
-
-# (partition, segments done, segments to do, bytes done, bytes to do)
-RecoveryProgress = Callable[[TopicPartition, int, int, int, int], None]
-
-
-class DeletedSegment:
-    """A segment whose files carry `.deleted`; `remove()` them once `file.delete.delay.ms` has passed."""
-
-    base_offset: int
-    size: int
-    paths: list[str]
-
-    def remove(self) -> None:
-        raise NotImplementedError
+T = TypeVar("T")
 
 
 class Log:
-    directory: str
-    topic_partition: TopicPartition
-    settings: LogSettings
-    recovery: RecoveryReport
-    log_start_offset: int
-    log_end_offset: int
-    next_offset: int
-    high_watermark: int
-    recovery_point: int
-    last_flush_ms: int
+    def __init__(self, state: LogState, recovery: RecoveryReport) -> None:
+        self._state = state
+        self._appender = LogAppender(state)
+        self._reader = LogReader(state)
+        self.recovery = recovery
+        # The thread that owns the log may read the rest of `_state` through the properties below only.
+        self.topic_partition = state.topic_partition
 
     @staticmethod
     def open(
@@ -151,11 +75,91 @@ class Log:
         clean: bool = False,
         producer_expiration_ms: int = 86_400_000,
         progress: RecoveryProgress | None = None,
+        jitter: random.Random | None = None,
     ) -> Log:
         """Load, repair and recover; creates the directory if it is missing. `log.recovery` says what was done."""
-        raise NotImplementedError
+        state = LogState(
+            directory, topic_partition, settings, files, handles, clock, producer_expiration_ms, jitter
+        )
+        recovery = LogRecovery(
+            state,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean=clean,
+            progress=progress,
+        )
+        try:
+            report = recovery.load()
+        except OSError as problem:
+            raise state.fault(problem) from problem
+        state.high_watermark = min(max(high_watermark, state.log_start_offset), state.log_end_offset)
+        state.producers.on_high_watermark(state.high_watermark)
+        return Log(state, report)
+
+    # --- facts
+
+    @property
+    def directory(self) -> str:
+        return self._state.directory
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._state.settings
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._state.log_end_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self._state.next_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._state.high_watermark
+
+    @property
+    def recovery_point(self) -> int:
+        return self._state.recovery_point
+
+    @property
+    def last_flush_ms(self) -> int:
+        return self._state.last_flush_ms
+
+    @property
+    def unflushed_messages(self) -> int:
+        """Offsets that a power cut would take."""
+        return self._state.log_end_offset - self._state.recovery_point
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Oldest first, the active one last; a copy."""
+        return self._state.segments.items[:]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._state.segments.items)
+
+    @property
+    def producers(self) -> list[ProducerEntry]:
+        """What is known of each producer, for DescribeProducers."""
+        return list(self._state.producers.producers.values())
+
+    @property
+    def last_stable_offset(self) -> int:
+        """No transaction that is open, or whose end is not below the high watermark, has a record before it."""
+        state = self._state
+        unstable = state.producers.first_unstable_offset()
+        if 0 <= unstable < state.high_watermark:
+            return max(unstable, state.log_start_offset)
+        return state.high_watermark
 
     # --- append
+
     def append_as_leader(
         self,
         records: ByteSlice,
@@ -165,104 +169,153 @@ class Log:
         origin: int = ORIGIN_CLIENT,
         produce_version: int = LATEST_PRODUCE_VERSION,
     ) -> AppendInfo:
-        raise NotImplementedError
+        """Validate, give offsets, check the producer's sequence and stage; readable after `write_staged`."""
+        return self._appender.stage(records, leader_epoch, now_ms, origin, produce_version)
 
     def append_as_follower(self, records: ByteSlice, *, now_ms: int) -> AppendInfo:
-        raise NotImplementedError
+        """Stage what the leader sent as it is; UnexpectedOffsetError where it starts before the end of the log."""
+        return self._appender.stage(records, -1, now_ms, ORIGIN_REPLICATION, LATEST_PRODUCE_VERSION)
 
     @property
     def has_staged(self) -> bool:
-        raise NotImplementedError
+        return self._appender.has_staged
 
     def write_staged(self) -> None:
         """Write all that is staged; on StorageFault every append staged since the last write is undone."""
-        raise NotImplementedError
+        self._appender.write()
 
     # --- read
+
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one_batch: bool = True) -> LogRead:
-        raise NotImplementedError
+        """Whole batches from the one that holds `offset` on, none of which reaches to `limit_offset`.
+
+        As many as `max_bytes` hold; a first one that is larger is returned all the same if `min_one_batch`.
+        Raises OffsetOutOfRangeError below the start and above the end of the log.
+        """
+        return self._reader.read(offset, max_bytes, limit_offset, min_one_batch)
 
     def offset_for_timestamp(self, timestamp: int, limit_offset: int | None = None) -> TimestampOffset | None:
-        raise NotImplementedError
+        """The first record that is not older, if it lies below `limit_offset`."""
+        found = self._reader.at_timestamp(timestamp)
+        if found is not None and limit_offset is not None and found.offset >= limit_offset:
+            return None
+        return found
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        raise NotImplementedError
+        """The first record that carries the largest timestamp."""
+        return self._reader.at_max_timestamp()
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        raise NotImplementedError
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
+        """What a read_committed reader of the offsets `start` … `end` - 1 has to skip."""
+        return self._reader.aborted(start, end)
 
-    # --- offsets
-    @property
-    def last_stable_offset(self) -> int:
-        raise NotImplementedError
+    # --- offsets and epochs
 
     def advance_high_watermark(self, offset: int) -> bool:
-        raise NotImplementedError
+        """Up to the log end at most; false where it stood there or further."""
+        state = self._state
+        offset = min(offset, state.log_end_offset)
+        if offset <= state.high_watermark:
+            return False
+        state.high_watermark = offset
+        state.producers.on_high_watermark(offset)
+        return True
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        raise NotImplementedError
+        """Hide everything below; false where that was hidden. Raises OffsetOutOfRangeError past the high watermark."""
+        state = self._state
+        if offset > state.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"cannot move the start of {state.topic_partition} to {offset}: its high watermark is "
+                f"{state.high_watermark}"
+            )
+        return self._guard(lambda: reshaping.move_start(state, offset))
 
     def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        raise NotImplementedError
+        """A new leader begins to write at `start_offset`."""
+        if self._state.epochs.assign(epoch, start_offset):
+            self._guard(self._state.epochs.save)
 
     @property
     def latest_epoch(self) -> int:
-        raise NotImplementedError
+        return self._state.epochs.latest
+
+    def epoch_for_offset(self, offset: int) -> int:
+        return self._state.epochs.epoch_for_offset(offset)
+
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), ascending."""
+        return self._state.epochs.entries
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-320)."""
-        raise NotImplementedError
+        """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-320); None for an epoch not known here."""
+        return self._state.epochs.end_offset_for(epoch, self._state.log_end_offset)
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        return self._state.producers.remove_expired(now_ms)
 
     # --- segments
-    @property
-    def segments(self) -> list[Segment]:
-        """Oldest first, the active one last; a copy."""
-        raise NotImplementedError
-
-    @property
-    def size(self) -> int:
-        raise NotImplementedError
 
     def roll(self) -> Segment:
-        raise NotImplementedError
+        """Begin a new segment at the log end (the active one, if it is empty)."""
+        self._appender.write()
+        return self._guard(lambda: reshaping.roll(self._state, self._state.log_end_offset))
 
     def delete_segments(self, count: int) -> list[DeletedSegment]:
-        """Retire the `count` oldest segments (rolling first if that is all) and move the log start offset."""
-        raise NotImplementedError
+        """Retire the `count` oldest segments below the high watermark, rolling first if those are all."""
+        self._appender.write()
+        return self._guard(lambda: reshaping.delete_oldest(self._state, count))
 
     def create_cleaned(self, base_offset: int) -> Segment:
         """An empty segment of `.cleaned` files, for the cleaner to fill."""
-        raise NotImplementedError
+        return self._guard(lambda: self._state.new_segment(base_offset, CLEANED_SUFFIX))
+
+    def open_cleaned(self, base_offset: int) -> Segment:
+        """A `.cleaned` segment that another process has filled."""
+        return self._guard(lambda: self._state.open_segment(base_offset, CLEANED_SUFFIX))
 
     def replace_segments(self, new: list[Segment], old: list[Segment]) -> list[DeletedSegment]:
-        """Swap `.cleaned` segments in for `old` such that a crash leaves either all of the old or all of the new."""
-        raise NotImplementedError
+        """Swap `.cleaned` segments (settled and synced) in for `old`; a crash leaves either all old or all new."""
+        return self._guard(lambda: reshaping.swap(self._state, new, old))
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove everything at or past `offset`, staged batches too; false where there was nothing."""
+        self._appender.discard()
+        return self._guard(lambda: reshaping.truncate_to(self._state, offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        self._appender.discard()
+        self._guard(lambda: reshaping.truncate_fully(self._state, offset))
 
     # --- durability, life cycle
-    @property
-    def unflushed_messages(self) -> int:
-        raise NotImplementedError
 
     def sync_to(self, offset: int) -> None:
         """Make everything below `offset` survive a power cut and move the recovery point there. Any thread."""
-        raise NotImplementedError
-
-    def truncate_to(self, offset: int) -> bool:
-        raise NotImplementedError
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        raise NotImplementedError
-
-    def remove_expired_producers(self, now_ms: int) -> int:
-        raise NotImplementedError
+        self._guard(lambda: sync_to(self._state, offset))
 
     def update_settings(self, settings: LogSettings) -> None:
-        raise NotImplementedError
+        self._state.apply(settings)
 
     def rename_dir(self, name: str) -> None:
         """The directory gets this name beside its old one; open slices stay readable."""
-        raise NotImplementedError
+        state = self._state
+        parent = os.path.dirname(state.directory)
+        self._appender.write()
+        self._guard(lambda: state.move_to(f"{parent}/{name}"))
 
     def close(self, *, flush: bool = True) -> None:
         """Complete indexes, snapshot producer state, sync everything; with `flush` false just let go of files."""
-        raise NotImplementedError
+        if flush:
+            self._appender.write()
+            self._guard(lambda: close_durably(self._state))
+        else:
+            self._appender.discard()
+        for segment in self._state.segments.items:
+            segment.release()
+
+    def _guard(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except OSError as problem:
+            raise self._state.fault(problem) from problem

@@ -108,15 +108,12 @@ class SnapshotFiles:
             self.offsets.sort()
 
     def load(self, state: ProducerState, start_offset: int, end_offset: int, now_ms: int) -> None:
-        """Set `state` to the newest readable snapshot not past `end_offset`; without one, empty at `start_offset`.
+        """Set `state` to the newest snapshot not past `end_offset`; without one, empty at `start_offset`.
 
-        A snapshot that is past the end, or not past the start, has nothing to say about this log and is removed, and so
-        is a corrupt one.
+        A corrupt one is removed and the one before it taken.
         """
-        for offset in [offset for offset in self.offsets if not start_offset < offset <= end_offset]:
-            self.remove(offset)
         state.clear(start_offset)
-        for offset in reversed(self.offsets[:]):
+        for offset in reversed([offset for offset in self.offsets if start_offset < offset <= end_offset]):
             path = self.path(offset)
             try:
                 entries = decode_snapshot(self._files.read_bytes(path), path)
@@ -130,6 +127,11 @@ class SnapshotFiles:
             state.sort_transactions()
             state.end_offset = offset
             return
+
+    def remove_outside(self, start_offset: int, end_offset: int) -> None:
+        """A snapshot past the end of the log, or not past its start, has nothing to say about it."""
+        for offset in [offset for offset in self.offsets if not start_offset < offset <= end_offset]:
+            self.remove(offset)
 
     def remove_stray(self, bases: list[int]) -> None:
         """Keep those at a segment's base, and one past the last base that a closed log left."""

@@ -1,0 +1,306 @@
+"""How batches enter a log: validated, accounted for and staged, then written together (hot: compiled by mypyc).
+
+A staged batch has its offsets and counts for the producer's next sequence, but nobody can read it. `write` hands all
+that is staged to the disk in one gathered write and only then moves the log end offset. When that fails everything
+staged since the last write is undone, as if it had never been asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from braidlog.core.errors import BraidlogError
+from braidlog.core.protocol_errors import RecordListTooLargeError
+from braidlog.core.slices import ByteSlice
+from braidlog.storage.crash_points import AFTER_WRITE, crash_point
+from braidlog.storage.files import Part
+from braidlog.storage.log_state import LogState
+from braidlog.storage.markers import read_marker
+from braidlog.storage.producer_state import BatchMetadata, CompletedTxn, Marker
+from braidlog.storage.reshaping import roll
+from braidlog.storage.txn_index import AbortedTxn
+from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.validation import (
+    ORIGIN_CLIENT,
+    ORIGIN_REPLICATION,
+    ValidatedRecords,
+    validate_for_append,
+)
+
+NO_TIMESTAMP: Final = -1
+
+
+class UnexpectedOffsetError(BraidlogError):
+    """A follower was handed batches that do not start at or past the end of its log."""
+
+
+class AppendInfo:
+    """What became of one append; readable only after `write_staged`."""
+
+    __slots__ = (
+        "converted",
+        "count",
+        "duplicate",
+        "first_offset",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time",
+        "log_start_offset",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "rolled",
+        "size",
+        "source_codec",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        count: int,
+        size: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time: int,
+        log_start_offset: int,
+        leader_epoch: int,
+        duplicate: bool,
+        rolled: bool,
+        source_codec: int,
+        converted: bool,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.count = count
+        self.size = size
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        # -1 unless the topic stamps records itself (message.timestamp.type=LogAppendTime).
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.leader_epoch = leader_epoch
+        # The batch was there already: the offsets are the earlier ones and nothing was staged.
+        self.duplicate = duplicate
+        # This append began a new segment: what lies before `first_offset` wants `sync_to(first_offset)`.
+        self.rolled = rolled
+        self.source_codec = source_codec
+        self.converted = converted
+
+
+class LogAppender:
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._parts: list[Part] = []
+        self._size = 0
+        # Of the staged batches, with the position that each will have in the segment.
+        self._headers: list[BatchHeader] = []
+        self._aborted: list[AbortedTxn] = []
+        # The leader epochs before anything was staged; None while staging has not changed them.
+        self._epochs_before: list[tuple[int, int]] | None = None
+
+    @property
+    def has_staged(self) -> bool:
+        return self._size > 0
+
+    @property
+    def staged_size(self) -> int:
+        return self._size
+
+    def stage(
+        self, records: ByteSlice, leader_epoch: int, now_ms: int, origin: int, produce_version: int
+    ) -> AppendInfo:
+        state = self._state
+        validated = validate_for_append(
+            records,
+            first_offset=state.next_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            policy=state.policy,
+            origin=origin,
+            produce_version=produce_version,
+        )
+        if origin == ORIGIN_REPLICATION and validated.headers[0].base_offset < state.next_offset:
+            raise UnexpectedOffsetError(
+                f"{state.topic_partition}: batch of offset {validated.first_offset} where {state.next_offset} or "
+                f"more was expected"
+            )
+        rolled = self._roll_if_due(validated, now_ms)
+        duplicate = self._account(validated, origin)
+        if duplicate is not None:
+            return AppendInfo(
+                duplicate.first_offset,
+                duplicate.last_offset,
+                validated.count,
+                0,
+                duplicate.timestamp,
+                duplicate.last_offset,
+                duplicate.timestamp,
+                state.log_start_offset,
+                leader_epoch,
+                True,
+                rolled,
+                validated.source_codec,
+                False,
+            )
+        self._take(validated)
+        return AppendInfo(
+            validated.first_offset,
+            validated.last_offset,
+            validated.count,
+            validated.size,
+            validated.max_timestamp,
+            validated.offset_of_max_timestamp,
+            now_ms if state.policy.log_append_time and origin != ORIGIN_REPLICATION else NO_TIMESTAMP,
+            state.log_start_offset,
+            leader_epoch,
+            False,
+            rolled,
+            validated.source_codec,
+            validated.converted,
+        )
+
+    def _roll_if_due(self, validated: ValidatedRecords, now_ms: int) -> bool:
+        state = self._state
+        settings = state.settings
+        if validated.size > settings.segment_bytes:
+            raise RecordListTooLargeError(
+                f"{validated.size} bytes appended at once exceed segment.bytes={settings.segment_bytes} of "
+                f"{state.topic_partition}"
+            )
+        if not state.segments.active.should_roll(
+            self._size + validated.size,
+            validated.last_offset,
+            validated.max_timestamp,
+            now_ms,
+            settings.segment_bytes,
+            settings.segment_ms,
+        ):
+            return False
+        self.write()
+        try:
+            roll(state, max(validated.headers[0].base_offset, state.log_end_offset))
+        except OSError as problem:
+            raise state.fault(problem) from problem
+        return True
+
+    def _account(self, validated: ValidatedRecords, origin: int) -> BatchMetadata | None:
+        """Producer state and leader epochs; a batch that was there before is returned and changes nothing."""
+        state = self._state
+        producers = state.producers
+        mark = producers.mark()
+        aborted = len(self._aborted)
+        for header in validated.headers:
+            if header.producer_id < 0:
+                continue
+            if origin == ORIGIN_CLIENT:
+                duplicate = producers.find_duplicate(header)
+                if duplicate is not None:
+                    return duplicate
+            try:
+                marker = _marker_of(validated, header) if header.is_control else None
+                completed = producers.append(header, marker, origin)
+            except Exception:
+                producers.roll_back(mark)
+                del self._aborted[aborted:]
+                raise
+            if completed is not None:
+                self._complete(completed)
+        for header in validated.headers:
+            if header.leader_epoch >= 0 and header.leader_epoch != state.epochs.latest:
+                if self._epochs_before is None:
+                    self._epochs_before = state.epochs.entries
+                state.epochs.assign(header.leader_epoch, header.base_offset)
+        return None
+
+    def _complete(self, completed: CompletedTxn) -> None:
+        producers = self._state.producers
+        if completed.aborted:
+            self._aborted.append(
+                AbortedTxn(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    producers.stable_offset_after(completed),
+                )
+            )
+        producers.complete(completed)
+
+    def _take(self, validated: ValidatedRecords) -> None:
+        state = self._state
+        position = state.segments.active.size + self._size
+        for header in validated.headers:
+            header.position += position
+        self._headers += validated.headers
+        self._parts += validated.parts
+        self._size += validated.size
+        state.next_offset = validated.last_offset + 1
+
+    def write(self) -> None:
+        """Write all that is staged with one call; on failure undo it and raise StorageFault."""
+        if self._size == 0:
+            return
+        state = self._state
+        segment = state.segments.active
+        size_before = segment.size
+        try:
+            # An epoch without data is harmless, data without its epoch is not.
+            if state.epochs.changed:
+                state.epochs.save()
+            segment.write(self._parts, self._size)
+            if self._aborted:
+                self._write_aborted()
+        except OSError as problem:
+            self._undo(size_before)
+            raise state.fault(problem) from problem
+        crash_point(AFTER_WRITE)
+        for header in self._headers:
+            last_offset = header.last_offset
+            segment.note_batch(header.position, header.size, last_offset, header.max_timestamp, last_offset)
+        next_offset = state.next_offset
+        segment.note_end(next_offset)
+        state.log_end_offset = next_offset
+        state.producers.end_offset = next_offset
+        state.producers.settle()
+        self._forget()
+
+    def _write_aborted(self) -> None:
+        index = self._state.segments.active.txn_index
+        before = len(index.entries())
+        try:
+            for txn in self._aborted:
+                index.append(txn)
+        except OSError:
+            index.keep(before)
+            raise
+        self._state.directory_changed = True
+
+    def _undo(self, size_before: int) -> None:
+        state = self._state
+        segment = state.segments.active
+        if segment.size != size_before:
+            # Where it fails it has noted that, and the next write cuts first.
+            with contextlib.suppress(OSError):
+                segment.take_back(size_before)
+        self.discard()
+
+    def discard(self) -> None:
+        """Undo what is staged."""
+        state = self._state
+        state.producers.roll_back()
+        if self._epochs_before is not None:
+            state.epochs.restore(self._epochs_before)
+        state.next_offset = state.log_end_offset
+        self._forget()
+
+    def _forget(self) -> None:
+        self._parts = []
+        self._headers = []
+        self._aborted = []
+        self._size = 0
+        self._epochs_before = None
+
+
+def _marker_of(validated: ValidatedRecords, header: BatchHeader) -> Marker | None:
+    # Control batches are a hundred bytes or so, and few.
+    return read_marker(b"".join(validated.parts), header)

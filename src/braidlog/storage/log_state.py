@@ -1,0 +1,144 @@
+"""What a partition's log consists of, shared by the modules that append, read, recover and reshape it."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from typing import Final
+
+from braidlog.config.log_settings import PRODUCER_CODEC, LogSettings
+from braidlog.core.clock import Clock
+from braidlog.core.errors import StorageFault
+from braidlog.core.types import TopicPartition
+from braidlog.storage.files import Files
+from braidlog.storage.handles import HandlePool
+from braidlog.storage.leader_epochs import LeaderEpochs
+from braidlog.storage.producer_snapshot import SnapshotFiles
+from braidlog.storage.producer_state import ProducerState
+from braidlog.storage.segment import Segment
+from braidlog.storage.segment_list import SegmentList
+from braidlog.wire.records.compression import codec_named
+from braidlog.wire.records.validation import AppendPolicy
+
+_LEVELS: Final = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zstd": "compression_zstd_level"}
+
+
+class LogState:
+    """log start offset <= high watermark <= log end offset <= next offset; the first two may also be equal to it."""
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        settings: LogSettings,
+        files: Files,
+        handles: HandlePool,
+        clock: Clock,
+        producer_expiration_ms: int,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.settings = settings
+        self.policy = append_policy(settings)
+        self.files = files
+        self.handles = handles
+        self.clock = clock
+        self.segments = SegmentList()
+        self.producers = ProducerState(str(topic_partition), producer_expiration_ms)
+        self.snapshots = SnapshotFiles(files, directory)
+        self.epochs = LeaderEpochs(files, directory)
+        self.log_start_offset: int = 0
+        # End of what is written: no reader sees past it.
+        self.log_end_offset: int = 0
+        # Where the next batch goes: past what is staged.
+        self.next_offset: int = 0
+        self.high_watermark: int = 0
+        # Everything below survives a power cut.
+        self.recovery_point: int = 0
+        self.last_flush_ms: int = clock.wall_ms()
+        # Guards the recovery point, and counts cuts, so that a sync in another thread that began before a
+        # truncation does not vouch for what was appended after it.
+        self.lock = threading.Lock()
+        self.truncations = 0
+        # Files were created, renamed or removed since the directory was last synced.
+        self.directory_changed = True
+        self._random = jitter if jitter is not None else random.Random()
+
+    @property
+    def data_directory(self) -> str:
+        return os.path.dirname(self.directory)
+
+    def fault(self, problem: OSError) -> StorageFault:
+        """The disk's fault in the words that an operator needs."""
+        reason = problem.strerror or str(problem)
+        return StorageFault(self.data_directory, f"{self.topic_partition}: {reason}")
+
+    def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        segment = Segment.create(
+            self.files,
+            self.handles,
+            self.directory,
+            base_offset,
+            created_ms=self.clock.wall_ms(),
+            suffix=suffix,
+            interval_bytes=self.settings.index_interval_bytes,
+            index_bytes=self.settings.segment_index_bytes,
+        )
+        segment.jitter_ms = self.draw_jitter()
+        self.directory_changed = True
+        return segment
+
+    def open_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        segment = Segment.open(
+            self.files,
+            self.handles,
+            self.directory,
+            base_offset,
+            created_ms=self.clock.wall_ms(),
+            suffix=suffix,
+            interval_bytes=self.settings.index_interval_bytes,
+            index_bytes=self.settings.segment_index_bytes,
+        )
+        segment.jitter_ms = self.draw_jitter()
+        return segment
+
+    def move_to(self, directory: str) -> None:
+        """Rename the log's directory."""
+        self.files.rename(self.directory, directory)
+        self.directory = directory
+        for segment in self.segments.items:
+            segment.move_to(directory)
+        self.snapshots.move_to(directory)
+        self.epochs.move_to(directory)
+        self.files.sync_dir(self.data_directory)
+
+    def draw_jitter(self) -> int:
+        bound = min(self.settings.segment_jitter_ms, self.settings.segment_ms)
+        return self._random.randrange(bound) if bound > 0 else 0
+
+    def apply(self, settings: LogSettings) -> None:
+        self.settings = settings
+        self.policy = append_policy(settings)
+        self.segments.active.interval_bytes = settings.index_interval_bytes
+
+
+def append_policy(settings: LogSettings) -> AppendPolicy:
+    """What the topic's settings mean for the validation of appended records."""
+    codec: int | None = None
+    level: int | None = None
+    if settings.compression_type != PRODUCER_CODEC:
+        codec = codec_named(settings.compression_type)
+        field = _LEVELS.get(settings.compression_type)
+        if field is not None:
+            level = getattr(settings, field)
+    return AppendPolicy(
+        max_message_bytes=settings.max_message_bytes,
+        compacted=settings.compacts,
+        log_append_time=settings.uses_log_append_time,
+        timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        codec=codec,
+        level=level,
+    )

@@ -1,0 +1,133 @@
+"""What recovery cannot keep is saved beside the log before it is cut off, and named.
+
+The bytes go to `lost-<first offset, 20 digits>.tail` in the partition's directory: Kafka ignores such names, deletion
+of the topic takes them along, and nothing else removes them before a person has looked.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from braidlog.core.errors import CorruptLogError, StorageFault
+from braidlog.storage.log_state import LogState
+from braidlog.storage.segment import Segment
+
+TAIL_PREFIX: Final = "lost-"
+TAIL_SUFFIX: Final = ".tail"
+_CHUNK: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """Bytes that could not be kept: `first_offset` is the first offset lost, `end_offset` the first not lost."""
+
+    path: str
+    position: int
+    size: int
+    first_offset: int
+    # None where the bytes no longer tell.
+    end_offset: int | None
+    reason: str
+    # Where the bytes were saved; None only for zeros or part of a header on a disk with no room left.
+    saved_as: str | None
+
+    def __str__(self) -> str:
+        last = f"{self.end_offset - 1}" if self.end_offset is not None else "an unknown end"
+        kept = f"saved as {self.saved_as}" if self.saved_as is not None else "not saved, as the disk has no room"
+        return (
+            f"{self.path}: {self.size} bytes from position {self.position} on are lost (offsets {self.first_offset} "
+            f"to {last}): {self.reason}; {kept}"
+        )
+
+
+@dataclass
+class RecoveryReport:
+    """What opening a log found and did."""
+
+    clean: bool = True
+    segments_scanned: int = 0
+    bytes_scanned: int = 0
+    lost: list[LostRange] = field(default_factory=list)
+    rebuilt_indexes: list[str] = field(default_factory=list)
+    removed_files: list[str] = field(default_factory=list)
+
+
+def save_tail(
+    state: LogState, segment: Segment, position: int, first_offset: int, reason: str, *, torn: bool
+) -> LostRange:
+    """Copy everything from `position` on; raises StorageFault where that fails and the bytes may be of worth."""
+    path = tail_path(state, first_offset)
+    end_offset = plausible_end(segment, position)
+    saved: str | None = path
+    try:
+        _copy(state, segment, position, path)
+    except OSError as problem:
+        if state.files.exists(path):
+            state.files.remove(path)
+        if not torn:
+            raise StorageFault(
+                state.data_directory,
+                f"{segment.log_path} is corrupt at position {position} ({reason}) and the rest cannot be saved before "
+                f"it is cut off: {problem.strerror}; make room and start again",
+            ) from problem
+        saved = None
+    lost = LostRange(
+        segment.log_path, position, segment.size - position, first_offset, end_offset, reason, saved
+    )
+    _log.warning("%s", lost)
+    return lost
+
+
+def set_aside(state: LogState, segment: Segment, reason: str) -> LostRange:
+    """A whole segment that cannot stay: its log gets a tail's name, its indexes go."""
+    path = tail_path(state, segment.base_offset)
+    lost = LostRange(
+        segment.log_path, 0, segment.size, segment.base_offset, plausible_end(segment, 0), reason, path
+    )
+    state.files.rename(segment.log_path, path)
+    segment.remove()
+    _log.warning("%s", lost)
+    return lost
+
+
+def tail_path(state: LogState, first_offset: int) -> str:
+    stem = f"{state.directory}/{TAIL_PREFIX}{first_offset:020d}"
+    path = stem + TAIL_SUFFIX
+    number = 1
+    while state.files.exists(path):
+        path = f"{stem}.{number}{TAIL_SUFFIX}"
+        number += 1
+    return path
+
+
+def plausible_end(segment: Segment, position: int) -> int | None:
+    """The offset after the last batch that the headers from `position` on show, believing what they say."""
+    end_offset: int | None = None
+    walk = segment.walk(position)
+    try:
+        while walk.advance():
+            if end_offset is not None and walk.base_offset < end_offset:
+                break
+            end_offset = walk.last_offset + 1
+    except CorruptLogError:
+        pass
+    return end_offset
+
+
+def _copy(state: LogState, segment: Segment, position: int, path: str) -> None:
+    file = state.files.open_append(path)
+    try:
+        while position < segment.size:
+            chunk = segment.read_at(min(_CHUNK, segment.size - position), position)
+            if not chunk:
+                break
+            file.writev([chunk])
+            position += len(chunk)
+        file.sync()
+    finally:
+        file.close()
+    state.files.sync_dir(state.directory)

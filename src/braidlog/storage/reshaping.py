@@ -1,0 +1,194 @@
+"""How the segments of a log come and go: rolling, truncation, deletion, and the swap after compaction."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from braidlog.storage.crash_points import MID_ROLL, MID_SWAP, crash_point
+from braidlog.storage.files import Files
+from braidlog.storage.log_state import LogState
+from braidlog.storage.replay import replay_producers
+from braidlog.storage.segment import DELETED_SUFFIX, SUFFIXES, SWAP_SUFFIX, Segment, file_name
+
+_log = logging.getLogger(__name__)
+
+
+class DeletedSegment:
+    """A segment whose files carry `.deleted`; `remove()` them once `file.delete.delay.ms` has passed."""
+
+    def __init__(self, files: Files, segment: Segment, snapshot: str | None) -> None:
+        self.base_offset = segment.base_offset
+        self.size = segment.size
+        self.paths = segment.paths()
+        if snapshot is not None:
+            self.paths.insert(0, snapshot)
+        self._files = files
+
+    def remove(self) -> None:
+        """Files that are gone already, with their whole topic perhaps, are fine. Any thread."""
+        for path in self.paths:
+            if self._files.exists(path):
+                self._files.remove(path)
+
+
+def roll(state: LogState, base_offset: int) -> Segment:
+    """Close the active segment and begin one at `base_offset`; nothing may be staged."""
+    active = state.segments.active
+    if active.base_offset == base_offset:
+        if active.size == 0:
+            # Nothing in it, so it is as good as new; a full index can only be the remains of a truncation.
+            active.begin_rebuild()
+            active.created_ms = state.clock.wall_ms()
+            active.jitter_ms = state.draw_jitter()
+            return active
+        raise ValueError(f"{state.topic_partition}: the active segment starts at {base_offset} and is not empty")
+    active.settle()
+    crash_point(MID_ROLL)
+    try:
+        segment = state.new_segment(base_offset)
+        # What other segments hold is known up to here, so that recovery of this one need not read them.
+        state.producers.end_offset = base_offset
+        state.snapshots.write(state.producers, sync=False)
+    except OSError:
+        # An empty file that stayed behind while the old segment grew past it would hide those batches.
+        for suffix in SUFFIXES:
+            with contextlib.suppress(OSError):
+                state.files.remove(f"{state.directory}/{file_name(base_offset, suffix)}")
+        raise
+    state.segments.add(segment)
+    return segment
+
+
+def retire(
+    state: LogState, segments: list[Segment], *, keep_snapshots: frozenset[int] = frozenset()
+) -> list[DeletedSegment]:
+    """Take segments out of the log; their files get `.deleted`, open slices stay readable."""
+    retired: list[DeletedSegment] = []
+    for segment in segments:
+        state.segments.remove(segment)
+        segment.change_suffix(DELETED_SUFFIX)
+        segment.release()
+        snapshot = None
+        if segment.base_offset not in keep_snapshots:
+            snapshot = state.snapshots.mark_deleted(segment.base_offset, DELETED_SUFFIX)
+        retired.append(DeletedSegment(state.files, segment, snapshot))
+    state.directory_changed = True
+    return retired
+
+
+def delete_oldest(state: LogState, count: int) -> list[DeletedSegment]:
+    """Retire the `count` oldest segments that lie below the high watermark; at least one segment stays."""
+    items = state.segments.items
+    count = min(count, len(items))
+    while count > 0:
+        upper = items[count].base_offset if count < len(items) else state.log_end_offset
+        if upper <= state.high_watermark:
+            break
+        count -= 1
+    if count == 0:
+        return []
+    if count == len(items):
+        if items[-1].size == 0:
+            count -= 1
+        else:
+            roll(state, state.log_end_offset)
+    doomed = state.segments.items[:count]
+    move_start(state, state.segments.items[count].base_offset)
+    return retire(state, doomed)
+
+
+def move_start(state: LogState, offset: int) -> bool:
+    """The log starts at `offset` now; false where it did not start before that."""
+    if offset <= state.log_start_offset:
+        return False
+    state.log_start_offset = offset
+    state.epochs.truncate_from_start(offset)
+    state.producers.on_high_watermark(offset)
+    return True
+
+
+def swap(state: LogState, new: list[Segment], old: list[Segment]) -> list[DeletedSegment]:
+    """Put compacted segments (`.cleaned`, complete and synced) in the place of `old`.
+
+    A crash before every new file is a `.swap` leaves the old ones; from then on start-up completes the swap:
+
+        .cleaned → .swap     last segment first; a `.cleaned` at start-up means that not all were renamed
+        old → .deleted       `.swap` files at start-up remove old ones in their range
+        .swap → final name
+    """
+    for segment in sorted(new, key=_base_offset, reverse=True):
+        segment.change_suffix(SWAP_SUFFIX)
+        crash_point(MID_SWAP)
+    state.files.sync_dir(state.directory)
+    for segment in new:
+        state.segments.add(segment)
+    bases = frozenset(segment.base_offset for segment in new)
+    retired = retire(state, old, keep_snapshots=bases)
+    crash_point(MID_SWAP)
+    for segment in new:
+        segment.change_suffix("")
+        crash_point(MID_SWAP)
+    state.files.sync_dir(state.directory)
+    return retired
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def truncate_to(state: LogState, offset: int) -> bool:
+    """Remove everything at or past `offset`; false where the log ended there already. Nothing may be staged."""
+    if offset >= state.log_end_offset:
+        # An epoch that begins at the end may conflict with the new leader's.
+        state.epochs.truncate_from_end(offset)
+        state.epochs.save()
+        return False
+    if offset < state.segments.first.base_offset:
+        truncate_fully(state, offset)
+        return True
+    with state.lock:
+        state.truncations += 1
+        state.recovery_point = min(state.recovery_point, offset)
+    _log.info("truncating %s to offset %d", state.topic_partition, offset)
+    for segment in [segment for segment in state.segments.items if segment.base_offset > offset]:
+        state.segments.remove(segment)
+        segment.remove()
+    active = state.segments.active
+    active.truncate_to(offset)
+    state.directory_changed = True
+    # A batch that spans `offset` goes as a whole, but the offsets before it are still taken.
+    state.log_end_offset = state.next_offset = offset
+    state.epochs.truncate_from_end(offset)
+    state.epochs.save()
+    state.log_start_offset = min(state.log_start_offset, offset)
+    state.high_watermark = min(state.high_watermark, offset)
+    rebuild_producers(state)
+    return True
+
+
+def truncate_fully(state: LogState, offset: int) -> None:
+    """Drop all data; the log goes on, empty, at `offset`."""
+    with state.lock:
+        state.truncations += 1
+        state.recovery_point = min(state.recovery_point, offset)
+    _log.info("dropping all data of %s; it starts again at offset %d", state.topic_partition, offset)
+    for segment in state.segments.items[:]:
+        state.segments.remove(segment)
+        segment.remove()
+    for snapshot in state.snapshots.offsets[:]:
+        state.snapshots.remove(snapshot)
+    state.segments.add(state.new_segment(offset))
+    state.log_start_offset = state.log_end_offset = state.next_offset = state.high_watermark = offset
+    state.epochs.clear()
+    state.epochs.save()
+    state.producers.clear(offset)
+
+
+def rebuild_producers(state: LogState) -> None:
+    """Producer state as of the log end offset, from the newest snapshot and the batches after it."""
+    end = state.log_end_offset
+    state.snapshots.remove_outside(state.log_start_offset, end)
+    state.snapshots.load(state.producers, state.log_start_offset, end, state.clock.wall_ms())
+    replay_producers(state.producers, state.segments.items, end)
+    state.producers.on_high_watermark(state.high_watermark)

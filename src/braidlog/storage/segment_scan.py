@@ -1,0 +1,92 @@
+"""A whole segment read again, every checksum checked and the indexes built anew (hot: compiled by mypyc)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.core.protocol_errors import CorruptMessageError
+from braidlog.storage.leader_epochs import LeaderEpochs
+from braidlog.storage.markers import read_marker
+from braidlog.storage.offset_index import MAX_RELATIVE_OFFSET
+from braidlog.storage.producer_state import Marker, ProducerState
+from braidlog.storage.replay import replay_batch
+from braidlog.storage.segment import Segment
+from braidlog.storage.txn_index import AbortedTxn
+from braidlog.wire.records.batch import MESSAGE_V0_SIZE, BatchHeader, check_crc, read_header
+
+_WINDOW: Final = 1 << 20
+_HEADER_ROOM: Final = 128
+
+
+class ScanResult:
+    """How far the segment is sound; `reason` is None where it is to its end."""
+
+    __slots__ = ("next_offset", "reason", "torn", "valid_bytes")
+
+    def __init__(self, valid_bytes: int, next_offset: int, reason: str | None, torn: bool) -> None:
+        self.valid_bytes = valid_bytes
+        self.next_offset = next_offset
+        self.reason = reason
+        # What follows is zeros or less than a header: no batch that anyone was told of.
+        self.torn = torn
+
+
+def scan_segment(segment: Segment, producers: ProducerState | None, epochs: LeaderEpochs | None) -> ScanResult:
+    """Check every batch and rebuild offset and time index; with `producers` also their state and the txn index."""
+    segment.begin_rebuild()
+    if producers is not None:
+        segment.txn_index.reset()
+    size = segment.size
+    position = 0
+    next_offset = segment.base_offset
+    window = b""
+    window_at = 0
+    while position < size:
+        inside = position - window_at
+        if inside + _HEADER_ROOM > len(window) and window_at + len(window) < size:
+            window, window_at, inside = segment.read_at(min(_WINDOW, size - position), position), position, 0
+        if size - position < MESSAGE_V0_SIZE:
+            return ScanResult(position, next_offset, "the last batch is cut short in its header", True)
+        try:
+            header = read_header(window, inside, len(window))
+            if position + header.size > size:
+                reason = f"the batch of offset {header.base_offset} has {size - position} of its {header.size} bytes"
+                return ScanResult(position, next_offset, reason, False)
+            if inside + header.size > len(window):
+                window = segment.read_at(max(_WINDOW, header.size), position)
+                window_at = position
+                header.position = 0
+            check_crc(window, header)
+        except CorruptMessageError as problem:
+            torn = not any(segment.read_at(min(_WINDOW, size - position), position))
+            return ScanResult(position, next_offset, problem.message, torn)
+        if header.base_offset < next_offset or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            reason = f"a batch of offsets {header.base_offset} … {header.last_offset} where {next_offset} is due"
+            return ScanResult(position, next_offset, reason, False)
+        if producers is not None:
+            _replay(segment, producers, header, window)
+        if epochs is not None and header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        segment.note_batch(position, header.size, header.last_offset, header.max_timestamp, header.last_offset)
+        position += header.size
+        next_offset = header.last_offset + 1
+    return ScanResult(position, next_offset, None, False)
+
+
+def _replay(segment: Segment, producers: ProducerState, header: BatchHeader, window: bytes) -> None:
+    if header.producer_id >= 0:
+        marker: Marker | None = read_marker(window, header) if header.is_control else None
+        completed = replay_batch(producers, header, marker)
+        if completed is not None:
+            if completed.aborted:
+                segment.txn_index.append(
+                    AbortedTxn(
+                        completed.producer_id,
+                        completed.first_offset,
+                        completed.last_offset,
+                        producers.stable_offset_after(completed),
+                    )
+                )
+            producers.complete(completed)
+        producers.settle()
+    producers.end_offset = header.last_offset + 1
