@@ -142,20 +142,25 @@ class ClusterImage:
         metric_names = self.metric_names
         if delta.topics_created or delta.topics_changed or delta.topics_deleted:
             created = {topic.name: topic for topic in delta.topics_created}
-            gone = [topic.name for topic in delta.topics_deleted]
+            deleted = [topic.name for topic in delta.topics_deleted]
             updates = {new.name: new for _, new in delta.topics_changed} | created
-            topics = topics.changed(updates, gone)
-            if created or gone:
+            topics = topics.changed(updates, deleted)
+            renumbered = [(old, new) for old, new in delta.topics_changed if old.topic_id != new.topic_id]
+            if created or deleted or renumbered:
                 ids = {topic.topic_id: topic.name for topic in delta.topics_created}
-                names = names.changed(ids, [topic.topic_id for topic in delta.topics_deleted])
+                ids |= {new.topic_id: new.name for _, new in renumbered}
+                gone_ids = [topic.topic_id for topic in delta.topics_deleted] + [old.topic_id for old, _ in renumbered]
+                names = names.changed(ids, gone_ids)
                 shown = {_metric_name(name): name for name in created if has_collision_characters(name)}
-                metric_names = metric_names.changed(shown, [_metric_name(name) for name in gone])
+                metric_names = metric_names.changed(shown, [_metric_name(name) for name in deleted])
             count += sum(len(topic.partitions) for topic in delta.topics_created)
             count += sum(len(new.partitions) - len(old.partitions) for old, new in delta.topics_changed)
             count -= sum(len(topic.partitions) for topic in delta.topics_deleted)
         configs = self.configs
         if delta.configs_changed or delta.configs_deleted:
-            configs = configs.changed(delta.configs_changed, delta.configs_deleted)
+            kept = {entity: overrides for entity, overrides in delta.configs_changed.items() if overrides}
+            gone = [*delta.configs_deleted, *(entity for entity in delta.configs_changed if entity not in kept)]
+            configs = configs.changed(kept, gone)
         return ClusterImage(
             cluster_id=self.cluster_id,
             controller_id=self.controller_id if delta.controller_id is None else delta.controller_id,
@@ -165,6 +170,26 @@ class ClusterImage:
             metric_names=metric_names,
             configs=configs,
             partition_count=count,
+        )
+
+    def difference(self, newer: ClusterImage) -> ImageDelta:
+        """What leads from this image to a newer one; for images that were read, not derived by a delta."""
+        changed = [(self.topics.get(topic.name), topic) for topic in newer.topics.values()]
+        configs = {entity: overrides for entity, overrides in newer.configs.items() if self.config(entity) != overrides}
+        return ImageDelta(
+            topics_created=tuple(new for old, new in changed if old is None or old.topic_id != new.topic_id),
+            topics_changed=tuple(
+                (old, new) for old, new in changed if old is not None and old != new and old.topic_id == new.topic_id
+            ),
+            topics_deleted=tuple(
+                old
+                for old in self.topics.values()
+                if (new := newer.topics.get(old.name)) is None or new.topic_id != old.topic_id
+            ),
+            configs_changed=configs,
+            configs_deleted=tuple(entity for entity in self.configs if entity not in newer.configs),
+            brokers=newer.brokers if newer.brokers != self.brokers else None,
+            controller_id=newer.controller_id if newer.controller_id != self.controller_id else None,
         )
 
 

@@ -34,8 +34,8 @@ class _Shared:
         return found
 
 
-async def load(store: CoordinationStore) -> Loaded:
-    """Call it with the paths prepared (`registration.prepare_store`)."""
+async def load(store: CoordinationStore, brokers_watch: Watch | None = None) -> Loaded:
+    """Call it with the paths prepared (`registration.prepare_store`). The watch hears of brokers that come or go."""
     cluster_node, controller_node = await store.get_many([paths.CLUSTER_ID, paths.CONTROLLER])
     cluster_id = records.decode_cluster_id(paths.CLUSTER_ID, cluster_node.data) if cluster_node else ""
     controller = records.decode_controller(paths.CONTROLLER, controller_node.data) if controller_node else NO_BROKER
@@ -45,7 +45,7 @@ async def load(store: CoordinationStore) -> Loaded:
     image = ClusterImage(
         cluster_id=cluster_id,
         controller_id=BrokerId(controller),
-        brokers=await load_brokers(store),
+        brokers=await load_brokers(store, brokers_watch),
         topics=LayeredMap({topic.name: topic for topic in kept}),
         topic_names=LayeredMap({topic.topic_id: topic.name for topic in kept}),
         metric_names=LayeredMap(

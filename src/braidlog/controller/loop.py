@@ -1,15 +1,41 @@
-"""The controller of the cluster: one queue and one worker that decide, commit to the store, and publish the image."""
+"""The controller of the cluster: one queue and one worker that decide, commit to the store, and publish the image.
+
+    request -> queue -> decide (pure, on the newest image) -> one store transaction -> listeners -> image -> answer
+
+What queued up meanwhile is decided together, each on the image the one before leaves, and committed as one
+transaction: a burst of auto-created topics costs a few syncs, not one each.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
-from braidlog.cluster.image import ClusterImage, ImageListener
+from braidlog.cluster import loading, paths
+from braidlog.cluster.image import ClusterImage, ImageDelta, ImageListener
+from braidlog.cluster.store import (
+    Check,
+    CoordinationStore,
+    Delete,
+    Operation,
+    SessionExpiredError,
+    StoreError,
+    StoreFailedError,
+    WatchEvent,
+)
+from braidlog.config.broker import BrokerSettings
+from braidlog.controller import configs, elections, leadership, reassignments, topics
+from braidlog.controller.commits import resolve
+from braidlog.controller.plan import Plan, Situation
 from braidlog.controller.requests import (
     ConfigChanges,
     ConfigResult,
-    ControllerSettings,
     DeletedTopicResult,
     FullConfig,
     NewPartitions,
@@ -23,7 +49,32 @@ from braidlog.controller.requests import (
 )
 from braidlog.core.clock import Clock
 from braidlog.core.ids import random_id
+from braidlog.core.protocol_errors import KafkaStorageError, NotControllerError, ProtocolError, UnknownServerError
+from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, TopicPartition
+
+T = TypeVar("T")
+
+_STEPS_IN_A_BATCH: Final = 5_000
+_NOTICES_KEPT_MS: Final = 15 * 60 * 1000
+
+_log = logging.getLogger("braidlog.controller")
+
+
+class _Event:
+    __slots__ = ("answer", "decide")
+
+    def __init__(self, decide: Callable[[Situation], tuple[Plan, Any]], answer: asyncio.Future[Any]) -> None:
+        self.decide = decide
+        self.answer = answer
+
+    def succeed(self, result: object) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
 
 class Controller:
@@ -34,56 +85,259 @@ class Controller:
 
     def __init__(
         self,
-        store: object,
+        store: CoordinationStore,
         broker_id: BrokerId,
-        settings: ControllerSettings,
+        settings: Callable[[], BrokerSettings],
         clock: Clock,
         rng: random.Random,
         new_id: Callable[[], bytes] = random_id,
     ) -> None:
-        raise NotImplementedError
+        self._store = store
+        self._broker_id = broker_id
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._new_id = new_id
+        self._image = ClusterImage()
+        self._listeners: list[ImageListener] = []
+        self._mandate: leadership.Mandate | None = None
+        self._queue: deque[_Event] = deque()
+        self._wake = asyncio.Event()
+        self._tasks = Tasks("controller")
+        self._worker: asyncio.Task[None] | None = None
 
     @property
     def image(self) -> ClusterImage:
-        raise NotImplementedError
+        return self._image
 
     def add_listener(self, listener: ImageListener) -> None:
-        raise NotImplementedError
+        self._listeners.append(listener)
 
-    async def start(self) -> None:
-        """Become the controller, load the image, publish it to the listeners as one delta, finish open deletions."""
-        raise NotImplementedError
+    async def start(self, *, bump_leader_epochs: bool = False) -> None:
+        """Become the controller, load the image, finish what was left undone, publish everything as one delta.
+
+        Pass `bump_leader_epochs` after an unclean stop (see `elections.take_over`).
+        """
+        self._mandate = await leadership.claim(self._store, self._broker_id, self._clock.wall_ms())
+        loaded = await loading.load(self._store, self._brokers_changed)
+        image = loaded.image
+        for decide in (topics.give_missing_ids, partial(elections.take_over, bump_leader_epochs=bump_leader_epochs)):
+            plan = decide(self._situation(image))
+            if plan.steps:
+                await self._commit(plan.steps)
+                image = image.apply(plan.delta)
+        await self._publish(
+            image,
+            ImageDelta(
+                topics_created=tuple(image.topics.values()),
+                topics_deleted=loaded.deleting,
+                configs_changed=dict(image.configs.items()),
+                brokers=image.brokers,
+                controller_id=image.controller_id,
+            ),
+        )
+        if loaded.deleting:
+            await self._commit(topics.forget_topics(loaded.deleting))
+        self._worker = self._tasks.spawn("worker", self._work())
 
     async def stop(self) -> None:
-        raise NotImplementedError
+        """Finish the change at hand, refuse those still queued."""
+        self._mandate = None
+        self._wake.set()
+        if self._worker is not None:
+            await self._worker
+            self._worker = None
+        await self._tasks.close()
 
-    async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool = False) -> list[NewTopicResult]:
-        raise NotImplementedError
+    async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[NewTopicResult]:
+        return await self._ask(lambda situation: topics.create_topics(situation, requests, validate_only))
 
-    async def delete_topics(self, topics: Sequence[TopicRef]) -> list[DeletedTopicResult]:
-        raise NotImplementedError
+    async def delete_topics(self, requests: Sequence[TopicRef]) -> list[DeletedTopicResult]:
+        return await self._ask(lambda situation: topics.delete_topics(situation, requests))
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], validate_only: bool = False
+        self, requests: Sequence[NewPartitions], validate_only: bool = False
     ) -> list[TopicResult]:
-        raise NotImplementedError
+        return await self._ask(lambda situation: topics.add_partitions(situation, requests, validate_only))
 
-    async def alter_configs(self, resources: Sequence[FullConfig], validate_only: bool = False) -> list[ConfigResult]:
-        raise NotImplementedError
+    async def alter_configs(self, requests: Sequence[FullConfig], validate_only: bool = False) -> list[ConfigResult]:
+        return await self._ask(lambda situation: configs.alter(situation, requests, validate_only))
 
     async def incremental_alter_configs(
-        self, resources: Sequence[ConfigChanges], validate_only: bool = False
+        self, requests: Sequence[ConfigChanges], validate_only: bool = False
     ) -> list[ConfigResult]:
-        raise NotImplementedError
+        return await self._ask(lambda situation: configs.alter_incrementally(situation, requests, validate_only))
 
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionResult]:
         """None elects for every partition that needs it and answers only for those."""
-        raise NotImplementedError
+        return await self._ask(lambda situation: elections.elect_leaders(situation, election_type, partitions))
 
-    async def alter_reassignments(self, reassignments: Sequence[Reassignment]) -> list[PartitionResult]:
-        raise NotImplementedError
+    async def alter_reassignments(self, requests: Sequence[Reassignment]) -> list[PartitionResult]:
+        return await self._ask(lambda situation: reassignments.alter_reassignments(situation, requests))
 
     def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> list[OngoingReassignment]:
-        raise NotImplementedError
+        return reassignments.list_reassignments(self._image, partitions)
+
+    # -- the queue --
+
+    async def _ask(self, decide: Callable[[Situation], tuple[Plan, T]]) -> T:
+        if self._mandate is None:
+            raise NotControllerError("this broker is not the controller")
+        event = _Event(decide, asyncio.get_running_loop().create_future())
+        self._queue.append(event)
+        self._wake.set()
+        return cast(T, await event.answer)
+
+    async def _work(self) -> None:
+        while self._mandate is not None:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue and self._mandate is not None:
+                await self._guarded(self._handle_some())
+        while self._queue:
+            self._queue.popleft().fail(NotControllerError("the controller is stopping"))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """A bug in one change must not end the worker."""
+        try:
+            await work
+        except Exception:
+            _log.exception("a change failed in the controller; the next ones go on")
+
+    async def _handle_some(self) -> None:
+        """Decide what is queued, commit it as one transaction, publish each change, answer."""
+        events = self._take_batch()
+        try:
+            decided = await self._decide_and_commit(events)
+        except Exception as problem:
+            error = _as_protocol_error(problem)
+            for event in events:
+                event.fail(error)
+            if not isinstance(problem, ProtocolError | StoreError | StoreFailedError | SessionExpiredError):
+                raise
+            return
+        for event, plan, result, image in decided:
+            if not plan.delta.empty:
+                await self._publish(image, plan.delta)
+            if plan.cleanup:
+                try:
+                    await self._commit(plan.cleanup)
+                except (StoreError, StoreFailedError, SessionExpiredError) as problem:
+                    _log.warning("clean-up after a deletion is left to the next start: %s", problem)
+            if plan.delta.configs_changed:
+                await self._guarded(self._purge_notices())
+            event.succeed(result)
+
+    def _take_batch(self) -> list[_Event]:
+        events = list(self._queue)
+        self._queue.clear()
+        return events
+
+    async def _decide_and_commit(self, events: list[_Event]) -> list[tuple[_Event, Plan, Any, ClusterImage]]:
+        """Decide again, once, on what the store says if it turns out to be newer than our image."""
+        for attempt in (1, 2):
+            decided, rest = self._decide([event for event in events if not event.answer.done()])
+            steps = [step for _, plan, _, _ in decided for step in plan.steps]
+            try:
+                if steps:
+                    await self._commit(steps)
+            except StoreError as refusal:
+                if attempt == 2 or refusal.path == paths.CONTROLLER_EPOCH:
+                    raise
+                _log.warning("the store is newer than the controller's image (%s); reading it again", refusal)
+                await self._reload()
+                continue
+            self._queue.extendleft(reversed(rest))
+            return decided
+        raise AssertionError("the second attempt returns or raises")
+
+    def _decide(self, events: list[_Event]) -> tuple[list[tuple[_Event, Plan, Any, ClusterImage]], list[_Event]]:
+        """Plans for the first events, and the events that have to wait for the next transaction."""
+        image = self._image
+        decided: list[tuple[_Event, Plan, Any, ClusterImage]] = []
+        size = 0
+        for place, event in enumerate(events):
+            try:
+                plan, result = event.decide(self._situation(image))
+            except ProtocolError as error:
+                event.fail(error)
+                continue
+            except Exception as bug:
+                event.fail(_as_protocol_error(bug))
+                _log.exception("a decision of the controller failed")
+                continue
+            image = image.apply(plan.delta)
+            decided.append((event, plan, result, image))
+            size += len(plan.steps)
+            # What a clean-up removes must be gone before anything can be created in its place.
+            if plan.cleanup or size > _STEPS_IN_A_BATCH:
+                return decided, events[place + 1 :]
+        return decided, []
+
+    def _situation(self, image: ClusterImage) -> Situation:
+        if self._mandate is None:
+            raise NotControllerError("this broker is not the controller")
+        return Situation(image, self._mandate.epoch, self._settings(), self._rng, self._new_id)
+
+    async def _commit(self, steps: Sequence[Any]) -> None:
+        """One transaction, which the store refuses if another controller took over."""
+        if self._mandate is None:
+            raise NotControllerError("this broker is not the controller")
+        fence = Check(paths.CONTROLLER_EPOCH, self._mandate.epoch_version)
+        operations: list[Operation] = [fence, *await resolve(self._store, steps)]
+        try:
+            await self._store.multi(operations)
+        except StoreError as refusal:
+            if refusal.path == paths.CONTROLLER_EPOCH:
+                self._mandate = None
+                self._wake.set()
+                raise NotControllerError("another broker became the controller") from refusal
+            raise
+
+    async def _publish(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Listeners first: once handlers see a topic, its logs are there."""
+        for listener in self._listeners:
+            try:
+                await listener.image_changed(image, delta)
+            except Exception:
+                _log.exception("a listener could not apply a change of the cluster")
+        self._image = image
+
+    async def _reload(self) -> None:
+        before = self._image
+        image = (await loading.load(self._store, self._brokers_changed)).image
+        await self._publish(image, before.difference(image))
+
+    def _brokers_changed(self, event: WatchEvent) -> None:
+        if self._mandate is not None:
+            self._tasks.spawn("reading the brokers", self._read_brokers())
+
+    async def _read_brokers(self) -> None:
+        with suppress(NotControllerError, SessionExpiredError):
+            brokers = await loading.load_brokers(self._store, self._brokers_changed)
+            await self._ask(lambda situation: (Plan(delta=ImageDelta(brokers=brokers)), None))
+
+    async def _purge_notices(self) -> None:
+        """Config change notices are only news for a while."""
+        oldest = self._clock.wall_ms() - _NOTICES_KEPT_MS
+        names = [f"{paths.CONFIG_CHANGES}/{name}" for name in await self._store.children(paths.CONFIG_CHANGES)]
+        found = await self._store.get_many(names)
+        old = [
+            Delete(path)
+            for path, node in zip(names, found, strict=True)
+            if node is not None and node.stat.ctime_ms < oldest
+        ]
+        if old:
+            await self._store.multi(old)
+
+
+def _as_protocol_error(problem: Exception) -> ProtocolError:
+    if isinstance(problem, ProtocolError):
+        return problem
+    if isinstance(problem, SessionExpiredError):
+        return NotControllerError("the session with the coordination store is over")
+    if isinstance(problem, StoreFailedError):
+        return KafkaStorageError(str(problem))
+    return UnknownServerError(f"the controller could not do this: {problem}")

@@ -39,15 +39,6 @@ class ElectionType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    """The broker settings that decide what a request leaves open."""
-
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    delete_topic_enable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class NewTopic:
     """`assignments` (partition -> replicas) excludes counts: then both stay at USE_DEFAULT."""
 

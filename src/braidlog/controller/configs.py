@@ -1,0 +1,107 @@
+"""Decides about config overrides of topics and brokers, whole (AlterConfigs) or key by key (KIP-339)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from braidlog.cluster import paths, records
+from braidlog.cluster.image import ImageDelta, broker_entity, topic_entity
+from braidlog.cluster.store import Create
+from braidlog.config.dynamic import Alteration, alter_broker, alter_topic, validate_dynamic
+from braidlog.config.topic import validate_overrides
+from braidlog.config.topic_names import validate_name
+from braidlog.controller.plan import Plan, Put, Situation, Step
+from braidlog.controller.requests import (
+    ConfigChange,
+    ConfigChanges,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResult,
+    FullConfig,
+    ResourceType,
+)
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
+from braidlog.core.types import BrokerId
+
+
+def alter(situation: Situation, requests: Sequence[FullConfig], validate_only: bool) -> tuple[Plan, list[ConfigResult]]:
+    """Replace the overrides of each resource: whatever is not named goes back to its default."""
+    changes = [
+        ConfigChanges(
+            each.resource, tuple(ConfigChange(key, ConfigOperation.SET, value) for key, value in each.entries)
+        )
+        for each in requests
+    ]
+    return _alter(situation, changes, validate_only, keep=False)
+
+
+def alter_incrementally(
+    situation: Situation, requests: Sequence[ConfigChanges], validate_only: bool
+) -> tuple[Plan, list[ConfigResult]]:
+    return _alter(situation, requests, validate_only, keep=True)
+
+
+def _alter(
+    situation: Situation, requests: Sequence[ConfigChanges], validate_only: bool, *, keep: bool
+) -> tuple[Plan, list[ConfigResult]]:
+    times = Counter(request.resource for request in requests)
+    steps: list[Step] = []
+    changed: dict[str, Mapping[str, str]] = {}
+    results: list[ConfigResult] = []
+    for request in requests:
+        try:
+            if times[request.resource] > 1:
+                raise InvalidRequestError("each resource may come only once in a request")
+            entity = entity_of(situation, request.resource)
+            overrides = _altered(situation, request, situation.image.config(entity) if keep else {})
+        except ProtocolError as error:
+            results.append(ConfigResult(request.resource, error))
+            continue
+        results.append(ConfigResult(request.resource))
+        changed[entity] = overrides
+        steps.append(Put(paths.config(entity), records.encode_config(overrides)))
+        steps.append(Create(paths.CONFIG_CHANGE, records.encode_config_change(entity), sequential=True))
+    if validate_only:
+        return Plan(), results
+    return Plan(steps, ImageDelta(configs_changed=changed)), results
+
+
+def entity_of(situation: Situation, resource: ConfigResource) -> str:
+    """Where the resource's overrides lie; raises if it cannot have any."""
+    if resource.type == ResourceType.TOPIC:
+        if not resource.name:
+            raise InvalidRequestError("name a topic: there are no overrides for all topics, only broker defaults")
+        validate_name(resource.name)
+        if situation.image.topic(resource.name) is None:
+            raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
+        return topic_entity(resource.name)
+    if resource.type == ResourceType.BROKER:
+        if not resource.name:
+            return broker_entity(None)
+        try:
+            broker_id = BrokerId(int(resource.name))
+        except ValueError:
+            raise InvalidRequestError(f"a broker's name is its id, a number, not {resource.name!r}") from None
+        if broker_id not in situation.image.brokers:
+            raise InvalidRequestError(
+                f"broker {broker_id} is not registered; registered: {sorted(situation.image.brokers)}"
+            )
+        return broker_entity(broker_id)
+    raise InvalidRequestError(
+        f"the controller keeps overrides of topics (2) and brokers (4) only, not of resource type {resource.type}"
+    )
+
+
+def _altered(situation: Situation, request: ConfigChanges, current: Mapping[str, str]) -> dict[str, str]:
+    settings = situation.settings
+    alterations = [Alteration(each.key, each.operation, each.value) for each in request.changes]
+    if any(not each.key for each in alterations):
+        raise InvalidRequestError("a config has no name")
+    if request.resource.type == ResourceType.TOPIC:
+        overrides = alter_topic(current, alterations, settings)
+        validate_overrides(overrides, settings)
+    else:
+        overrides = alter_broker(current, alterations, settings)
+        validate_dynamic(overrides, settings, per_broker=bool(request.resource.name))
+    return overrides

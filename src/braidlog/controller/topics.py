@@ -1,0 +1,262 @@
+"""Decides about topics: what may be created, grown and deleted, and which nodes that takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from braidlog.cluster import paths, records
+from braidlog.cluster.image import ImageDelta, TopicImage, topic_entity
+from braidlog.cluster.store import Create, SetData
+from braidlog.config.topic import validate_overrides
+from braidlog.config.topic_names import validate_name
+from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of
+from braidlog.controller.plan import Plan, Put, Remove, Situation, Step, create_partitions, first_state, topic_data
+from braidlog.controller.requests import (
+    USE_DEFAULT,
+    DeletedTopicResult,
+    NewPartitions,
+    NewTopic,
+    NewTopicResult,
+    TopicRef,
+    TopicResult,
+)
+from braidlog.core.ids import ZERO_ID, id_text
+from braidlog.core.protocol_errors import (
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    ProtocolError,
+    ReassignmentInProgressError,
+    TopicAlreadyExistsError,
+    TopicDeletionDisabledError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+
+
+def create_topics(
+    situation: Situation, requests: Sequence[NewTopic], validate_only: bool
+) -> tuple[Plan, list[NewTopicResult]]:
+    """One transaction for all that can be created; the others are told why not."""
+    times = Counter(request.name for request in requests)
+    created: list[TopicImage] = []
+    configs: dict[str, dict[str, str]] = {}
+    steps: list[Step] = []
+    results: list[NewTopicResult] = []
+    for request in requests:
+        try:
+            if times[request.name] > 1:
+                raise InvalidRequestError(f"the request names the topic {request.name!r} more than once")
+            topic = _new_topic(situation, request)
+            overrides = _overrides(situation, request)
+        except ProtocolError as error:
+            results.append(NewTopicResult(request.name, error))
+            continue
+        results.append(
+            NewTopicResult(
+                name=topic.name,
+                topic_id=ZERO_ID if validate_only else topic.topic_id,
+                partitions=len(topic.partitions),
+                replication_factor=topic.replication_factor,
+                configs=overrides,
+            )
+        )
+        created.append(topic)
+        if overrides:
+            configs[topic_entity(topic.name)] = overrides
+        steps.append(Put(paths.config(topic_entity(topic.name)), records.encode_config(overrides)))
+        steps.append(Create(paths.topic(topic.name), topic_data(topic)))
+        steps.append(Create(paths.partitions(topic.name)))
+        steps += create_partitions(topic, 0)
+    if validate_only:
+        return Plan(), results
+    return Plan(steps, ImageDelta(topics_created=tuple(created), configs_changed=configs)), results
+
+
+def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
+    image = situation.image
+    validate_name(request.name)
+    if image.topic(request.name) is not None:
+        raise TopicAlreadyExistsError(f"Topic '{request.name}' already exists.")
+    other = image.colliding_topic(request.name)
+    if other is not None:
+        raise InvalidTopicError(
+            f"Topic '{request.name}' collides with the existing topic '{other}': metrics show '.' and '_' alike"
+        )
+    if request.assignments:
+        if (request.partitions, request.replication_factor) != (USE_DEFAULT, USE_DEFAULT):
+            raise InvalidRequestError(
+                "give either an assignment or counts: with an assignment, partitions and replication factor are -1"
+            )
+        check_assignments(request.assignments, image.brokers)
+        assignment = [request.assignments[index] for index in range(len(request.assignments))]
+    else:
+        assignment = _placed(situation, request.partitions, request.replication_factor)
+    alive = list(image.brokers)
+    partitions = tuple(first_state(replicas, alive, situation.controller_epoch) for replicas in assignment)
+    return TopicImage(request.name, situation.new_id(), partitions)
+
+
+def _placed(situation: Situation, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
+    settings = situation.settings
+    if partitions == USE_DEFAULT:
+        partitions = settings.get_int("num.partitions")
+    if replication_factor == USE_DEFAULT:
+        replication_factor = settings.get_int("default.replication.factor")
+    if partitions < 1:
+        raise InvalidPartitionsError(
+            f"a topic has at least one partition, not {partitions}; -1 takes the broker's num.partitions"
+        )
+    if replication_factor < 1:
+        raise InvalidReplicationFactorError(
+            f"a partition has at least one replica, not {replication_factor}; "
+            "-1 takes the broker's default.replication.factor"
+        )
+    return assign(partitions, replication_factor, racks_of(situation.image.brokers), situation.rng)
+
+
+def _overrides(situation: Situation, request: NewTopic) -> dict[str, str]:
+    missing = sorted(key for key, value in request.configs.items() if value is None)
+    if missing:
+        raise InvalidConfigError(f"no value was given for {', '.join(missing)}: leave out what shall be the default")
+    overrides = {key: value for key, value in request.configs.items() if value is not None}
+    if overrides:
+        validate_overrides(overrides, situation.settings)
+    return overrides
+
+
+def add_partitions(
+    situation: Situation, requests: Sequence[NewPartitions], validate_only: bool
+) -> tuple[Plan, list[TopicResult]]:
+    times = Counter(request.topic for request in requests)
+    changed: list[tuple[TopicImage, TopicImage]] = []
+    steps: list[Step] = []
+    results: list[TopicResult] = []
+    for request in requests:
+        try:
+            if times[request.topic] > 1:
+                raise InvalidRequestError(f"the request names the topic {request.topic!r} more than once")
+            before, after = _grown(situation, request)
+        except ProtocolError as error:
+            results.append(TopicResult(request.topic, error))
+            continue
+        results.append(TopicResult(request.topic))
+        changed.append((before, after))
+        steps.append(SetData(paths.topic(after.name), topic_data(after), before.version))
+        steps += create_partitions(after, len(before.partitions))
+    if validate_only:
+        return Plan(), results
+    return Plan(steps, ImageDelta(topics_changed=tuple(changed))), results
+
+
+def _grown(situation: Situation, request: NewPartitions) -> tuple[TopicImage, TopicImage]:
+    image = situation.image
+    topic = image.topic(request.topic)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"The topic '{request.topic}' does not exist.")
+    if any(partition.reassigning for partition in topic.partitions):
+        raise ReassignmentInProgressError(
+            f"partitions of '{topic.name}' are being reassigned: wait until that is done, or cancel it"
+        )
+    have = len(topic.partitions)
+    if request.count == have:
+        raise InvalidPartitionsError(f"Topic already has {have} partition(s).")
+    if request.count < have:
+        raise InvalidPartitionsError(
+            f"the topic '{topic.name}' has {have} partition(s) and {request.count} would be fewer: "
+            "a topic never shrinks, create another one instead"
+        )
+    added = request.count - have
+    if request.assignments is None:
+        assignment = assign(
+            added,
+            topic.replication_factor,
+            racks_of(image.brokers),
+            situation.rng,
+            first_partition=have,
+            leader_of_first=topic.partitions[0].replicas[0],
+        )
+    else:
+        assignment = _checked_additions(situation, topic, request.assignments, added)
+    alive = list(image.brokers)
+    new = tuple(first_state(replicas, alive, situation.controller_epoch) for replicas in assignment)
+    return topic, TopicImage(topic.name, topic.topic_id, topic.partitions + new, topic.version + 1)
+
+
+def _checked_additions(
+    situation: Situation, topic: TopicImage, assignments: Sequence[Sequence[int]], added: int
+) -> list[tuple[int, ...]]:
+    if len(assignments) != added:
+        raise InvalidReplicaAssignmentError(
+            f"{added} partition(s) would be added, but {len(assignments)} assignment(s) were given"
+        )
+    for place, replicas in enumerate(assignments):
+        where = f"partition {len(topic.partitions) + place}"
+        check_replicas(replicas, situation.image.brokers, where)
+        if len(replicas) != topic.replication_factor:
+            raise InvalidReplicaAssignmentError(
+                f"'{topic.name}' has a replication factor of {topic.replication_factor}, "
+                f"but {where} was given {len(replicas)} replica(s)"
+            )
+    return [tuple(replicas) for replicas in assignments]
+
+
+def delete_topics(situation: Situation, requests: Sequence[TopicRef]) -> tuple[Plan, list[DeletedTopicResult]]:
+    """First a mark in the store, then the logs go, then the nodes: a crash in between is finished at the next start."""
+    image = situation.image
+    targets = [image.topic_by_id(ref.topic_id) if ref.name is None else image.topic(ref.name) for ref in requests]
+    times = Counter(topic.name for topic in targets if topic is not None)
+    enabled = situation.settings.get_bool("delete.topic.enable")
+    deleted: list[TopicImage] = []
+    results: list[DeletedTopicResult] = []
+    for ref, topic in zip(requests, targets, strict=True):
+        error: ProtocolError | None = None
+        if not enabled:
+            error = TopicDeletionDisabledError("delete.topic.enable is false on this cluster")
+        elif topic is None and ref.name is None:
+            error = UnknownTopicIdError(f"no topic has the id {id_text(ref.topic_id)}")
+        elif topic is None:
+            error = UnknownTopicOrPartitionError(f"The topic '{ref.name}' does not exist.")
+        elif times[topic.name] > 1:
+            error = InvalidRequestError(f"the request names the topic '{topic.name}' more than once")
+        else:
+            deleted.append(topic)
+        if error is not None or topic is None:
+            results.append(DeletedTopicResult(ref.name, ref.topic_id, error))
+        else:
+            results.append(DeletedTopicResult(topic.name, topic.topic_id))
+    delta = ImageDelta(
+        topics_deleted=tuple(deleted), configs_deleted=tuple(topic_entity(topic.name) for topic in deleted)
+    )
+    marks = [Put(paths.deleted_topic(topic.name)) for topic in deleted]
+    return Plan(marks, delta, forget_topics(deleted)), results
+
+
+def forget_topics(topics: Sequence[TopicImage]) -> list[Step]:
+    """Every node of these topics, leaves first, the deletion marks last."""
+    steps: list[Step] = []
+    for topic in topics:
+        for index in range(len(topic.partitions)):
+            steps.append(Remove(paths.partition_state(topic.name, index)))
+            steps.append(Remove(paths.partition(topic.name, index)))
+        steps.append(Remove(paths.partitions(topic.name)))
+        steps.append(Remove(paths.topic(topic.name)))
+        steps.append(Remove(paths.config(topic_entity(topic.name))))
+        steps.append(Remove(paths.deleted_topic(topic.name)))
+    return steps
+
+
+def give_missing_ids(situation: Situation) -> Plan:
+    """Topics that a broker of before topic ids created get theirs when a controller first meets them."""
+    steps: list[Step] = []
+    changed: list[tuple[TopicImage, TopicImage]] = []
+    for topic in situation.image.topics.values():
+        if topic.topic_id == ZERO_ID:
+            after = TopicImage(topic.name, situation.new_id(), topic.partitions, topic.version + 1)
+            steps.append(SetData(paths.topic(topic.name), topic_data(after), topic.version))
+            changed.append((topic, after))
+    return Plan(steps, ImageDelta(topics_changed=tuple(changed)))
