@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from braidlog.storage.crash_points import MID_CHECKPOINT, crash_point
+
 _IOV_MAX: Final = 1024
 _UNSYNCED_SUFFIX: Final = ".tmp"
 
@@ -238,12 +240,14 @@ class OsFiles(Files):
         fd = os.open(unsynced, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+            while len(view) > 0:
+                written = os.write(fd, view)
+                view = view[written:]
             if sync:
                 sync_data(fd)
         finally:
             os.close(fd)
+        crash_point(MID_CHECKPOINT)
         os.replace(unsynced, path)
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")

@@ -236,6 +236,10 @@ class Log:
         if self._state.epochs.assign(epoch, start_offset):
             self._guard(self._state.epochs.save)
 
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """This replica leads from the log end on."""
+        self.assign_leader_epoch(epoch, self._state.log_end_offset)
+
     @property
     def latest_epoch(self) -> int:
         return self._state.epochs.latest
@@ -251,6 +255,13 @@ class Log:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
         """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-320); None for an epoch not known here."""
         return self._state.epochs.end_offset_for(epoch, self._state.log_end_offset)
+
+    def last_of_producers(self) -> list[tuple[int, int | None, int]]:
+        """(producer id, last offset of its data or None, epoch): what compaction must not lose sight of."""
+        return [
+            (entry.producer_id, entry.last_offset if entry.batches else None, entry.epoch)
+            for entry in self._state.producers.producers.values()
+        ]
 
     def remove_expired_producers(self, now_ms: int) -> int:
         return self._state.producers.remove_expired(now_ms)
