@@ -73,6 +73,7 @@ def test_a_broker() -> None:
         "braidlog.http.listen",
         "braidlog.log.format",
         "braidlog.log.level",
+        "braidlog.store.dir",
     }
     assert theirs.keys() <= ours.keys()
     # While log.retention.ms is set at run time, Kafka shows log.retention.hours with its default beside its source.

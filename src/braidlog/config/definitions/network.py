@@ -10,7 +10,6 @@ from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW,
 
 ONE_LOOP: Final = "one event loop serves every connection; add brokers to use more cores"
 ONE_IN_WORK: Final = "each connection has one request in work and the next waits in its socket"
-GENERATED: Final = "ids are not generated: give each broker of a cluster its own"
 CLUSTER: Final = "takes effect with a cluster of several brokers"
 SECURITY: Final = "takes effect with TLS, SASL and ACLs"
 RELEASES: Final = "every released version of every API is always on, unreleased ones never"
@@ -21,10 +20,10 @@ SETTINGS: Final = (
     Setting("broker.id", INT, -1, HIGH,
         doc="Number of this broker, unique in its cluster and written into its data directories.",
     ),
-    Setting("broker.id.generation.enable", BOOLEAN, True, MEDIUM, no_effect=GENERATED,
-        doc="Let a broker without an id have one from the coordination store.",
+    Setting("broker.id.generation.enable", BOOLEAN, True, MEDIUM,
+        doc="Let a broker without an id take one from the coordination store.",
     ),
-    Setting("reserved.broker.max.id", INT, 1000, MEDIUM, rule=at_least(0), no_effect=GENERATED,
+    Setting("reserved.broker.max.id", INT, 1000, MEDIUM, rule=at_least(0),
         doc="Largest id that people may assign; generated ids start above it.",
     ),
     Setting("broker.rack", STRING, None, MEDIUM,

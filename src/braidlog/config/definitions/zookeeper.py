@@ -7,7 +7,7 @@ from typing import Final
 from braidlog.config.rules import at_least
 from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING, Setting
 
-EMBEDDED: Final = "takes effect with a ZooKeeper cluster; the embedded store is used until then"
+EMBEDDED: Final = "the embedded store needs no ZooKeeper"
 JAVA: Final = "belongs to ZooKeeper's Java client"
 MIGRATION: Final = "there is no migration to KRaft"
 

@@ -1,0 +1,108 @@
+"""The broker's own log: one line an event on standard error, as text for people or as JSON for collectors.
+
+    text   2026-01-31 12:00:00,123 INFO braidlog.server: listening on ...
+    json   {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "braidlog.server", "message": "..."}
+
+A newline within a message is escaped, so that a client's text can never pass for a line of the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Final, TextIO
+
+from braidlog.config import known
+from braidlog.config.broker import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, BrokerSettings
+from braidlog.config.setting import to_text
+
+log = logging.getLogger("braidlog.settings")
+
+MASK: Final = "[hidden]"
+_SOURCES: Final = {
+    DYNAMIC_BROKER: "changed at run time for this broker",
+    DYNAMIC_DEFAULT_BROKER: "changed at run time for all brokers",
+    STATIC_BROKER: "given at start",
+}
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)} | {0x09: "\t", 0x0A: "\\n", 0x0D: "\\r"}
+
+
+class TextFormatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = record.message.translate(_ESCAPES)
+        return super().formatMessage(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; a traceback is the field `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        fields: dict[str, object] = {
+            "time": _utc(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            fields["stack"] = record.stack_info
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def _utc(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03d}Z"
+
+
+def set_up_logging(settings: BrokerSettings, stream: TextIO | None = None) -> None:
+    """Write everything that `braidlog` and its libraries log to `stream` (standard error), in the chosen form.
+
+    Calling it again replaces what the last call set up.
+    """
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    is_json = settings.get_str("braidlog.log.format") == "json"
+    handler.setFormatter(JsonFormatter() if is_json else TextFormatter())
+    for old in list(logging.root.handlers):
+        logging.root.removeHandler(old)
+    logging.root.addHandler(handler)
+    logging.root.setLevel(settings.get_str("braidlog.log.level").upper())
+    # A line names its logger; the caller's file, thread and process would be looked up for nothing.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # Logging that fails (a closed pipe, a full disk) must not take a request with it.
+    logging.raiseExceptions = False
+
+
+def effective_settings(settings: BrokerSettings) -> list[tuple[str, str, str]]:
+    """(key, value, where from) of every setting that is not at its default, sorted; secrets are masked.
+
+    A key that no table knows may hold a plugin's secret, and is masked too.
+    """
+    rows = []
+    for key in sorted({*settings.static, *settings.dynamic_default, *settings.dynamic_broker}):
+        source = settings.source(key)
+        if source != DEFAULT:
+            rows.append((key, shown(settings, key), _SOURCES[source]))
+    return rows
+
+
+def shown(settings: BrokerSettings, key: str) -> str:
+    """The value as it may appear in a log or on a screen."""
+    setting = known.broker_setting_for(key)
+    if setting is None or setting.sensitive:
+        return MASK
+    return to_text(settings.get(key)) or ""
+
+
+def log_effective_settings(settings: BrokerSettings) -> None:
+    """What the broker was told, at start; what has no effect here is said beside it."""
+    for key, value, source in effective_settings(settings):
+        setting = known.broker_setting_for(key)
+        remark = f"; without effect: {setting.no_effect}" if setting is not None and setting.no_effect else ""
+        log.info("%s = %s (%s%s)", key, value, source, remark)
