@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.core.errors import CorruptLogError
-from braidlog.core.protocol_errors import CorruptMessageError
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.storage.cleaner.cleaned_segment import CleanedSegment, remove_cleaned
 from braidlog.storage.cleaner.offset_map import OffsetMap
 from braidlog.storage.cleaner.order import CleanedGroup, CleaningOrder, CleaningOutcome, CleaningStopped
@@ -58,6 +58,8 @@ class Cleaning:
         memory = order.memory
         most_keys = max(order.first_uncleanable - order.first_dirty, 0)
         self._map = OffsetMap(memory.dedupe_bytes, memory.load_factor, most_keys)
+        # Below the dirty part each key is there once already; only newer records and horizons can remove it.
+        self._map.cover(order.first_dirty - 1)
         self._map_was_full = False
         self._producers = {producer.producer_id: producer for producer in order.producers}
         self._bytes_before = 0
@@ -183,7 +185,7 @@ class Cleaning:
     def _clean_batch(self, buffer: bytes, header: BatchHeader, target: CleanedSegment) -> None:
         try:
             check_crc(buffer, header)
-        except CorruptMessageError as problem:
+        except ProtocolError as problem:
             raise CorruptLogError(
                 f"{self._order.directory}: batch at offset {header.base_offset}: {problem.message}"
             ) from None
@@ -274,7 +276,7 @@ class Cleaning:
     def _keys(self, buffer: bytes, header: BatchHeader) -> list[tuple[bytes | None, int]]:
         try:
             return key_offsets(buffer, header)
-        except CorruptMessageError as problem:
+        except ProtocolError as problem:
             raise CorruptLogError(
                 f"{self._order.directory}: batch at offset {header.base_offset}: {problem.message}"
             ) from None
@@ -282,7 +284,7 @@ class Cleaning:
     def _summaries(self, buffer: bytes, header: BatchHeader) -> list[Summary]:
         try:
             return record_summaries(buffer, header)
-        except CorruptMessageError as problem:
+        except ProtocolError as problem:
             raise CorruptLogError(
                 f"{self._order.directory}: batch at offset {header.base_offset}: {problem.message}"
             ) from None
