@@ -7,7 +7,6 @@ listeners get both. Handlers keep no copy: they ask the controller for the curre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from braidlog.cluster.layered_map import LayeredMap
@@ -19,16 +18,15 @@ DEFAULT_ENTITY: Final = "<default>"
 _NO_CONFIG: Final[Mapping[str, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A registered broker; `epoch` is the zxid that created its znode, so a restarted broker is a newer one."""
 
     id: BrokerId
     epoch: int
     endpoints: tuple[Endpoint, ...]
-    security_protocols: Mapping[str, str] = field(default_factory=dict)
+    security_protocols: Mapping[str, str] = {}
     rack: str | None = None
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    features: Mapping[str, tuple[int, int]] = {}
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
@@ -55,8 +53,7 @@ class PartitionInfo(NamedTuple):
         return bool(self.adding or self.removing)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """A topic; its partitions are numbered from 0 without gaps. `version` is that of its assignment znode."""
 
     name: str
@@ -73,15 +70,14 @@ class TopicImage:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDelta:
+class ImageDelta(NamedTuple):
     """What one change did. A topic that got more partitions or new leaders is in `topics_changed` as (old, new)."""
 
     topics_created: tuple[TopicImage, ...] = ()
     topics_changed: tuple[tuple[TopicImage, TopicImage], ...] = ()
     topics_deleted: tuple[TopicImage, ...] = ()
     # Entity path ("topics/orders", "brokers/1", "brokers/<default>") -> all overrides it has now.
-    configs_changed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    configs_changed: Mapping[str, Mapping[str, str]] = {}
     configs_deleted: tuple[str, ...] = ()
     brokers: Mapping[BrokerId, BrokerInfo] | None = None
     controller_id: BrokerId | None = None
@@ -94,16 +90,15 @@ class ImageDelta:
 _NOTHING: Final = ImageDelta()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(NamedTuple):
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
-    brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
-    topics: LayeredMap[str, TopicImage] = field(default_factory=LayeredMap)
-    topic_names: LayeredMap[bytes, str] = field(default_factory=LayeredMap)
+    brokers: Mapping[BrokerId, BrokerInfo] = {}
+    topics: LayeredMap[str, TopicImage] = LayeredMap()
+    topic_names: LayeredMap[bytes, str] = LayeredMap()
     # Names with '.' or '_' as metrics show them (orders_eu) -> the topic that has it (orders.eu).
-    metric_names: LayeredMap[str, str] = field(default_factory=LayeredMap)
-    configs: LayeredMap[str, Mapping[str, str]] = field(default_factory=LayeredMap)
+    metric_names: LayeredMap[str, str] = LayeredMap()
+    configs: LayeredMap[str, Mapping[str, str]] = LayeredMap()
     partition_count: int = 0
 
     def topic(self, name: str) -> TopicImage | None:

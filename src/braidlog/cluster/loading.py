@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.image import BrokerInfo, ClusterImage, PartitionInfo, TopicImage, no_leader
@@ -13,25 +13,16 @@ from braidlog.cluster.store import CoordinationStore, Node, NoNodeError, Watch
 from braidlog.config.topic_names import has_collision_characters
 from braidlog.core.types import NO_BROKER, BrokerId, LeaderEpoch
 
+# What a topic without overrides has in its node: most of them.
+_NO_OVERRIDES: Final = records.encode_config({})
+# State as written, its version, replicas, adding, removing.
+_PartitionKey: TypeAlias = tuple[bytes, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
 
 class Loaded(NamedTuple):
     image: ClusterImage
     # Topics whose deletion was decided but not finished; they are not in the image any more.
     deleting: tuple[TopicImage, ...]
-
-
-class _Shared:
-    """Gives equal replica lists one tuple: ten thousand partitions have a handful of different ones."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], tuple[BrokerId, ...]] = {}
-
-    def __call__(self, ids: Sequence[int]) -> tuple[BrokerId, ...]:
-        key = tuple(ids)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = tuple(BrokerId(each) for each in key)
-        return found
 
 
 async def load(store: CoordinationStore, brokers_watch: Watch | None = None) -> Loaded:
@@ -77,7 +68,8 @@ async def load_brokers(store: CoordinationStore, watch: Watch | None = None) -> 
 
 
 async def load_topics(store: CoordinationStore, names: Sequence[str]) -> list[TopicImage]:
-    shared = _Shared()
+    # Ten thousand partitions have a handful of different states: each is parsed and kept once.
+    parsed: dict[_PartitionKey, PartitionInfo] = {}
     found: list[tuple[str, TopicRecord, int]] = []
     for name, node in zip(names, await store.get_many([paths.topic(name) for name in names]), strict=True):
         if node is not None:
@@ -91,7 +83,7 @@ async def load_topics(store: CoordinationStore, names: Sequence[str]) -> list[To
             name=name,
             topic_id=record.topic_id,
             partitions=tuple(
-                _partition(record, index, *next(states), shared) for index in range(len(record.partitions))
+                _partition(record, index, *next(states), parsed) for index in range(len(record.partitions))
             ),
             version=version,
         )
@@ -99,21 +91,31 @@ async def load_topics(store: CoordinationStore, names: Sequence[str]) -> list[To
     ]
 
 
-def _partition(record: TopicRecord, index: int, path: str, node: Node | None, shared: _Shared) -> PartitionInfo:
-    replicas = shared(record.partitions[index])
+def _partition(
+    record: TopicRecord, index: int, path: str, node: Node | None, parsed: dict[_PartitionKey, PartitionInfo]
+) -> PartitionInfo:
+    replicas, adding, removing = record.partitions[index], record.adding.get(index, ()), record.removing.get(index, ())
     if node is None:
-        return no_leader(replicas)
-    state = records.decode_partition_state(path, node.data)
-    return PartitionInfo(
-        leader=BrokerId(state.leader),
-        leader_epoch=LeaderEpoch(state.leader_epoch),
-        isr=shared(state.isr),
-        replicas=replicas,
-        adding=shared(record.adding.get(index, ())),
-        removing=shared(record.removing.get(index, ())),
-        controller_epoch=state.controller_epoch,
-        partition_epoch=node.stat.version,
-    )
+        return no_leader(_broker_ids(replicas))._replace(adding=_broker_ids(adding), removing=_broker_ids(removing))
+    key = (node.data, node.stat.version, replicas, adding, removing)
+    found = parsed.get(key)
+    if found is None:
+        state = records.decode_partition_state(path, node.data)
+        found = parsed[key] = PartitionInfo(
+            leader=BrokerId(state.leader),
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            isr=_broker_ids(state.isr),
+            replicas=_broker_ids(replicas),
+            adding=_broker_ids(adding),
+            removing=_broker_ids(removing),
+            controller_epoch=state.controller_epoch,
+            partition_epoch=node.stat.version,
+        )
+    return found
+
+
+def _broker_ids(ids: Sequence[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(each) for each in ids)
 
 
 async def load_configs(store: CoordinationStore, deleting: frozenset[str]) -> dict[str, Mapping[str, str]]:
@@ -123,7 +125,9 @@ async def load_configs(store: CoordinationStore, deleting: frozenset[str]) -> di
     configs: dict[str, Mapping[str, str]] = {}
     nodes = await store.get_many([paths.config(entity) for entity in entities])
     for entity, node in zip(entities, nodes, strict=True):
-        overrides = records.decode_config(paths.config(entity), node.data) if node is not None else {}
+        if node is None or node.data == _NO_OVERRIDES:
+            continue
+        overrides = records.decode_config(paths.config(entity), node.data)
         if overrides:
             configs[entity] = overrides
     return configs

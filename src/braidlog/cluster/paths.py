@@ -34,6 +34,7 @@ CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips")
 # What a broker creates empty when it first meets a store, parents first.
 PERSISTENT_PATHS: Final = (
     "/consumers",
+    CLUSTER,
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,

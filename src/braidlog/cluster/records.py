@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from json import scanner
 from typing import Any, NamedTuple
 
 from braidlog.core.errors import BraidlogError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
 from braidlog.core.types import Endpoint
+
+_scan = scanner.make_scanner(json.JSONDecoder())  # type: ignore[arg-type]
 
 
 class BadRecordError(BraidlogError):
@@ -63,9 +66,13 @@ def write_json(content: Mapping[str, Any]) -> bytes:
 
 def read_json(path: str, data: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(data)
-    except ValueError as problem:
+        # Not json.loads: guessing the encoding and skipping blanks by pattern take longer than the parsing.
+        source = data.decode().strip()
+        content, end = _scan(source, 0)
+    except (ValueError, StopIteration) as problem:
         raise BadRecordError(path, f"not JSON ({problem})") from None
+    if end != len(source):
+        raise BadRecordError(path, "not JSON (something follows the object)")
     if type(content) is not dict:
         raise BadRecordError(path, "not a JSON object")
     return content

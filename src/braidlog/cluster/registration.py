@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.records import BrokerRecord
-from braidlog.cluster.store import CoordinationStore, NodeExistsError, NoNodeError, ensure_path
+from braidlog.cluster.store import CoordinationStore, Create, NodeExistsError, NoNodeError, ensure_path
 from braidlog.core.errors import FatalError
 from braidlog.core.ids import id_text, random_id
 from braidlog.core.types import BrokerId
@@ -14,10 +14,22 @@ from braidlog.core.types import BrokerId
 
 async def prepare_store(store: CoordinationStore) -> None:
     """Create the paths that every broker expects; at most starts they are all there and this only reads."""
-    found = await store.get_many(paths.PERSISTENT_PATHS)
-    for path, node in zip(paths.PERSISTENT_PATHS, found, strict=True):
-        if node is None:
+    wanted = list(dict.fromkeys(prefix for path in paths.PERSISTENT_PATHS for prefix in _prefixes(path)))
+    found = await store.get_many(wanted)
+    missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
+    if not missing:
+        return
+    try:
+        await store.multi([Create(path) for path in missing])
+    except NodeExistsError:  # another broker does the same right now
+        for path in missing:
             await ensure_path(store, path)
+
+
+def _prefixes(path: str) -> list[str]:
+    """The path and its parents, outermost first."""
+    names = path[1:].split("/")
+    return ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
 
 
 async def cluster_id(store: CoordinationStore, new_id: Callable[[], bytes] = random_id) -> str:

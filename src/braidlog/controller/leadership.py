@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from braidlog.cluster import paths, records
@@ -11,7 +10,7 @@ from braidlog.cluster.store import (
     CoordinationStore,
     Create,
     NodeExistsError,
-    NoNodeError,
+    Operation,
     SetData,
 )
 from braidlog.core.protocol_errors import NotControllerError
@@ -28,22 +27,21 @@ class Mandate(NamedTuple):
 async def claim(store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> Mandate:
     """Raises NotControllerError if another broker is the controller."""
     while True:
+        (node,) = await store.get_many([paths.CONTROLLER_EPOCH])
+        if node is None:
+            mandate = Mandate(1, 0)
+            advance: Operation = Create(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(1))
+        else:
+            epoch = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data) + 1
+            mandate = Mandate(epoch, node.stat.version + 1)
+            advance = SetData(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch), node.stat.version)
+        node_of_controller = records.encode_controller(broker_id, now_ms)
         try:
-            node = await store.get(paths.CONTROLLER_EPOCH)
-        except NoNodeError:
-            with suppress(NodeExistsError):
-                await store.create(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(0))
-            continue
-        epoch = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data) + 1
-        try:
-            await store.multi(
-                [
-                    Create(paths.CONTROLLER, records.encode_controller(broker_id, now_ms), ephemeral=True),
-                    SetData(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch), node.stat.version),
-                ]
-            )
+            await store.multi([Create(paths.CONTROLLER, node_of_controller, ephemeral=True), advance])
         except BadVersionError:
             continue
-        except NodeExistsError:
+        except NodeExistsError as taken:
+            if taken.path == paths.CONTROLLER_EPOCH:
+                continue
             raise NotControllerError(f"another broker is the controller; see {paths.CONTROLLER} in the store") from None
-        return Mandate(epoch, node.stat.version + 1)
+        return mandate

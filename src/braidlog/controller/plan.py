@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from braidlog.cluster import paths, records
@@ -31,20 +30,18 @@ class Remove(NamedTuple):
 Step: TypeAlias = Operation | Put | Remove
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """`steps` commit as one transaction, then listeners apply `delta`, and only then `cleanup` commits.
 
     A crash between the two leaves what `steps` wrote, from which the next start knows to finish.
     """
 
     steps: Sequence[Step] = ()
-    delta: ImageDelta = field(default_factory=ImageDelta)
+    delta: ImageDelta = ImageDelta()
     cleanup: Sequence[Step] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """All that a decision may look at."""
 
     image: ClusterImage
@@ -52,6 +49,14 @@ class Situation:
     settings: BrokerSettings
     rng: random.Random
     new_id: Callable[[], bytes]
+
+
+def first_states(
+    assignment: Sequence[tuple[int, ...]], alive: Sequence[int], controller_epoch: int
+) -> tuple[PartitionInfo, ...]:
+    """Partitions with the same replicas share one value."""
+    states = {replicas: first_state(replicas, alive, controller_epoch) for replicas in dict.fromkeys(assignment)}
+    return tuple(states[replicas] for replicas in assignment)
 
 
 def first_state(replicas: Sequence[int], alive: Sequence[int], controller_epoch: int) -> PartitionInfo:
@@ -88,10 +93,16 @@ def topic_data(topic: TopicImage) -> bytes:
 def create_partitions(topic: TopicImage, first: int) -> list[Step]:
     """The nodes of the partitions from `first` on."""
     steps: list[Step] = []
+    encoded: dict[PartitionInfo, bytes] = {}
+    parent = paths.partitions(topic.name)
     for index in range(first, len(topic.partitions)):
-        path = paths.partition(topic.name, index)
+        partition = topic.partitions[index]
+        data = encoded.get(partition)
+        if data is None:
+            data = encoded[partition] = state_data(partition)
+        path = f"{parent}/{index}"
         steps.append(Create(path))
-        steps.append(Create(path + "/state", state_data(topic.partitions[index])))
+        steps.append(Create(path + "/state", data))
     return steps
 
 

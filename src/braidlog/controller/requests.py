@@ -6,7 +6,7 @@ Every answer carries `error`: None, or the protocol error that this one item (to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -38,26 +38,24 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """`assignments` (partition -> replicas) excludes counts: then both stay at USE_DEFAULT."""
 
     name: str
     partitions: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
-    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, tuple[int, ...]] = {}
+    configs: Mapping[str, str | None] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopicResult:
+class NewTopicResult(NamedTuple):
     name: str
     error: ProtocolError | None = None
     topic_id: bytes = ZERO_ID
     partitions: int = -1
     replication_factor: int = -1
     # The overrides the topic was created with; effective values are the config room's to say.
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = {}
 
 
 class TopicRef(NamedTuple):
@@ -67,8 +65,7 @@ class TopicRef(NamedTuple):
     topic_id: bytes = ZERO_ID
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTopicResult:
+class DeletedTopicResult(NamedTuple):
     name: str | None
     topic_id: bytes = ZERO_ID
     error: ProtocolError | None = None
@@ -83,8 +80,7 @@ class NewPartitions:
     assignments: tuple[tuple[int, ...], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicResult:
+class TopicResult(NamedTuple):
     name: str
     error: ProtocolError | None = None
 
@@ -96,8 +92,7 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class FullConfig:
+class FullConfig(NamedTuple):
     """Replace all overrides of `resource` by `entries`."""
 
     resource: ConfigResource
@@ -110,16 +105,14 @@ class ConfigChange(NamedTuple):
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChanges:
+class ConfigChanges(NamedTuple):
     """Change some overrides of `resource`, leaving the others."""
 
     resource: ConfigResource
     changes: tuple[ConfigChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigResult:
+class ConfigResult(NamedTuple):
     resource: ConfigResource
     error: ProtocolError | None = None
 

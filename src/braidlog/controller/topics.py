@@ -11,7 +11,7 @@ from braidlog.cluster.store import Create, SetData
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
 from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of
-from braidlog.controller.plan import Plan, Put, Remove, Situation, Step, create_partitions, first_state, topic_data
+from braidlog.controller.plan import Plan, Put, Remove, Situation, Step, create_partitions, first_states, topic_data
 from braidlog.controller.requests import (
     USE_DEFAULT,
     DeletedTopicResult,
@@ -97,7 +97,7 @@ def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
     else:
         assignment = _placed(situation, request.partitions, request.replication_factor)
     alive = list(image.brokers)
-    partitions = tuple(first_state(replicas, alive, situation.controller_epoch) for replicas in assignment)
+    partitions = first_states(assignment, alive, situation.controller_epoch)
     return TopicImage(request.name, situation.new_id(), partitions)
 
 
@@ -183,7 +183,7 @@ def _grown(situation: Situation, request: NewPartitions) -> tuple[TopicImage, To
     else:
         assignment = _checked_additions(situation, topic, request.assignments, added)
     alive = list(image.brokers)
-    new = tuple(first_state(replicas, alive, situation.controller_epoch) for replicas in assignment)
+    new = first_states(assignment, alive, situation.controller_epoch)
     return topic, TopicImage(topic.name, topic.topic_id, topic.partitions + new, topic.version + 1)
 
 
