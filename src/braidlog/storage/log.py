@@ -180,9 +180,13 @@ class Log:
     def has_staged(self) -> bool:
         return self._appender.has_staged
 
-    def write_staged(self) -> None:
-        """Write all that is staged; on StorageFault every append staged since the last write is undone."""
-        self._appender.write()
+    def write_staged(self) -> int:
+        """Write all that is staged, so many bytes; on StorageFault every append since the last write is undone."""
+        return self._appender.write()
+
+    def sync_is_due(self) -> bool:
+        """Whether `flush.messages` asks for what was written to be synced before it is acknowledged."""
+        return self.unflushed_messages >= self._state.settings.flush_messages
 
     # --- read
 

@@ -236,10 +236,11 @@ class LogAppender:
         self._size += validated.size
         state.next_offset = validated.last_offset + 1
 
-    def write(self) -> None:
-        """Write all that is staged with one call; on failure undo it and raise StorageFault."""
-        if self._size == 0:
-            return
+    def write(self) -> int:
+        """Write all that is staged with one call, so many bytes; on failure undo it and raise StorageFault."""
+        size = self._size
+        if size == 0:
+            return 0
         state = self._state
         segment = state.segments.active
         size_before = segment.size
@@ -247,7 +248,7 @@ class LogAppender:
             # An epoch without data is harmless, data without its epoch is not.
             if state.epochs.changed:
                 state.epochs.save()
-            segment.write(self._parts, self._size)
+            segment.write(self._parts, size)
             if self._aborted:
                 self._write_aborted()
         except OSError as problem:
@@ -263,6 +264,7 @@ class LogAppender:
         state.producers.end_offset = next_offset
         state.producers.settle()
         self._forget()
+        return size
 
     def _write_aborted(self) -> None:
         index = self._state.segments.active.txn_index
