@@ -200,16 +200,25 @@ def _snappy_length(buffer: bytes, start: int, end: int) -> int:
 
 
 def _compress_lz4(data: bytes, level: int | None, magic: int) -> bytes:
+    if level is None or level == _LZ4_DEFAULT_LEVEL:
+        frame = _lz4_frame(data)
+    else:
+        # The library's block function knows no levels; its frames do, at the price of a checksum per block.
+        packer = _library().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        packer.compress(data)
+        frame = bytes(packer.finish())
+    if magic == 0:
+        return frame[:6] + bytes([_xxh32_short(frame[:6]) >> 8 & 0xFF]) + frame[7:]
+    return frame
+
+
+def _lz4_frame(data: bytes) -> bytes:
     pack = _library().lz4.compress_block
     view = memoryview(data)
-    summed = _LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
-    pieces = [_LZ4_MAGIC, _LZ4_DESCRIPTOR, bytes([_xxh32_short(summed) >> 8 & 0xFF])]
+    pieces = [_LZ4_MAGIC, _LZ4_DESCRIPTOR, bytes([_xxh32_short(_LZ4_DESCRIPTOR) >> 8 & 0xFF])]
     for start in range(0, len(data), _LZ4_BLOCK):
         block = view[start : start + _LZ4_BLOCK]
-        if level is None or level == _LZ4_DEFAULT_LEVEL:
-            packed = bytes(pack(block, store_size=False))
-        else:
-            packed = bytes(pack(block, mode="high_compression", compression=level, store_size=False))
+        packed = bytes(pack(block, store_size=False))
         if len(packed) < len(block):
             pieces.append(len(packed).to_bytes(4, "little"))
             pieces.append(packed)

@@ -148,7 +148,7 @@ def test_down_conversion_gives_what_kafka_gives(case: list[str]) -> None:
 
 @cases("filter")
 def test_cleaned_batches_keep_what_kafka_keeps(case: list[str]) -> None:
-    name, data, arguments, _, headers, records = case
+    _, data, arguments, _, headers, records = case
     mask, keep_empty = arguments.split("/")
     batch = bytes.fromhex(data)
     (header,) = iterate_headers(batch, 0, len(batch))
