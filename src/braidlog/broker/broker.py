@@ -27,7 +27,7 @@ from braidlog.cluster.registration import cluster_id, generate_broker_id, prepar
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
-from braidlog.controller.requests import ControllerSettings
+from braidlog.controller.requests import NewTopic
 from braidlog.core.errors import StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
@@ -35,9 +35,12 @@ from braidlog.core.types import BrokerId, Endpoint, TopicPartition
 from braidlog.net.round import Round
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
+from braidlog.storage.cleaner.service import LogCleaner
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.loading import LoadProgress
-from braidlog.storage.manager import LoadReport, LogManager
+from braidlog.storage.housekeeping import Housekeeping
+from braidlog.storage.loading import LoadProgress, LoadReport
+from braidlog.storage.manager import LogManager
+from braidlog.storage.moving import ReplicaMoves
 
 log = logging.getLogger("braidlog.broker")
 
@@ -84,17 +87,19 @@ class Broker:
         self.session: EmbeddedSession = self.store.connect()
         await self._settle_identity(settings)
         self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
-        self.controller = self._make_controller(settings)
+        self.controller = self._make_controller()
         self.producer_ids = ProducerIds(self.session, self.broker_id)
         await self._register(settings, advertised, protocols)
         await self._load_logs()
         self.local.attach(self.logs)
+        self.moves = ReplicaMoves(self.logs)
+        self.cleaner = LogCleaner(self.logs, self.seams.passes(self.seams.files))
         self.controller.add_listener(self.local)
         await self.controller.start()
         await self._adopt_unknown_logs()
         self._add_handlers(settings)
         self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault)
-        self.jobs.start(self.logs.jobs())
+        self.jobs.start(Housekeeping(self.logs, self.moves, self.cleaner).jobs())
         self.ready = True
 
     def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
@@ -131,15 +136,11 @@ class Broker:
             raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
         self.logs.claim(self.cluster_id, self.broker_id)
 
-    def _make_controller(self, settings: BrokerSettings) -> Controller:
+    def _make_controller(self) -> Controller:
         return Controller(
             self.session,
             self.broker_id,
-            ControllerSettings(
-                num_partitions=settings.get_int("num.partitions"),
-                default_replication_factor=settings.get_int("default.replication.factor"),
-                delete_topic_enable=settings.get_bool("delete.topic.enable"),
-            ),
+            lambda: self.settings.current,
             self.seams.clock,
             self.seams.random,
             self.seams.new_id,
@@ -177,7 +178,10 @@ class Broker:
                 for partition in topic.partitions:
                     self.logs.set_aside(partition)
             else:
-                await self.controller.adopt_topic(topic.name, topic.topic_id, topic.partition_count)
+                wanted = NewTopic(topic.name, topic.partition_count, 1, topic_id=topic.topic_id or self.seams.new_id())
+                (result,) = await self.controller.create_topics([wanted])
+                if result.error is not None:
+                    raise result.error
                 log.info("adopted topic %s with %d partitions", topic.name, topic.partition_count)
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
@@ -199,7 +203,7 @@ class Broker:
     def _run_in_directory(
         self, partition: Partition, work: Callable[[], None], done: Callable[[Exception | None], None]
     ) -> None:
-        directory = self.logs.directory_of(TopicPartition(partition.topic, partition.index))
+        directory = self.logs.registry.directory_of(TopicPartition(partition.topic, partition.index))
         self.seams.executors.run(directory.path, work, done)
 
     def _partition_fault(self, partition: Partition, fault: StorageFault) -> None:

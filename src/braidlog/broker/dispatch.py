@@ -31,8 +31,8 @@ API_VERSIONS: Final = 18
 CALL: Final = 0
 FLOW: Final = 1
 
-# Builds the response that tells a client that all of its request failed.
-Refuse = Callable[[Any, int, ProtocolError], Message]
+# Builds the response that tells a client that all of its request failed; None where the protocol has no such thing.
+Refuse = Callable[[Any, int, ProtocolError], Message | None]
 
 
 class Route:
@@ -177,9 +177,8 @@ class Dispatch(FrameHandler):
             # Whoever asks in a version from the future is told in version 0 which ones there are (KIP-511).
             exchange = Exchange(channel, api_key, 0, correlation_id, None, self._clock.monotonic())
             channel.begin(exchange)
-            assert route.refuse is not None
-            response = route.refuse(None, 0, UnsupportedVersionError())
-            exchange.reply(encode_response(API_VERSIONS, 0, correlation_id, response).parts())
+            response = route.refuse(None, 0, UnsupportedVersionError()) if route.refuse is not None else None
+            self._reply(route, exchange, response)
             return
         self.malformed += 1
         known = APIS.get(api_key)

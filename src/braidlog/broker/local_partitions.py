@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.live_settings import LiveSettings
@@ -35,8 +34,6 @@ class LocalPartitions:
         self._image = ClusterImage()
         self._manager: LogManager | None = None
         self._meters: dict[str, TopicMeter] = {}
-        # Before the first image is applied: which overrides topics have, for logs that are opened at start.
-        self.overrides_of: Callable[[str], dict[str, str]] = lambda topic: {}
         settings.on_change(self._broker_settings_changed)
 
     @property
@@ -48,8 +45,8 @@ class LocalPartitions:
         manager.on_directory_failed.append(self._directory_failed)
 
     def settings_of(self, topic: str) -> LogSettings:
-        overrides = dict(self._image.topic_config(topic)) or self.overrides_of(topic)
-        return log_settings(overrides, self._settings.current)
+        """Effective settings; logs that are opened before the first image get theirs with it."""
+        return log_settings(self._image.topic_config(topic), self._settings.current)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         self._image = image
@@ -109,18 +106,21 @@ class LocalPartitions:
     def _config_changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
         if kind == "topics":
-            self._require_manager().update_topic(name, self.settings_of(name))
+            self._update_logs(name)
         elif kind == "brokers":
             image = self._image
             self._settings.apply_dynamic(image.default_broker_config(), image.broker_config(self._broker_id))
 
     def _broker_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         """Topics inherit broker settings: every log gets its effective ones anew."""
-        manager = self._manager
-        if manager is None:
-            return
-        for topic in dict.fromkeys(partition.topic for partition in manager.partitions):
-            manager.update_topic(topic, self.settings_of(topic))
+        for topic in self._registry.topics():
+            self._update_logs(topic)
+
+    def _update_logs(self, topic: str) -> None:
+        settings = self.settings_of(topic)
+        for partition in self._registry.partitions_of(topic):
+            if partition.log is not None:
+                partition.log.update_settings(settings)
 
     # Failures
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
 from braidlog.core.clock import Clock, SystemClock
+from braidlog.storage.cleaner.passes import ProcessPasses, RunPass
 from braidlog.storage.directory_lock import lock_directory
 from braidlog.storage.files import Files, OsFiles
 from braidlog.storage.log_dirs import LockDirectory
@@ -27,6 +28,8 @@ class Seams(NamedTuple):
     journal_files: Callable[[str], JournalFiles]
     lock: LockDirectory
     new_id: Callable[[], bytes]
+    # Where compaction reads and writes: a process of its own, or, in a simulation, here.
+    passes: Callable[[Files], RunPass]
 
 
 class Executors:
@@ -73,4 +76,5 @@ def system_seams(threads_per_directory: int = 2) -> Seams:
         journal_files=OsJournalFiles,
         lock=lock_directory,
         new_id=random_id,
+        passes=ProcessPasses,
     )

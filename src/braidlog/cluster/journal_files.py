@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class JournalFiles(Protocol):
@@ -36,8 +36,12 @@ class JournalFiles(Protocol):
     def close(self) -> None: ...
 
 
+# The store may share a data directory with logs, where Kafka minds directories that are no partitions but not files.
+PREFIX: Final = "braidlog-store."
+
+
 class OsJournalFiles:
-    """Holds a lock on the directory while it is open: two brokers on one store would destroy it."""
+    """Holds a lock while it is open: two brokers on one store would destroy it."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -50,7 +54,7 @@ class OsJournalFiles:
     def _lock(self) -> int:
         import fcntl
 
-        fd = os.open(os.path.join(self._directory, ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -59,7 +63,8 @@ class OsJournalFiles:
         return fd
 
     def names(self) -> list[str]:
-        return sorted(name for name in os.listdir(self._directory) if not name.endswith((".tmp", ".lock")))
+        found = [name for name in os.listdir(self._directory) if name.startswith(PREFIX)]
+        return sorted(name.removeprefix(PREFIX) for name in found if not name.endswith((".tmp", ".lock")))
 
     def read(self, name: str) -> bytes:
         with open(self._path(name), "rb", buffering=0) as file:
@@ -125,4 +130,4 @@ class OsJournalFiles:
             os.close(fd)
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._directory, name)
+        return os.path.join(self._directory, PREFIX + name)

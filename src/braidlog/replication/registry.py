@@ -47,6 +47,12 @@ class Registry:
             partition.wake_readers()
         return partitions
 
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        return list(self._topics.get(topic, {}).values())
+
     def partitions(self) -> Iterator[Partition]:
         for partitions in self._topics.values():
             yield from partitions.values()

@@ -27,7 +27,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from braidlog.core.slices import FileSlice
+from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Exchange
 from braidlog.net.round import Round
@@ -42,8 +42,10 @@ from braidlog.wire.generated.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
+from braidlog.wire.writer import Records
 
 log = logging.getLogger("braidlog.fetch")
 
@@ -220,8 +222,8 @@ class FetchHandler:
             data = self._read_one(request, target, version, budget, min_one)
             result.data.append(data)
             records = data.records
-            size = records.size if isinstance(records, FileSlice) else (len(records) if records else 0)
-            if data.error_code or data.diverging_epoch.end_offset >= 0:
+            size = _size(records)
+            if data.error_code or data.diverging_epoch is not None:
                 result.failed = True
             if size:
                 min_one = False
@@ -284,8 +286,9 @@ class FetchHandler:
             if failed is not None:
                 failed.meter.failed_fetches += 1
                 if error.code in _LEADER_HINTS:
-                    data.current_leader.leader_id = failed.leader
-                    data.current_leader.leader_epoch = failed.leader_epoch
+                    data.current_leader = LeaderIdAndEpoch(
+                        leader_id=failed.leader, leader_epoch=failed.leader_epoch
+                    )
             return data
 
     def _partition(self, target: FetchTarget, version: int) -> Partition:
@@ -322,9 +325,8 @@ class FetchHandler:
         for target, data in zip(plan.targets, result.data, strict=True):
             if session is not None:
                 records = data.records
-                size = records.size if isinstance(records, FileSlice) else (len(records) if records else 0)
-                if data.diverging_epoch.end_offset >= 0:
-                    size = 1
+                # A divergence is news even without data.
+                size = _size(records) if data.diverging_epoch is None else 1
                 news = target.is_news(data.error_code, size, data.high_watermark, data.log_start_offset)
                 if size:
                     served.append(target)
@@ -348,4 +350,12 @@ def _end(read: LogRead, log_: Log) -> int:
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:
-    return request.replica_state.replica_id if version >= 15 else request.replica_id
+    if version < 15:
+        return request.replica_id
+    return -1 if request.replica_state is None else request.replica_state.replica_id
+
+
+def _size(records: Records) -> int:
+    if records is None:
+        return 0
+    return records.size if isinstance(records, (FileSlice, ByteSlice)) else len(records)

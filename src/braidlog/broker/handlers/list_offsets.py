@@ -89,7 +89,7 @@ def _find(log: Log, timestamp: int, limit: int, version: int, answer: ListOffset
         answer.leader_epoch = log.latest_epoch
     elif timestamp == EARLIEST or timestamp == EARLIEST_LOCAL:
         answer.offset = log.log_start_offset
-        answer.leader_epoch = log.epoch_of(log.log_start_offset)
+        answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
     elif timestamp == LATEST_TIERED or timestamp == EARLIEST_PENDING_UPLOAD:
         # Nothing is ever tiered here.
         answer.leader_epoch = -1

@@ -29,6 +29,7 @@ from braidlog.replication.registry import Registry
 from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -146,6 +147,5 @@ def _refusal(index: int, error: ProtocolError, partition: Partition | None) -> P
         ],
     )
     if partition is not None and error.code == NotLeaderOrFollowerError.code:
-        response.current_leader.leader_id = partition.leader
-        response.current_leader.leader_epoch = partition.leader_epoch
+        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return response
