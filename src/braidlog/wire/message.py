@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
+from mypy_extensions import mypyc_attr
+
 from braidlog.wire.reader import Reader
 from braidlog.wire.writer import Writer
 
@@ -24,6 +26,8 @@ def field_names(message_class: type) -> list[str]:
     ]
 
 
+# Rare messages stay interpreted also where this module is compiled (tools/hot.py).
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Message:
     """A request, a response, a record layout or a struct within one."""
 
