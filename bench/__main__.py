@@ -48,6 +48,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="measure beside Kafka, braidlog alone, or only the peer (a baseline)",
     )
     parser.add_argument("--cold-gb", type=float, help="what the cold reader reads (default 10, quick 1)")
+    parser.add_argument(
+        "--scale-peer-partitions",
+        type=int,
+        help="most partitions that Kafka is measured with (default 1000, quick 1)",
+    )
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="where the brokers' data goes")
     parser.add_argument("--json", type=Path, help="write the result here instead of bench/results/")
     options = parser.parse_args(arguments)
@@ -129,6 +134,7 @@ def main() -> None:
         rounds=options.rounds or (2 if options.quick else 5),
         quick=options.quick,
         cold_bytes=round((options.cold_gb or (1 if options.quick else 10)) * 1e9),
+        scale_peer_partitions=options.scale_peer_partitions or (1 if options.quick else 1000),
     )
     began = time.monotonic()
     session = Session(plan, names, Path(tempfile.mkdtemp(prefix="braidlog-bench-", dir=options.work)))

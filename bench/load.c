@@ -196,7 +196,9 @@ static void consume(void) {
     int64_t begin = 0, end = 0, deadline = now_ns() + 120000000000ll;
     double cpu_before = 0;
     while (seen < count) {
-        ssize_t got = rd_kafka_consume_batch_queue(queue, 1000, messages, ROOM);
+        /* The call waits until it has all it was asked for, so the last one asks for no more than is missing. */
+        size_t wanted = count - seen < ROOM ? (size_t)(count - seen) : ROOM;
+        ssize_t got = rd_kafka_consume_batch_queue(queue, 1000, messages, wanted);
         if (got < 0)
             die("consume: %s", rd_kafka_err2str(rd_kafka_last_error()));
         long batch_records = 0, batch_bytes = 0;

@@ -24,6 +24,7 @@ class Plan:
     rounds: int
     quick: bool
     cold_bytes: int
+    scale_peer_partitions: int
 
     def scaled(self, full: int, quick: int) -> int:
         return quick if self.quick else full

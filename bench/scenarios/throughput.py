@@ -44,7 +44,7 @@ def measure(session: Session, groups: frozenset[str]) -> None:
 
 
 def _one_round(session: Session, groups: frozenset[str], cell: Cell, broker: Broker, name: str) -> None:
-    megabytes = session.plan.scaled(500, 150) if cell.batch_bytes > 100_000 else session.plan.scaled(200, 60)
+    megabytes = session.plan.scaled(600, 200) if cell.batch_bytes > 100_000 else session.plan.scaled(300, 100)
     count = megabytes * 1_000_000 // cell.size
     common: dict[str, programs.Option] = {
         "brokers": f"127.0.0.1:{broker.port}",
