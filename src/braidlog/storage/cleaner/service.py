@@ -24,7 +24,7 @@ from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
-from braidlog.storage.segment import CLEANED_SUFFIX, Segment
+from braidlog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
 
@@ -209,16 +209,7 @@ class LogCleaner:
         try:
             with disk_faults(directory, f"swap compacted segments of {partition} in"):
                 for group in outcome.groups:
-                    new = Segment.open(
-                        manager.files,
-                        manager.handles,
-                        cleaning.path,
-                        group.base_offset,
-                        created_ms=by_base[group.base_offset].created_ms,
-                        suffix=CLEANED_SUFFIX,
-                        interval_bytes=cleaning.log.settings.index_interval_bytes,
-                        index_bytes=cleaning.log.settings.segment_index_bytes,
-                    )
+                    new = cleaning.log.open_cleaned(group.base_offset)
                     old = [by_base[base_offset] for base_offset in group.replaces]
                     for deleted in cleaning.log.replace_segments([new], old):
                         manager.deletions.add(
