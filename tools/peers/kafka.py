@@ -176,9 +176,7 @@ def _kraft_settings(data_dir: Path, port: int, controller_port: int) -> dict[str
 
 def format_storage(properties: Path, cluster_id: str = DEFAULT_CLUSTER_ID) -> None:
     """`kafka-storage format`: what a KRaft data directory needs before its first start."""
-    done = run_tool(
-        "kafka-storage", ["format", "--ignore-formatted", "-t", cluster_id, "-c", str(properties)]
-    )
+    done = run_tool("kafka-storage", ["format", "--ignore-formatted", "-t", cluster_id, "-c", str(properties)])
     if done.returncode != 0:
         raise RuntimeError(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
 
@@ -203,28 +201,53 @@ def start_kafka(
 
 
 @contextmanager
-def start_kafka_with_zookeeper(
-    data_dir: Path,
-    zookeeper_dir: Path,
-    port: int = 0,
-    properties: Mapping[str, str] | None = None,
-    jvm: Sequence[str] = BROKER_JVM,
-) -> Iterator[KafkaBroker]:
-    """A broker of the older kind and its ZooKeeper (two processes)."""
-    port = port or free_port()
-    with tempfile.TemporaryDirectory(prefix="kafka-") as scratch:
-        zookeeper_port = free_port()
-        zookeeper_properties = Path(scratch) / "zookeeper.properties"
+def start_zookeeper(data_dir: Path) -> Iterator[int]:
+    """A ZooKeeper on loopback; yields its port."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="zookeeper-") as scratch:
+        path = Path(scratch) / "zookeeper.properties"
         _write_properties(
-            zookeeper_properties,
+            path,
             {
-                "dataDir": str(zookeeper_dir),
-                "clientPort": str(zookeeper_port),
+                "dataDir": str(data_dir),
+                "clientPort": str(port),
                 "clientPortAddress": "127.0.0.1",
                 "maxClientCnxns": "0",
                 "admin.enableServer": "false",
             },
         )
+        server = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = java_command(server, [str(path)], ("-Xmx512M", "-Xms512M"), "INFO")
+        with LoggedProcess("zookeeper", command) as process:
+            process.wait_for_line(r"PrepRequestProcessor .* started")
+            yield port
+
+
+def zookeeper_create(zookeeper_port: int, nodes: Mapping[str, str]) -> None:
+    """Write znodes (parents first) by ZooKeeper's own shell."""
+    script = "".join(f"create {path} {_quoted(data)}\n" for path, data in nodes.items())
+    shell = "org.apache.zookeeper.ZooKeeperMain"
+    done = run_tool(shell, ["-server", f"127.0.0.1:{zookeeper_port}"], input_text=script)
+    missing = [path for path in nodes if f"Created {path}\n" not in done.stdout + done.stderr]
+    if missing:
+        raise RuntimeError(f"ZooKeeper did not create {missing}:\n{done.stdout}{done.stderr}")
+
+
+def _quoted(data: str) -> str:
+    return f"'{data}'" if data else '""'
+
+
+@contextmanager
+def start_kafka_with_zookeeper(
+    data_dir: Path,
+    zookeeper_port: int,
+    port: int = 0,
+    properties: Mapping[str, str] | None = None,
+    jvm: Sequence[str] = BROKER_JVM,
+) -> Iterator[KafkaBroker]:
+    """A broker of the older kind, registered in a running ZooKeeper."""
+    port = port or free_port()
+    with tempfile.TemporaryDirectory(prefix="kafka-") as scratch:
         path = Path(scratch) / "server.properties"
         own = {
             "broker.id": "1",
@@ -234,15 +257,7 @@ def start_kafka_with_zookeeper(
             **SHIPPED_SETTINGS,
         }
         _write_properties(path, {**own, **(properties or {})})
-        zookeeper_command = java_command(
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            [str(zookeeper_properties)],
-            ("-Xmx512M", "-Xms512M"),
-            "INFO",
-        )
-        with LoggedProcess("zookeeper", zookeeper_command) as zookeeper:
-            zookeeper.wait_for_line(r"binding to port")
-            with LoggedProcess("kafka", java_command("kafka.Kafka", [str(path)], jvm, "INFO")) as process:
-                process.wait_for_line(r"\[KafkaServer id=\d+\] started")
-                yield KafkaBroker(process, port, data_dir)
-                process.terminate()
+        with LoggedProcess("kafka", java_command("kafka.Kafka", [str(path)], jvm, "INFO")) as process:
+            process.wait_for_line(r"\[KafkaServer id=\d+\] started")
+            yield KafkaBroker(process, port, data_dir)
+            process.terminate()

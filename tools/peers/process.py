@@ -89,9 +89,7 @@ class LoggedProcess:
     def log(self, last: int = 80) -> str:
         return "\n".join(self.lines[-last:])
 
-    def wait_for_line(
-        self, pattern: str, *, timeout_s: float = READY_TIMEOUT_S, after: int = 0
-    ) -> re.Match[str]:
+    def wait_for_line(self, pattern: str, *, timeout_s: float = READY_TIMEOUT_S, after: int = 0) -> re.Match[str]:
         """The first line, from the `after`-th on, that `pattern` is found in."""
         wanted = re.compile(pattern)
         deadline = time.monotonic() + timeout_s
@@ -129,9 +127,7 @@ class LoggedProcess:
             return self.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ProcessFailed(
-                f"{self.name}: still running {timeout_s:.0f} s after SIGTERM:\n{self.log()}"
-            ) from None
+            raise ProcessFailed(f"{self.name}: still running {timeout_s:.0f} s after SIGTERM:\n{self.log()}") from None
 
     def kill(self) -> int:
         """SIGKILL: what a crash leaves behind is left behind."""

@@ -43,7 +43,7 @@ public final class ClientScenarios {
         void run(String topic) throws Exception;
     }
 
-    private static final long BASE = 1_704_067_200_000L;
+    private static final long BASE = System.currentTimeMillis() - 3_600_000L;
     private static String bootstrap;
 
     public static void main(String[] arguments) {
