@@ -8,7 +8,7 @@ from braidlog.config.log_settings import MAX_INT
 from braidlog.config.rules import at_least, between, each_of, one_of
 from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LONG, MEDIUM, SHORT, STRING, Setting
 
-GROUPS: Final = "takes effect with consumer groups"
+GROUPS: Final = "consumer groups are not served yet"
 SHARE: Final = "there are no share groups"
 COMPILED: Final = "the one event loop runs every group"
 ONE_COORDINATOR: Final = "there is one group coordinator, with every protocol that is on"

@@ -10,8 +10,8 @@ from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW,
 
 ONE_LOOP: Final = "one event loop serves every connection; add brokers to use more cores"
 ONE_IN_WORK: Final = "each connection has one request in work and the next waits in its socket"
-CLUSTER: Final = "takes effect with a cluster of several brokers"
-SECURITY: Final = "takes effect with TLS, SASL and ACLs"
+CLUSTER: Final = "a cluster has one broker so far"
+SECURITY: Final = "TLS, SASL and ACLs are not there yet"
 RELEASES: Final = "every released version of every API is always on, unreleased ones never"
 EVENTS: Final = "waiting requests complete by events and leave nothing to purge"
 ONE_PLANE: Final = "controller and data requests share their listeners"

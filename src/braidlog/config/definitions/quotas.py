@@ -8,7 +8,7 @@ from braidlog.config.log_settings import MAX_LONG
 from braidlog.config.rules import at_least
 from braidlog.config.setting import CLASS, INT, LONG, LOW, MEDIUM, PER_BROKER, Setting
 
-QUOTAS: Final = "takes effect with quotas"
+QUOTAS: Final = "quotas are not there yet"
 JAVA: Final = "Java classes cannot be loaded"
 
 SETTINGS: Final = (

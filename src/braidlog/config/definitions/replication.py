@@ -7,7 +7,7 @@ from typing import Final
 from braidlog.config.rules import RELEASE, at_least
 from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, MEDIUM, STRING, Setting
 
-CLUSTER: Final = "takes effect with a cluster of several brokers"
+CLUSTER: Final = "a cluster has one broker so far"
 JAVA: Final = "Java classes cannot be loaded"
 VERSION: Final = "every broker of a cluster speaks the newest version"
 MOVER: Final = "replicas move between directories in their executors"

@@ -21,7 +21,7 @@ from braidlog.config.setting import (
     Setting,
 )
 
-SECURITY: Final = "takes effect with TLS, SASL and ACLs"
+SECURITY: Final = "TLS, SASL and ACLs are not there yet"
 JAVA: Final = "Java classes and providers cannot be loaded"
 KERBEROS: Final = "there is no Kerberos"
 ENCODER: Final = "passwords changed at run time are not stored encrypted"

@@ -19,7 +19,7 @@ from braidlog.config.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LOW, MEDIU
 
 TIERED: Final = "there is no tiered storage"
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
-ONE_COPY: Final = "takes effect with replication between brokers"
+ONE_COPY: Final = "a cluster has one broker so far"
 
 SETTINGS: Final = (
     Setting("cleanup.policy", LIST, "delete", MEDIUM, rule=CLEANUP,

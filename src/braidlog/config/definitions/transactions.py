@@ -7,7 +7,7 @@ from typing import Final
 from braidlog.config.rules import at_least
 from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT, Setting
 
-TRANSACTIONS: Final = "takes effect with transactions"
+TRANSACTIONS: Final = "transactions are not served yet"
 
 SETTINGS: Final = (
     Setting("transaction.state.log.min.isr", INT, 2, HIGH, rule=at_least(1), no_effect=TRANSACTIONS,

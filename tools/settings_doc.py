@@ -1,0 +1,138 @@
+"""Writes docs/SETTINGS.md and docs/METRICS.md from the tables in the code: `python -m tools.settings_doc`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+from braidlog.config import known
+from braidlog.config.definitions.braidlog import DIFFERENCES
+from braidlog.config.setting import TYPE_NAMES, Setting
+from braidlog.config.topic import SYNONYMS
+from braidlog.metric_names import CATALOGUE
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+SETTINGS_HEAD = """\
+# Settings
+
+Every setting that Kafka 3.9 documents, and braidlog's own (`braidlog.`). This page is written from the tables in
+`src/braidlog/config/definitions/` by `python -m tools.settings_doc`.
+
+## Where settings come from
+The stronger first:
+
+| source | how |
+|---|---|
+| changed at run time, for one broker | `IncrementalAlterConfigs` on a broker (`kafka-configs --entity-type brokers --entity-name 1`) |
+| changed at run time, for all brokers | the same on the broker with the empty name (`--entity-default`) |
+| command line | `braidlog serve --set log.retention.ms=3600000` |
+| environment | `BRAIDLOG_LOG_RETENTION_MS=3600000`, or with the prefix `KAFKA_` as in the Docker images of Kafka |
+| file | `braidlog serve --config server.properties`, in Java's properties syntax; one of Kafka's works as it is |
+| default | as in Kafka 3.9, except below |
+
+In an environment variable one underscore stands for a dot, two for an underscore, three for a dash. A variable that
+names no setting, and a key that nobody knows, is warned about at start; the key is kept, as Kafka does.
+A topic's own settings go before the broker's, which are named beside them below.
+`listener.name.<listener>.<key>` sets a key for one listener.
+
+## Where braidlog differs from Kafka
+| setting | Kafka's default | here | why |
+|---|---|---|---|
+{differences}
+
+Refused here although Kafka takes it, since it could only do harm: `NaN` as a ratio, a port outside of 0 to 65535, the
+address `[::]` as an advertised one, a listener's protocol given twice, one data directory given twice, tiered storage
+switched on. Numbers are not read in hexadecimal.
+
+## Reading the tables
+*Changes*: `read-only` needs a restart; `per-broker` and `cluster-wide` change at run time (KIP-226). *Effect*: what is
+accepted without effect says why.
+"""
+
+TITLES = {
+    "braidlog": "braidlog's own",
+    "network": "Broker and network",
+    "log": "Logs and topic defaults",
+    "replication": "Replication",
+    "groups": "Groups",
+    "transactions": "Producers and transactions",
+    "security": "Security",
+    "quotas": "Quotas",
+    "metrics": "Metrics",
+    "zookeeper": "ZooKeeper",
+    "kraft": "KRaft",
+    "tiered": "Tiered storage",
+}
+
+METRICS_HEAD = """\
+# Metrics
+
+Served as Prometheus text at `/metrics` on `braidlog.http.listen`. Names are Kafka's MBeans in lower case; a rate
+(`...PerSec`) there is a counter (`..._total`) here, a percentile there is a histogram. Numbers by topic have no line
+without a topic: sum over the label. Written from `src/braidlog/metric_names.py` by `python -m tools.settings_doc`.
+
+| metric | type | labels | meaning | Kafka's MBean |
+|---|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    differences = "\n".join(
+        f"| `{key}` | `{theirs}` | `{_setting(key).default_text}` | {why} |"
+        for key, (theirs, why) in DIFFERENCES.items()
+    )
+    parts = [SETTINGS_HEAD.format(differences=differences), "\n## Topics\n", *_topic_table()]
+    for theme, title in TITLES.items():
+        module = import_module(f"braidlog.config.definitions.{theme}")
+        parts += (f"\n## {title}\n", *_broker_table(module.SETTINGS))
+    parts += ("\n## Only at run time\n", *_broker_table(known.dynamic_only_settings().values()))
+    return "".join(parts)
+
+
+def metrics_page() -> str:
+    rows = (
+        f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} | "
+        f"{f'`{metric.mbean}`' if metric.mbean else ''} |\n"
+        for metric in CATALOGUE.values()
+    )
+    return METRICS_HEAD + "".join(rows)
+
+
+def _setting(key: str) -> Setting:
+    setting = known.broker_setting(key)
+    assert setting is not None
+    return setting
+
+
+def _topic_table() -> Iterator[str]:
+    yield "| setting | type | default | values | broker's | what it does | effect |\n|---|---|---|---|---|---|---|\n"
+    for key, setting in sorted(known.topic_settings().items()):
+        broker = f"`{SYNONYMS[key]}`" if key in SYNONYMS else ""
+        yield f"| {_facts(setting)} | {broker} | {setting.doc} | {_effect(setting)} |\n"
+
+
+def _broker_table(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| setting | type | default | values | changes | what it does | effect |\n|---|---|---|---|---|---|---|\n"
+    for setting in sorted(settings, key=lambda setting: setting.key):
+        yield f"| {_facts(setting)} | {setting.mode} | {setting.doc} | {_effect(setting)} |\n"
+
+
+def _facts(setting: Setting) -> str:
+    default = setting.default_text
+    shown = "" if default is None else "empty" if default == "" else f"`{default}`"
+    return f"`{setting.key}` | {TYPE_NAMES[setting.kind]} | {shown} | {setting.valid_values}"
+
+
+def _effect(setting: Setting) -> str:
+    return "yes" if setting.no_effect is None else f"none: {setting.no_effect}"
+
+
+def main() -> None:
+    (DOCS / "SETTINGS.md").write_text(settings_page())
+    (DOCS / "METRICS.md").write_text(metrics_page())
+
+
+if __name__ == "__main__":
+    main()
