@@ -90,7 +90,8 @@ class HandlePool:
                     file = self._files.open_read(handle.path)
                 handle.file = file
                 self._open.append(handle)
-            handle.used = True
+                # One use earns no second chance, so a scan over many cold files does not push the busy ones out.
+                handle.used = False
             return file
 
     def release(self, handle: Handle) -> None:

@@ -20,7 +20,7 @@ from braidlog.storage.markers import read_marker
 from braidlog.storage.producer_state import BatchMetadata, CompletedTxn, Marker
 from braidlog.storage.reshaping import roll
 from braidlog.storage.txn_index import AbortedTxn
-from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.batch import BatchHeader, read_header
 from braidlog.wire.records.validation import (
     ORIGIN_CLIENT,
     ORIGIN_REPLICATION,
@@ -111,6 +111,13 @@ class LogAppender:
         self, records: ByteSlice, leader_epoch: int, now_ms: int, origin: int, produce_version: int
     ) -> AppendInfo:
         state = self._state
+        if origin == ORIGIN_REPLICATION:
+            first_offset = read_header(records.buffer, records.start, records.end).base_offset
+            if first_offset < state.next_offset:
+                raise UnexpectedOffsetError(
+                    f"{state.topic_partition}: a batch of offset {first_offset} where {state.next_offset} or more "
+                    f"was expected"
+                )
         validated = validate_for_append(
             records,
             first_offset=state.next_offset,
@@ -120,11 +127,6 @@ class LogAppender:
             origin=origin,
             produce_version=produce_version,
         )
-        if origin == ORIGIN_REPLICATION and validated.headers[0].base_offset < state.next_offset:
-            raise UnexpectedOffsetError(
-                f"{state.topic_partition}: batch of offset {validated.first_offset} where {state.next_offset} or "
-                f"more was expected"
-            )
         rolled = self._roll_if_due(validated, now_ms)
         duplicate = self._account(validated, origin)
         if duplicate is not None:

@@ -78,14 +78,13 @@ class TxnIndex:
         kept = len(entries)
         while kept > 0 and entries[kept - 1].last_offset >= offset:
             kept -= 1
-        self.keep(kept)
+        if kept < len(entries):
+            self.keep(kept)
 
     def keep(self, count: int) -> None:
-        """Keep the first `count` entries."""
-        entries = self.entries()
-        if count < len(entries):
-            self._handle.get().truncate(count * ENTRY_SIZE)
-            del entries[count:]
+        """Keep the first `count` entries and nothing else in the file, also no part of one that was not written."""
+        self._handle.get().truncate(count * ENTRY_SIZE)
+        del self.entries()[count:]
 
     def reset(self) -> None:
         """Forget everything, also what could not be read."""

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import errno
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from braidlog.storage.files import File, Files, OsFile, OsFiles
+from support.files_contract import FilesContract
+
+
+class TestOsFiles(FilesContract):
+    @pytest.fixture
+    def files(self) -> Files:
+        return OsFiles()
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return str(tmp_path)
+
+
+def test_short_writes_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = os.writev
+    calls = 0
+
+    def at_most_seven(fd: int, parts: list[bytes]) -> int:
+        nonlocal calls
+        calls += 1
+        return genuine(fd, [b"".join(parts)[:7]])
+
+    file = OsFiles().open_append(str(tmp_path / "a"))
+    monkeypatch.setattr(os, "writev", at_most_seven)
+    file.writev([b"0123456789", b"", b"abcdef", b"ghijklmnopqrst"])
+    assert file.pread(100, 0) == b"0123456789abcdefghijklmnopqrst"
+    assert calls == 5
+    file.close()
+
+
+def test_a_system_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsFiles().open_append(str(tmp_path / "a"))
+    monkeypatch.setattr(os, "writev", lambda fd, parts: 0)
+    with pytest.raises(OSError, match="wrote nothing"):
+        file.writev([b"0123456789"])
+    file.close()
+
+
+def test_dropping_the_last_reference_closes_the_descriptor(tmp_path: Path) -> None:
+    file: File | None = OsFiles().open_append(str(tmp_path / "a"))
+    assert isinstance(file, OsFile)
+    descriptor = file.fileno()
+    os.fstat(descriptor)
+    file = None
+    gc.collect()
+    with pytest.raises(OSError) as closed:
+        os.fstat(descriptor)
+    assert closed.value.errno == errno.EBADF
