@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from braidlog.config.log_settings import LogSettings
@@ -17,7 +17,7 @@ from braidlog.core.errors import StorageFault, UserError
 from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
 from braidlog.core.types import TopicPartition
 from braidlog.storage.broker_settings import StorageSettings
-from braidlog.storage.checkpointing import CheckpointWrite, checkpointed_offset, close_cleanly
+from braidlog.storage.checkpointing import CheckpointWrite, CleanStop, checkpointed_offset
 from braidlog.storage.checkpoints import Offsets
 from braidlog.storage.deletion import DeletionQueue
 from braidlog.storage.directory_lock import lock_directory
@@ -402,16 +402,16 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Flush and close all logs, write the checkpoints and the mark of a clean stop; blocks."""
-        tasks: list[tuple[LogDirectory, Future[None]]] = []
+        stops: list[tuple[LogDirectory, CleanStop]] = []
         for directory in self.online_directories:
             logs = self.registry.logs_in(directory)
             futures = list(self.registry.futures_in(directory).values())
-            executor = self._executor_of(directory.path)
-            tasks.append((directory, executor.submit(close_cleanly, directory, logs, futures, broker_epoch)))
-        for directory, task in tasks:
-            problem = task.exception()
-            if problem is not None:
-                _log.error("%s was not closed cleanly: %s; it is checked at the next start", directory.path, problem)
+            stops.append((directory, CleanStop(directory, logs, futures, self._executor_of(directory.path))))
+        for directory, stop in stops:
+            try:
+                stop.finish(broker_epoch)
+            except StorageFault as fault:
+                _log.error("%s was not closed cleanly: %s; it is checked at the next start", directory.path, fault)
         self.registry.clear()
         self.release()
 

@@ -211,9 +211,8 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     manager.on_log_leaving.append(left.append)
 
     broker.files.broken.append(str(tmp_path / "b"))
-    append(lost, ("k", "v"))
     with pytest.raises(StorageFault) as caught:
-        lost.roll()
+        append(lost, ("k", "v"))
     manager.fail_directory(caught.value)
     assert [(failure.path, failure.partitions) for failure in told] == [(str(tmp_path / "b"), (tp("gone"),))]
     assert left == [tp("gone")]
