@@ -31,6 +31,7 @@ from braidlog.core.clock import Clock
 # The journal is folded once it outgrows this and the snapshot: reading both costs at most about twice the snapshot.
 _FOLD_ABOVE: Final = 1 << 20
 _FOLD_ABOVE_AT_CLOSE: Final = 1 << 16
+_SESSION_BITS: Final = 16
 
 
 class EmbeddedStore:
@@ -44,7 +45,8 @@ class EmbeddedStore:
         self._take(recovered)
         self._watches = WatchTable()
         self._sessions: dict[int, EmbeddedSession] = {}
-        self._last_session = self._tree.zxid
+        # No session that ever wrote can have had such an id: its write raised the zxid that the next opening finds.
+        self._last_session = self._tree.zxid << _SESSION_BITS
         self._staged: list[bytes] = []
         self._writing = False
         self._idle: asyncio.Future[None] | None = None
@@ -88,8 +90,7 @@ class EmbeddedStore:
         return self._failure
 
     def connect(self) -> EmbeddedSession:
-        # Above every zxid so far, so no earlier session of this data can have had the id.
-        self._last_session = max(self._last_session, self._tree.zxid) + 1
+        self._last_session += 1
         session = EmbeddedSession(self, self._last_session)
         self._sessions[session.session_id] = session
         return session

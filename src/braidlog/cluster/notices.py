@@ -52,7 +52,8 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
 
 
 def encode_features(record: FeaturesRecord) -> bytes:
-    return write_json({"version": 2, "status": int(record.enabled), "features": dict(record.levels)})
+    levels = {name: {"max_version_level": level} for name, level in record.levels.items()}
+    return write_json({"features": levels, "version": 2, "status": int(record.enabled)})
 
 
 def decode_features(path: str, data: bytes) -> FeaturesRecord:
@@ -61,13 +62,10 @@ def decode_features(path: str, data: bytes) -> FeaturesRecord:
     if version not in (1, 2) or status not in (0, 1):
         raise BadRecordError(path, f"version {version} with status {status} is not known")
     features = content.get("features")
-    if not isinstance(features, dict):
-        raise BadRecordError(path, "features must map names to levels")
-    if version == 1:
-        features = {name: bounds.get("max_version_level") for name, bounds in features.items()}
-    if not all(type(level) is int for level in features.values()):
-        raise BadRecordError(path, "features must map names to levels")
-    return FeaturesRecord(status == 1, features)
+    if not isinstance(features, dict) or not all(isinstance(bounds, dict) for bounds in features.values()):
+        raise BadRecordError(path, "features must map names to their levels")
+    levels = {name: number(path, bounds, "max_version_level") for name, bounds in features.items()}
+    return FeaturesRecord(status == 1, levels)
 
 
 def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:

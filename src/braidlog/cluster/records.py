@@ -111,10 +111,11 @@ def decode_broker(path: str, data: bytes) -> BrokerRecord:
         protocols = {endpoint.listener: endpoint.listener for endpoint in endpoints}
     if not isinstance(protocols, dict) or any(endpoint.listener not in protocols for endpoint in endpoints):
         raise BadRecordError(path, "a listener has no security protocol")
+    supported = content.get("features") or {}
+    if not isinstance(supported, dict) or not all(isinstance(bounds, dict) for bounds in supported.values()):
+        raise BadRecordError(path, "features must map names to their versions")
     features = {}
-    for name, bounds in (content.get("features") or {}).items():
-        if not isinstance(bounds, dict):
-            raise BadRecordError(path, f"feature {name} has no versions")
+    for name, bounds in supported.items():
         features[name] = (number(path, bounds, "min_version"), number(path, bounds, "max_version"))
     try:
         timestamp_ms = int(content.get("timestamp", -1))

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from braidlog.cluster.image import (
+    BrokerInfo,
+    ClusterImage,
+    ImageDelta,
+    PartitionInfo,
+    TopicImage,
+    broker_entity,
+    topic_entity,
+)
+from braidlog.cluster.layered_map import LayeredMap
+from braidlog.core.types import BrokerId, Endpoint, LeaderEpoch, TopicPartition
+
+ONE = BrokerId(1)
+
+
+def topic(name: str, partitions: int = 1, topic_id: bytes | None = None) -> TopicImage:
+    state = PartitionInfo(ONE, LeaderEpoch(0), (ONE,), (ONE,))
+    return TopicImage(name, topic_id or name.encode().ljust(16, b"-"), (state,) * partitions)
+
+
+def test_lookups() -> None:
+    orders = topic("orders", 2)
+    image = ClusterImage().apply(
+        ImageDelta(
+            topics_created=(orders, topic("__consumer_offsets")),
+            configs_changed={topic_entity("orders"): {"retention.ms": "1"}, broker_entity(ONE): {"a": "b"}},
+            brokers={ONE: BrokerInfo(ONE, 7, (Endpoint("PLAINTEXT", "h", 9092),))},
+            controller_id=ONE,
+        )
+    )
+    assert image.topic("orders") is orders
+    assert image.topic_by_id(orders.topic_id) is orders
+    assert image.topic_by_id(bytes(16)) is None
+    assert image.partition(TopicPartition("orders", 1)) is orders.partitions[1]
+    assert image.partition(TopicPartition("orders", 2)) is None
+    assert image.partition(TopicPartition("orders", -1)) is None
+    assert image.partition(TopicPartition("no", 0)) is None
+    assert image.topic_config("orders") == {"retention.ms": "1"}
+    assert image.topic_config("other") == {}
+    assert image.broker_config(ONE) == {"a": "b"}
+    assert image.default_broker_config() == {}
+    assert image.controller_id == ONE
+    assert image.brokers[ONE].endpoint("PLAINTEXT") == Endpoint("PLAINTEXT", "h", 9092)
+    assert image.brokers[ONE].endpoint("SSL") is None
+    assert image.partition_count == 3
+    offsets = image.topic("__consumer_offsets")
+    assert offsets is not None
+    assert offsets.internal
+    assert not orders.internal
+
+
+def test_an_older_image_stays_as_it_was() -> None:
+    before = ClusterImage().apply(ImageDelta(topics_created=(topic("a"),)))
+    after = before.apply(ImageDelta(topics_created=(topic("b"),), topics_deleted=(topic("a"),)))
+    assert list(before.topics) == ["a"]
+    assert list(after.topics) == ["b"]
+    assert (before.partition_count, after.partition_count) == (1, 1)
+    assert after.topic_by_id(topic("a").topic_id) is None
+
+
+def test_colliding_names() -> None:
+    image = ClusterImage().apply(ImageDelta(topics_created=(topic("a.b"), topic("plain"))))
+    assert image.colliding_topic("a_b") == "a.b"
+    assert image.colliding_topic("a.b") is None
+    assert image.colliding_topic("plain") is None
+    assert image.apply(ImageDelta(topics_deleted=(topic("a.b"),))).colliding_topic("a_b") is None
+
+
+def test_emptied_overrides_leave_no_entry() -> None:
+    image = ClusterImage().apply(ImageDelta(configs_changed={"topics/a": {"x": "1"}}))
+    assert len(image.apply(ImageDelta(configs_changed={"topics/a": {}})).configs) == 0
+    assert len(image.apply(ImageDelta(configs_deleted=("topics/a",))).configs) == 0
+
+
+def test_a_recreated_topic_has_its_new_id_only() -> None:
+    old, new = topic("a", topic_id=b"1" * 16), topic("a", 3, topic_id=b"2" * 16)
+    image = ClusterImage().apply(ImageDelta(topics_created=(old,)))
+    image = image.apply(ImageDelta(topics_deleted=(old,))).apply(ImageDelta(topics_created=(new,)))
+    assert image.topic_by_id(b"1" * 16) is None
+    assert image.topic_by_id(b"2" * 16) is new
+
+
+topic_sets = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(1, 2), st.integers(1, 3)))
+config_sets = st.dictionaries(st.sampled_from(["topics/a", "topics/b"]), st.just({"x": "1"}) | st.just({"x": "2"}))
+
+
+def image_of(topics: dict[str, tuple[int, int]], configs: dict[str, dict[str, str]]) -> ClusterImage:
+    created = tuple(topic(name, count, bytes([version, ord(name)] * 8)) for name, (version, count) in topics.items())
+    return ClusterImage().apply(ImageDelta(topics_created=created, configs_changed=configs))
+
+
+@given(topic_sets, config_sets, topic_sets, config_sets)
+def test_the_difference_leads_from_one_image_to_the_other(
+    topics: dict[str, tuple[int, int]],
+    configs: dict[str, dict[str, str]],
+    new_topics: dict[str, tuple[int, int]],
+    new_configs: dict[str, dict[str, str]],
+) -> None:
+    before, after = image_of(topics, configs), image_of(new_topics, new_configs)
+    delta = before.difference(after)
+    assert before.apply(delta) == after
+    assert delta.empty == (before == after)
+
+
+keys = st.integers(0, 300)
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(keys, st.integers(1, 9), max_size=60), st.lists(keys, max_size=20)), max_size=12)
+)
+def test_a_layered_map_is_a_dict(changes: list[tuple[dict[int, int], list[int]]]) -> None:
+    layered: LayeredMap[int, int] = LayeredMap({1: 1, 2: 2})
+    plain = {1: 1, 2: 2}
+    versions = []
+    for updates, removals in changes:
+        layered = layered.changed(updates, removals)
+        for key in removals:
+            plain.pop(key, None)
+        plain.update(updates)
+        versions.append((layered, dict(plain)))
+    for version, expected in versions:
+        assert dict(version.items()) == expected
+        assert len(version) == len(expected)
+        assert sorted(version) == sorted(expected)
+        assert all(
+            (key in version) == (key in expected) and version.get(key) == expected.get(key) for key in range(301)
+        )
+
+
+def test_a_change_of_one_among_many_copies_little() -> None:
+    many: LayeredMap[int, int] = LayeredMap({key: key + 1 for key in range(10_000)})
+    changed = many.changed({5: 0 + 7})
+    assert changed._base is many._base
+    assert changed[5] == 7
+    assert many[5] == 6
