@@ -25,8 +25,8 @@ The stronger first:
 
 | source | how |
 |---|---|
-| changed at run time, for one broker | `IncrementalAlterConfigs` on a broker (`kafka-configs --entity-type brokers --entity-name 1`) |
-| changed at run time, for all brokers | the same on the broker with the empty name (`--entity-default`) |
+| changed at run time, for one broker | `kafka-configs --entity-type brokers --entity-name 1 --alter ...` |
+| changed at run time, for all brokers | `kafka-configs --entity-type brokers --entity-default --alter ...` |
 | command line | `braidlog serve --set log.retention.ms=3600000` |
 | environment | `BRAIDLOG_LOG_RETENTION_MS=3600000`, or with the prefix `KAFKA_` as in the Docker images of Kafka |
 | file | `braidlog serve --config server.properties`, in Java's properties syntax; one of Kafka's works as it is |

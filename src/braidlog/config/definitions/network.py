@@ -8,6 +8,7 @@ from braidlog.config.log_settings import MAX_INT
 from braidlog.config.rules import SECURITY_PROTOCOL, at_least
 from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, PER_BROKER, STRING, Setting
 
+UNLIMITED: Final = "connections are accepted as fast as they come"
 ONE_LOOP: Final = "one event loop serves every connection; add brokers to use more cores"
 ONE_IN_WORK: Final = "each connection has one request in work and the next waits in its socket"
 CLUSTER: Final = "a cluster has one broker so far"
@@ -76,6 +77,7 @@ SETTINGS: Final = (
         doc="Connections allowed in all; on a listener of its own with the listener.name. prefix.",
     ),
     Setting("max.connection.creation.rate", INT, MAX_INT, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
+        no_effect=UNLIMITED,
         doc="Connections accepted per second in all.",
     ),
     Setting("connections.max.idle.ms", LONG, 600_000, MEDIUM,
@@ -100,7 +102,7 @@ SETTINGS: Final = (
     Setting("queued.max.request.bytes", LONG, -1, MEDIUM, no_effect=ONE_IN_WORK,
         doc="Bytes of waiting requests before reading stops; -1 sets no limit.",
     ),
-    Setting("request.timeout.ms", INT, 30000, HIGH,
+    Setting("request.timeout.ms", INT, 30000, HIGH, no_effect=CLUSTER,
         doc="How long an administrative request may take before it is answered with a timeout.",
     ),
     Setting("socket.connection.setup.timeout.ms", LONG, 10000, MEDIUM, no_effect=CLUSTER,

@@ -62,7 +62,7 @@ SETTINGS: Final = (
     Setting("leader.imbalance.check.interval.seconds", LONG, 300, HIGH, rule=at_least(1), no_effect=CLUSTER,
         doc="How often the balance of leaders is looked at.",
     ),
-    Setting("unclean.leader.election.enable", BOOLEAN, False, HIGH, mode=CLUSTER_WIDE,
+    Setting("unclean.leader.election.enable", BOOLEAN, False, HIGH, mode=CLUSTER_WIDE, no_effect=CLUSTER,
         doc="Whether a replica that was not in sync may become leader when no other is left, where a "
         "topic does not say.",
     ),

@@ -17,6 +17,7 @@ from braidlog.config.rules import (
 )
 from braidlog.config.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
+LEVELS: Final = "recompression uses each codec's default level"
 TIERED: Final = "there is no tiered storage"
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 ONE_COPY: Final = "a cluster has one broker so far"
@@ -26,17 +27,17 @@ SETTINGS: Final = (
         doc="What happens to old segments: `delete` drops them by age and size, `compact` keeps the last "
         "record of every key, both together do both.",
     ),
-    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL,
+    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL, no_effect=LEVELS,
         doc="How hard gzip works when the broker has to recompress with it; -1 leaves it to the library.",
     ),
-    Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17),
+    Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17), no_effect=LEVELS,
         doc="How hard lz4 works when the broker has to recompress with it.",
     ),
     Setting("compression.type", STRING, "producer", MEDIUM, rule=COMPRESSION,
         doc="The codec batches are stored with; `producer` keeps whatever the producer chose, so nothing "
         "is recompressed.",
     ),
-    Setting("compression.zstd.level", INT, 3, MEDIUM, rule=between(-131_072, 22),
+    Setting("compression.zstd.level", INT, 3, MEDIUM, rule=between(-131_072, 22), no_effect=LEVELS,
         doc="How hard zstd works when the broker has to recompress with it.",
     ),
     Setting("delete.retention.ms", LONG, 86_400_000, MEDIUM, rule=at_least(0),
@@ -143,7 +144,7 @@ SETTINGS: Final = (
         doc="Age at which the active segment is closed even if small, so that retention and compaction "
         "can reach it.",
     ),
-    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM,
+    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM, no_effect=ONE_COPY,
         doc="Whether a replica that was not in sync may become leader when no other is left, losing "
         "acknowledged records.",
     ),
