@@ -61,7 +61,7 @@ def save_tail(
 ) -> LostRange:
     """Copy everything from `position` on; raises StorageFault where that fails and the bytes may be of worth."""
     path = tail_path(state, first_offset)
-    end_offset = plausible_end(segment, position)
+    end_offset = plausible_end(state, segment, position, first_offset)
     saved: str | None = path
     try:
         _copy(state, segment, position, path)
@@ -83,11 +83,10 @@ def save_tail(
 
 
 def set_aside(state: LogState, segment: Segment, reason: str) -> LostRange:
-    """A whole segment that cannot stay: its log gets a tail's name, its indexes go."""
+    """A whole segment that cannot stay: its log gets a tail's name, its indexes go; later ones must still be listed."""
     path = tail_path(state, segment.base_offset)
-    lost = LostRange(
-        segment.log_path, 0, segment.size, segment.base_offset, plausible_end(segment, 0), reason, path
-    )
+    end_offset = plausible_end(state, segment, 0, segment.base_offset)
+    lost = LostRange(segment.log_path, 0, segment.size, segment.base_offset, end_offset, reason, path)
     state.files.rename(segment.log_path, path)
     segment.remove()
     _log.warning("%s", lost)
@@ -104,15 +103,20 @@ def tail_path(state: LogState, first_offset: int) -> str:
     return path
 
 
-def plausible_end(segment: Segment, position: int) -> int | None:
-    """The offset after the last batch that the headers from `position` on show, believing what they say."""
+def plausible_end(state: LogState, segment: Segment, position: int, first_offset: int) -> int | None:
+    """The offset after the last batch from `position` on: where the next segment starts, or what the headers say."""
+    for other in state.segments.items:
+        if other.base_offset > segment.base_offset:
+            return other.base_offset
     end_offset: int | None = None
+    expected = first_offset
     walk = segment.walk(position)
     try:
         while walk.advance():
-            if end_offset is not None and walk.base_offset < end_offset:
+            # The first header may be what is corrupt: believe it only if it claims no more than its bytes can hold.
+            if walk.base_offset < expected or walk.last_offset - expected > walk.size:
                 break
-            end_offset = walk.last_offset + 1
+            expected = end_offset = walk.last_offset + 1
     except CorruptLogError:
         pass
     return end_offset

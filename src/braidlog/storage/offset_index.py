@@ -94,6 +94,8 @@ class OffsetIndex:
         """Number of the last entry whose field is at most `value`; -1 for none."""
         low: i64 = 0
         high: i64 = self.file.count()
+        if high == 0:
+            return -1
         if self.file.is_resident:
             return _floor_in(self.file.image(), low, high, value, field)
         while high - low > _ENTRIES_PER_PAGE:

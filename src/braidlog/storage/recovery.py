@@ -131,8 +131,8 @@ class LogRecovery:
                 self._cut(segment, result.valid_bytes, result.next_offset, result.reason, result.torn)
                 for later in todo[number + 1 :]:
                     reason = f"it follows the corrupt segment {segment.base_offset:020d}"
-                    state.segments.remove(later)
                     self.report.lost.append(set_aside(state, later, reason))
+                    state.segments.remove(later)
             if segment is not state.segments.active:
                 segment.settle()
             if result.reason is not None:

@@ -92,6 +92,8 @@ class TimeIndex:
     def _floor(self, timestamp: int) -> int:
         low: i64 = 0
         high: i64 = self.file.count()
+        if high == 0:
+            return -1
         if self.file.is_resident:
             return _floor_in(self.file.image(), low, high, timestamp)
         while high - low > _ENTRIES_PER_PAGE:
