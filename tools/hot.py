@@ -66,4 +66,14 @@ UNITS: dict[str, list[str]] = {
         "stop_replica",
         "alter_partition",
     ),
+    "braidlog_records": _modules(
+        "braidlog.wire.records.batch",
+        "braidlog.wire.records.scan",
+        "braidlog.wire.records.encoding",
+        "braidlog.wire.records.policy",
+        "braidlog.wire.records.reading",
+        "braidlog.wire.records.builder",
+        "braidlog.wire.records.filtering",
+        "braidlog.wire.records.validation",
+    ),
 }
