@@ -68,20 +68,26 @@ def write_record(
 ) -> None:
     """One v2 record, its length first."""
     size: i64 = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
-    size += _nullable_size(key) + _nullable_size(value) + varint_size(len(headers))
-    names = [name.encode() for name, _ in headers]
-    for name, header in zip(names, headers, strict=True):
-        size += _nullable_size(name) + _nullable_size(header[1])
-    write_varint(out, size)
+    size += _nullable_size(key) + _nullable_size(value)
+    encoded = b"\x00"
+    if headers:
+        encoded = _encode_headers(headers)
+    write_varint(out, size + len(encoded))
     out.append(attributes)
     write_varint(out, timestamp_delta)
     write_varint(out, offset_delta)
     write_nullable(out, key)
     write_nullable(out, value)
+    out.write(encoded)
+
+
+def _encode_headers(headers: tuple[Header, ...]) -> bytes:
+    out = BytesWriter()
     write_varint(out, len(headers))
-    for name, header in zip(names, headers, strict=True):
-        write_nullable(out, name)
-        write_nullable(out, header[1])
+    for name, value in headers:
+        write_nullable(out, name.encode())
+        write_nullable(out, value)
+    return out.getvalue()
 
 
 def encode_header(
