@@ -36,7 +36,6 @@ def hot_extensions() -> list[Extension]:
         opt_level=os.environ.get("BRAIDLOG_OPT", "2"),
         debug_level="0",
         separate=groups,
-        group_name="braidlog",
     )
 
 

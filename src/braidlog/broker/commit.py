@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from mypy_extensions import mypyc_attr
+
 from braidlog.core.errors import StorageFault
 from braidlog.net.round import Round
 from braidlog.replication.partition import Partition
@@ -23,6 +25,7 @@ log = logging.getLogger("braidlog.commit")
 RunInDirectory = Callable[[Partition, Callable[[], None], Callable[[Exception | None], None]], None]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PendingAck:
     """Appends of one request that must be durable before it is answered."""
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 
+from mypy_extensions import mypyc_attr
+
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.round import Round
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FrameHandler:
     """Who answers frames; the broker's dispatch is one."""
 
@@ -22,6 +25,7 @@ class FrameHandler:
         """The peer is gone: forget what was kept for it."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Channel:
     # Requests of one peer that may be in progress before its further frames wait. More than one only while all are
     # of the kind that finishes within the round (see `Exchange`), which is what lets small produces be gathered.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 if TYPE_CHECKING:
     from braidlog.replication.partition import Partition
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ReadWaiter:
     """Something that waits until enough bytes became readable over the partitions it watches.
 

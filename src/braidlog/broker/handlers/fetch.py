@@ -286,9 +286,7 @@ class FetchHandler:
             if failed is not None:
                 failed.meter.failed_fetches += 1
                 if error.code in _LEADER_HINTS:
-                    data.current_leader = LeaderIdAndEpoch(
-                        leader_id=failed.leader, leader_epoch=failed.leader_epoch
-                    )
+                    data.current_leader = LeaderIdAndEpoch(leader_id=failed.leader, leader_epoch=failed.leader_epoch)
             return data
 
     def _partition(self, target: FetchTarget, version: int) -> Partition:
