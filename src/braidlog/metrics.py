@@ -9,6 +9,7 @@ number goes out without an entry in docs/METRICS.md.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -22,10 +23,12 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Samples: TypeAlias = "Iterable[tuple[tuple[str, ...], float]]"
 
 # Upper bounds, in milliseconds, of the buckets for times; and in bytes, for sizes.
-TIME_BOUNDS_MS: Final = (
+TIME_BOUNDS_MS: Final[tuple[float, ...]] = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0, 30000.0,
 )  # fmt: skip
-SIZE_BOUNDS: Final = (64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0)
+SIZE_BOUNDS: Final[tuple[float, ...]] = (
+    64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
+)  # fmt: skip
 
 
 class Counter:
@@ -34,7 +37,7 @@ class Counter:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value = 0
 
 
 class Gauge:
@@ -43,7 +46,7 @@ class Gauge:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value = 0.0
 
 
 class Histogram:
@@ -60,15 +63,7 @@ class Histogram:
         self.largest = 0.0
 
     def record(self, value: float) -> None:
-        low = 0
-        high = len(self.bounds)
-        while low < high:
-            middle = (low + high) >> 1
-            if value <= self.bounds[middle]:
-                high = middle
-            else:
-                low = middle + 1
-        self.counts[low] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.count += 1
         self.total += value
         if value > self.largest:
