@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.faults import error_of
-from braidlog.core.protocol_errors import InvalidRequestError, UnsupportedForMessageFormatError
+from braidlog.core.protocol_errors import InvalidRequestError, UnsupportedVersionError
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import READ_COMMITTED
 from braidlog.replication.registry import Registry
@@ -84,25 +84,28 @@ class ListOffsetsHandler:
 
 
 def _find(log: Log, timestamp: int, limit: int, version: int, answer: ListOffsetsPartitionResponse) -> None:
+    epoch = -1
     if timestamp == LATEST:
         answer.offset = limit
-        answer.leader_epoch = log.latest_epoch
-    elif timestamp == EARLIEST or timestamp == EARLIEST_LOCAL:
+        epoch = log.latest_epoch
+    elif timestamp == EARLIEST or (timestamp == EARLIEST_LOCAL and version >= 8):
         answer.offset = log.log_start_offset
-        answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
-    elif timestamp == LATEST_TIERED or timestamp == EARLIEST_PENDING_UPLOAD:
-        # Nothing is ever tiered here.
-        answer.leader_epoch = -1
-    elif timestamp == MAX_TIMESTAMP:
+        epoch = log.epoch_for_offset(log.log_start_offset)
+    elif timestamp == MAX_TIMESTAMP and version >= 7:
         newest = log.max_timestamp_offset()
         if newest is not None and newest.offset < limit:
-            answer.timestamp, answer.offset, answer.leader_epoch = newest.timestamp, newest.offset, newest.leader_epoch
+            answer.timestamp, answer.offset, epoch = newest.timestamp, newest.offset, newest.leader_epoch
+    elif (timestamp == LATEST_TIERED and version >= 9) or (timestamp == EARLIEST_PENDING_UPLOAD and version >= 11):
+        # Nothing is ever tiered here: the answer is "none".
+        pass
     elif timestamp >= 0:
         found = log.offset_for_timestamp(timestamp, limit)
         if found is not None:
-            answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+            answer.timestamp, answer.offset, epoch = found.timestamp, found.offset, found.leader_epoch
     else:
-        raise UnsupportedForMessageFormatError(f"{timestamp} is no timestamp that ListOffsets v{version} knows")
+        raise UnsupportedVersionError(f"{timestamp} is no timestamp that ListOffsets v{version} knows")
+    if version >= 4:
+        answer.leader_epoch = epoch
 
 
 def _segment_starts(log: Log, timestamp: int, most: int, limit: int) -> list[int]:
