@@ -129,7 +129,9 @@ def _read(child: subprocess.Popen[str], output: str, errors: str) -> Result:
     if child.returncode != 0:
         assert isinstance(child.args, list)
         what = " ".join(str(word) for word in child.args[1:])
-        raise ProgramFailed(f"{what}: {errors.strip() or f'ended with {child.returncode}'}")
+        # librdkafka logs while it tries; the last line is what the program gave up with.
+        said = errors.strip().splitlines()[-1:] or [f"ended with {child.returncode}"]
+        raise ProgramFailed(f"{what}: {said[0]}")
     lines = output.strip().splitlines()
     if not lines:
         raise ProgramFailed("a load generator printed nothing")

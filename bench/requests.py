@@ -109,9 +109,10 @@ class Requester:
 
     def _led_partitions(self, topic: str, partitions: int) -> int:
         """How many partitions answer as their leader; Metadata may name one before it serves."""
-        asked = b"".join(struct.pack(">iq", partition, EARLIEST) for partition in range(partitions))
-        body = struct.pack(">ii", -1, 1) + _text(topic) + struct.pack(">i", partitions) + asked
-        reply = self.ask(LIST_OFFSETS, 1, body)
+        asked = b"".join(struct.pack(">iiq", partition, -1, EARLIEST) for partition in range(partitions))
+        body = struct.pack(">ibi", -1, 0, 1) + _text(topic) + struct.pack(">i", partitions) + asked
+        reply = self.ask(LIST_OFFSETS, 5, body)
+        reply.number("i")  # throttle time
         led = 0
         for _ in range(reply.number("i")):
             reply.text()
@@ -123,6 +124,7 @@ class Requester:
                 led += code == NONE
                 reply.number("q")  # timestamp
                 reply.number("q")  # offset
+                reply.number("i")  # leader epoch
         return led
 
 

@@ -1,0 +1,98 @@
+"""Tables of a result, and their places in the document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import report
+from bench.__main__ import ALL, parse
+from bench.measures import BRAIDLOG, KAFKA, Better, Measure
+
+
+def result(*rows: Measure) -> dict[str, Any]:
+    return {
+        "machine": {"processor": "two cores"},
+        "settings": {"acks": "all"},
+        "notes": ["a note"],
+        "failures": ["cold: no disk"],
+        "measures": [row.as_json() for row in rows],
+    }
+
+
+FAST = Measure(
+    "tiny",
+    "produce",
+    "requests/s",
+    Better.HIGHER,
+    1.0,
+    {BRAIDLOG: [90_000.0, 98_000.0, 99_000.0], KAFKA: [40_000.0]},
+)
+SLOW = Measure("latency", "p99", "ms", Better.LOWER, 0.7, {BRAIDLOG: [0.9], KAFKA: [1.0]})
+ALONE = Measure("scale", "10,000 partitions", "KiB", Better.LOWER, None, {BRAIDLOG: [12.0]})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (98_000.4, "98,000"), (123.4, "123"), (12.34, "12.3"), (1.234, "1.23"), (0.0123, "0.012")],
+)
+def test_numbers_keep_three_digits(value: float, shown: str) -> None:
+    assert report.number(value) == shown
+
+
+def test_a_row_says_median_spread_ratio_and_verdict() -> None:
+    assert report.cells(FAST) == [
+        "produce",
+        "requests/s",
+        "98,000 (90,000–99,000)",
+        "40,000",
+        "2.45×",
+        "≥ 1.0×",
+        "reached",
+    ]
+    assert report.cells(SLOW)[4:] == ["0.90×", "≤ 0.7×", "not reached"]
+    assert report.cells(ALONE)[3:] == ["–", "–", "", ""]
+
+
+def test_the_target_table_counts_honestly() -> None:
+    table = report.targets([FAST, SLOW, ALONE])
+    assert "| Tiny requests: one record each | ≥ 1.0× | 1 of 1 | 2.45× | 2.45× |" in table
+    assert "| Latency at 1,000 records/s | ≤ 0.7× | 0 of 1 | 0.90× | 0.90× |" in table
+    assert "As it grows" not in table
+
+
+def test_blocks_name_what_was_not_measured_and_what_failed() -> None:
+    parts = report.blocks(result(FAST))
+    assert "98,000" in parts["tiny"]
+    assert parts["cold"] == "Not measured in this run."
+    assert "- failed: cold: no disk" in parts["conditions"]
+
+
+def test_filling_replaces_only_marked_parts() -> None:
+    document = "before\n<!-- bench:tiny -->\nold\n<!-- bench:end -->\nafter\n"
+    filled = report.fill(document, {"tiny": "new"})
+    assert filled == "before\n<!-- bench:tiny -->\nnew\n<!-- bench:end -->\nafter\n"
+    assert report.fill(filled, {"tiny": "new"}) == filled
+
+
+def test_an_unknown_marker_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        report.fill("<!-- bench:nothing -->\n<!-- bench:end -->", {"tiny": "new"})
+
+
+def test_the_document_has_a_place_for_every_group() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "BENCHMARKS.md").read_text()
+    for group in report.TITLES:
+        assert f"<!-- bench:{group} -->" in document
+    assert report.fill(document, report.blocks(result(FAST, SLOW, ALONE)))
+
+
+def test_every_selection_has_a_title() -> None:
+    assert set(ALL) == set(report.TITLES)
+
+
+def test_an_unknown_selection_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--only", "produce,nonsense"])
+    assert "no such selection: nonsense" in capsys.readouterr().err
