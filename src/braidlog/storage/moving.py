@@ -37,9 +37,19 @@ class ReplicaMoves:
         self._manager = manager
         self._moved_bytes = 0
         self._since = manager.clock.monotonic()
-        manager.on_log_leaving.append(self._log_leaves)
+        # How often the original had been truncated when its copy began.
+        self._truncations: dict[TopicPartition, int] = {}
         # The partition whose own promotion makes its old log leave.
         self._promoting: TopicPartition | None = None
+        manager.on_log_leaving.append(self._log_leaves)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Copies that were under way before a restart: recovery may have cut the original below what they hold."""
+        for partition in self.partitions:
+            current = self._manager.get(partition)
+            if current is not None:
+                self._follow_cuts(partition, current, self._manager.registry.futures[partition])
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -71,6 +81,7 @@ class ReplicaMoves:
         except StorageFault as fault:
             manager.fail_directory(fault)
             raise KafkaStorageError(str(fault)) from fault
+        self._truncations[partition] = truncations_of(current)
         self._moved_bytes = 0
         self._since = manager.clock.monotonic()
         _log.info("Moving %s to %s", partition, directory.path)
@@ -106,7 +117,7 @@ class ReplicaMoves:
             # A copy without its original, from before a crash or of a lost directory, is worth nothing.
             self._manager.drop_future(partition)
             return None
-        _follow_cuts(current, future)
+        self._follow_cuts(partition, current, future)
         piece = current.read(future.log_end_offset, CHUNK_BYTES, current.log_end_offset).slice
         directory = registry.directory_at(future.directory).path
         return Work(directory, f"move {partition}", _Copy(self, partition, future, piece, directory))
@@ -130,7 +141,7 @@ class ReplicaMoves:
         try:
             directory = manager.registry.directory_at(future.directory).path
             with disk_faults(directory, f"move {partition} in"):
-                if not self._is_level(current, future):
+                if not self._is_level(partition, current, future):
                     return
                 future.advance_high_watermark(current.high_watermark)
                 self._promoting = partition
@@ -141,8 +152,18 @@ class ReplicaMoves:
         finally:
             self._promoting = None
 
-    def _is_level(self, current: Log, future: Log) -> bool:
-        _follow_cuts(current, future)
+    def _follow_cuts(self, partition: TopicPartition, current: Log, future: Log) -> None:
+        """The original may have been truncated, or have lost its oldest records, since the last chunk.
+
+        After a truncation it may have grown again with other records, so the copy starts over.
+        """
+        known = self._truncations.setdefault(partition, truncations_of(current))
+        if known != truncations_of(current) or not _is_within(current, future):
+            self._truncations[partition] = truncations_of(current)
+            future.truncate_fully_and_start_at(current.log_start_offset)
+
+    def _is_level(self, partition: TopicPartition, current: Log, future: Log) -> bool:
+        self._follow_cuts(partition, current, future)
         if future.log_end_offset < current.log_end_offset:
             piece = current.read(future.log_end_offset, _LAST_STRETCH, current.log_end_offset).slice
             if piece is not None:
@@ -187,9 +208,9 @@ def append_copy(future: Log, data: bytes, now_ms: int) -> None:
     future.write_staged()
 
 
-def _follow_cuts(current: Log, future: Log) -> None:
-    """The original may have been truncated, or lost its oldest records, since the last chunk."""
-    if future.log_end_offset > current.log_end_offset:
-        future.truncate_to(current.log_end_offset)
-    if future.log_end_offset < current.log_start_offset:
-        future.truncate_fully_and_start_at(current.log_start_offset)
+def truncations_of(log: Log) -> int:
+    return log._state.truncations
+
+
+def _is_within(current: Log, future: Log) -> bool:
+    return current.log_start_offset <= future.log_end_offset <= current.log_end_offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from braidlog.config.log_settings import LogSettings
@@ -86,7 +86,7 @@ class Broker:
         self.manager.load()
         return self
 
-    def run(self, work: Sequence[Work | None]) -> int:
+    def run(self, work: Iterable[Work | None]) -> int:
         return run_inline(work, self.manager.fail_directory)
 
     def crash(self) -> None:

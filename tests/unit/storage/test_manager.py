@@ -346,6 +346,6 @@ def test_a_thousand_logs_load_quickly_in_the_directories_own_threads(tmp_path: P
     assert manager.handles.open_count <= 100
     assert content(manager.log(tp("t", 7))) == [(0, b"v")]
     assert took < 3
-    manager.close()
+    manager.release()
     for pool in pools.values():
         pool.shutdown()
