@@ -63,7 +63,9 @@ class OsJournalFiles:
         return fd
 
     def names(self) -> list[str]:
-        found = [name for name in os.listdir(self._directory) if name.startswith(PREFIX)]
+        with os.scandir(self._directory) as entries:
+            # Files only: a topic may be called `braidlog-store.journal`, and its partitions are directories.
+            found = [entry.name for entry in entries if entry.name.startswith(PREFIX) and entry.is_file()]
         return sorted(name.removeprefix(PREFIX) for name in found if not name.endswith((".tmp", ".lock")))
 
     def read(self, name: str) -> bytes:

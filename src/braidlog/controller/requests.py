@@ -46,6 +46,8 @@ class NewTopic(NamedTuple):
     replication_factor: int = USE_DEFAULT
     assignments: Mapping[int, tuple[int, ...]] = {}
     configs: Mapping[str, str | None] = {}
+    # Of a topic whose logs are there already, from another cluster's directory; ZERO_ID asks for a fresh one.
+    topic_id: bytes = ZERO_ID
 
 
 class NewTopicResult(NamedTuple):

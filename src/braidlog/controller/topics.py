@@ -98,7 +98,8 @@ def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
         assignment = _placed(situation, request.partitions, request.replication_factor)
     alive = list(image.brokers)
     partitions = first_states(assignment, alive, situation.controller_epoch)
-    return TopicImage(request.name, situation.new_id(), partitions)
+    topic_id = situation.new_id() if request.topic_id == ZERO_ID else request.topic_id
+    return TopicImage(request.name, topic_id, partitions)
 
 
 def _placed(situation: Situation, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:

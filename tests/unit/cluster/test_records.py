@@ -131,8 +131,25 @@ json_values = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                "version partitions isr leader leader_epoch config endpoints host port features status topic_id timestamp "
-                "block_start block_end controller_epoch adding_replicas".split()
+                [
+                    "version",
+                    "partitions",
+                    "isr",
+                    "leader",
+                    "leader_epoch",
+                    "config",
+                    "endpoints",
+                    "host",
+                    "port",
+                    "features",
+                    "status",
+                    "topic_id",
+                    "timestamp",
+                    "block_start",
+                    "block_end",
+                    "controller_epoch",
+                    "adding_replicas",
+                ]
             ),
             inner,
             max_size=6,
