@@ -24,6 +24,9 @@ from braidlog.wire.records.rejection import (
     rejection,
 )
 
+# Converting up makes an object of every message: a bound nearer than that of plain decompression keeps memory in check.
+_MOST_OLD_BYTES = 16 * 1024 * 1024
+
 
 def down_convert(
     buffer: bytes,
@@ -98,7 +101,8 @@ def convert_up(
 
     Offsets of the messages do not matter: producers of the old formats put anything there.
     """
-    records = _old_records(buffer, headers, policy.max_decompressed_bytes)
+    limit = min(policy.max_decompressed_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
+    records = _old_records(buffer, headers, limit)
     codec = headers[0].codec
     _check_old_records(records, codec != CODEC_NONE, now_ms, policy)
     batch = build_batch(

@@ -26,6 +26,9 @@ INT64_MIN: Final = -0x8000000000000000
 # attributes, two deltas, two lengths and the header count take at least one byte each
 SMALLEST_RECORD: Final = 6
 
+# A hostile batch may hold millions of bad records; nobody reads more than these, and memory stays bounded.
+MOST_FAULTS: Final = 10_000
+
 OUT_OF_RANGE: Final = 1
 KEYLESS: Final = 2
 
@@ -34,7 +37,7 @@ class RecordScan:
     """What to check records against, and what the walk found.
 
     `faults` holds (index of the record, what is wrong, its timestamp) for what a client may have to be told record by
-    record; a batch whose structure is broken raises instead.
+    record, up to MOST_FAULTS of them; a batch whose structure is broken raises instead.
     """
 
     __slots__ = (
@@ -184,7 +187,7 @@ def scan_records(
         if timestamp > max_timestamp:
             max_timestamp = timestamp
             index_of_max = index
-        if (timestamp < lowest or timestamp > highest) and timestamp != -1:
+        if (timestamp < lowest or timestamp > highest) and timestamp != -1 and len(scan.faults) < MOST_FAULTS:
             scan.faults.append((index, OUT_OF_RANGE, timestamp))
 
         if record_end - at < 4:
@@ -213,7 +216,7 @@ def scan_records(
         else:
             length, at = read_varint(buffer, at, record_end)
         if length < 0:
-            if keys_required:
+            if keys_required and len(scan.faults) < MOST_FAULTS:
                 scan.faults.append((index, KEYLESS, timestamp))
         else:
             if length > record_end - at:

@@ -39,7 +39,7 @@ from braidlog.wire.records.policy import AppendPolicy as AppendPolicy
 from braidlog.wire.records.policy import ValidatedRecords as ValidatedRecords
 from braidlog.wire.records.policy import check_size
 from braidlog.wire.records.rejection import PRODUCERS_LOG_APPEND_TIME, WITHOUT_KEY, out_of_range, rejection
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, KEYLESS, RecordScan, scan_records
+from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, KEYLESS, MOST_FAULTS, RecordScan, scan_records
 
 # Who appends: clients get every check, our coordinators may write control batches and several at once,
 # and a follower stores what its leader already checked, offsets and epochs untouched.
@@ -239,7 +239,7 @@ def _reject_faults(header: BatchHeader, scan: RecordScan, now_ms: int, policy: A
     if header.is_log_append_time:
         # All records have the batch's one timestamp, which only a broker may set.
         stamp = header.max_timestamp
-        for index in range(header.count):
+        for index in range(min(header.count, MOST_FAULTS)):
             if index in keyless:
                 continue
             if policy.log_append_time or stamp == NO_TIMESTAMP:

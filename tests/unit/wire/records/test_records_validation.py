@@ -194,6 +194,20 @@ def test_record_errors_are_listed() -> None:
     assert record_errors_of(CorruptMessageError("whole batch")) == []
 
 
+def test_a_flood_of_bad_records_stays_bounded() -> None:
+    flood = build_batch([Record(timestamp=NOW)] * 12_000, codec=1)
+    with pytest.raises(InvalidRecordError) as refused:
+        append(flood, AppendPolicy(compacted=True))
+    assert len(record_errors_of(refused.value)) == 10_000
+    stamped = build_batch([Record(timestamp=NOW)] * 12_000, codec=1, log_append_time_ms=NOW)
+    with pytest.raises(InvalidTimestampError) as late:
+        append(stamped, AppendPolicy(log_append_time=True))
+    assert len(record_errors_of(late.value)) == 10_000
+    bomb = build_message_set([Record(timestamp=NOW, value=bytes(20_000_000))], magic=1, codec=1)
+    with pytest.raises(CorruptMessageError, match="16777408 bytes allowed"):
+        append(bomb, AppendPolicy(), version=2)
+
+
 def test_structure_is_checked_record_by_record() -> None:
     batch = bytearray(build_batch([Record(timestamp=NOW, value=b"v")]))
     body = bytes(batch[61:])
