@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from controller_fixtures import OneBroker, one_broker
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from braidlog.cluster import paths
+from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.loading import load
+from braidlog.cluster.memory_files import MemoryJournalFiles
+from braidlog.cluster.store import SetData
+from braidlog.controller.requests import (
+    ConfigChange,
+    ConfigChanges,
+    ConfigResource,
+    FullConfig,
+    NewPartitions,
+    NewTopic,
+    Reassignment,
+    TopicRef,
+)
+from braidlog.core import protocol_errors as errors
+from braidlog.core.clock import ManualClock
+from braidlog.core.types import BrokerId, TopicPartition
+
+
+def with_broker(body: Callable[[OneBroker], Awaitable[None]]) -> Callable[[], None]:
+    def test() -> None:
+        async def run() -> None:
+            async with one_broker() as broker:
+                await asyncio.wait_for(body(broker), 20)
+
+        asyncio.run(run())
+
+    return test
+
+
+@with_broker
+async def test_start_makes_this_broker_the_controller(broker: OneBroker) -> None:
+    image = broker.controller.image
+    assert image.controller_id == BrokerId(1)
+    assert len(image.cluster_id) == 22
+    assert list(image.brokers) == [1]
+    (first,) = broker.listener.deltas
+    assert first.controller_id == 1
+    node = await broker.session.get(paths.CONTROLLER)
+    assert node.stat.ephemeral_owner == broker.session.session_id
+    assert (await broker.session.get(paths.CONTROLLER_EPOCH)).data == b"1"
+
+
+@with_broker
+async def test_a_topic_lives_and_dies(broker: OneBroker) -> None:
+    controller = broker.controller
+    (created,) = await controller.create_topics([NewTopic("t", 2, 1)])
+    assert created.error is None
+    assert controller.image.topic_by_id(created.topic_id) is controller.image.topic("t")
+    (grown,) = await controller.create_partitions([NewPartitions("t", 5)])
+    assert grown.error is None
+    assert controller.image.partition_count == 5
+    (altered,) = await controller.incremental_alter_configs(
+        [ConfigChanges(ConfigResource(2, "t"), (ConfigChange("retention.ms", 0, "9"),))]
+    )
+    assert altered.error is None
+    (altered,) = await controller.alter_configs([FullConfig(ConfigResource(2, "t"), (("flush.ms", "3"),))])
+    assert altered.error is None
+    assert controller.image.topic_config("t") == {"flush.ms": "3"}
+    (elected,) = await controller.elect_leaders(0, [TopicPartition("t", 0)])
+    assert isinstance(elected.error, errors.ElectionNotNeededError)
+    (moved,) = await controller.alter_reassignments([Reassignment(TopicPartition("t", 0), None)])
+    assert isinstance(moved.error, errors.NoReassignmentInProgressError)
+    assert controller.list_reassignments(None) == []
+    (deleted,) = await controller.delete_topics([TopicRef("t")])
+    assert (deleted.error, deleted.topic_id) == (None, created.topic_id)
+    assert len(controller.image.topics) == 0
+    assert await broker.session.children(paths.TOPICS) == []
+    assert await broker.session.children("/config/topics") == []
+    assert await broker.session.children(paths.DELETE_TOPICS) == []
+    (again,) = await controller.create_topics([NewTopic("t", 1, 1)])
+    assert again.error is None
+    assert again.topic_id != created.topic_id
+
+
+@with_broker
+async def test_listeners_have_applied_a_change_before_it_is_seen_or_answered(broker: OneBroker) -> None:
+    gate, seen = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+            assert image.topic("t") is not None
+            seen.set()
+            await gate.wait()
+
+    broker.controller.add_listener(Slow())
+    creating = asyncio.ensure_future(broker.controller.create_topics([NewTopic("t")]))
+    await seen.wait()
+    assert not creating.done()
+    assert broker.controller.image.topic("t") is None
+    gate.set()
+    await creating
+    assert broker.controller.image.topic("t") is not None
+
+
+@with_broker
+async def test_a_burst_of_requests_shares_transactions(broker: OneBroker) -> None:
+    before = broker.store.zxid
+    results = await asyncio.gather(*(broker.controller.create_topics([NewTopic(f"t{n % 50}")]) for n in range(100)))
+    created = [result for (result,) in results if result.error is None]
+    assert len(created) == 50
+    assert all(isinstance(each.error, errors.TopicAlreadyExistsError) for (each,) in results[50:])
+    assert broker.store.zxid - before <= 2
+    assert len(broker.controller.image.topics) == 50
+
+
+@with_broker
+async def test_delete_and_create_of_one_name_in_a_burst(broker: OneBroker) -> None:
+    await broker.controller.create_topics([NewTopic("t", 1, 1)])
+    deleted, created, refused = await asyncio.gather(
+        broker.controller.delete_topics([TopicRef("t")]),
+        broker.controller.create_topics([NewTopic("t", 3, 1)]),
+        broker.controller.create_topics([NewTopic("t", 4, 1)]),
+    )
+    assert deleted[0].error is None
+    assert created[0].error is None
+    assert isinstance(refused[0].error, errors.TopicAlreadyExistsError)
+    assert broker.controller.image.partition_count == 3
+
+
+@with_broker
+async def test_a_failing_listener_is_logged_and_the_change_stands(broker: OneBroker) -> None:
+    class Failing:
+        async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+            raise RuntimeError("no")
+
+    logging.getLogger("braidlog.controller").disabled = True
+    broker.controller.add_listener(Failing())
+    (result,) = await broker.controller.create_topics([NewTopic("t")])
+    logging.getLogger("braidlog.controller").disabled = False
+    assert result.error is None
+    assert broker.controller.image.topic("t") is not None
+
+
+@with_broker
+async def test_another_hand_in_the_store_is_noticed_and_the_decision_made_anew(broker: OneBroker) -> None:
+    await broker.controller.create_topics([NewTopic("t", 1, 1)])
+    node = await broker.session.get(paths.topic("t"))
+    await broker.session.multi([SetData(paths.topic("t"), node.data)])
+    (result,) = await broker.controller.create_partitions([NewPartitions("t", 2)])
+    assert result.error is None
+    topic = broker.controller.image.topic("t")
+    assert topic is not None
+    assert (len(topic.partitions), topic.version) == (2, 2)
+
+
+@with_broker
+async def test_a_controller_that_was_overtaken_changes_nothing_more(broker: OneBroker) -> None:
+    await broker.session.set(paths.CONTROLLER_EPOCH, b"7")
+    with pytest.raises(errors.NotControllerError):
+        await broker.controller.create_topics([NewTopic("t")])
+    assert await broker.session.exists(paths.topic("t")) is None
+    with pytest.raises(errors.NotControllerError):
+        await broker.controller.create_topics([NewTopic("t")])
+
+
+@with_broker
+async def test_brokers_that_come_and_go_are_in_the_image(broker: OneBroker) -> None:
+    await broker.listener.next_change()
+    other = broker.store.connect()
+    node = await broker.session.get(paths.broker(1))
+    await other.create(paths.broker(2), node.data, ephemeral=True)
+    joined = await broker.listener.next_change()
+    assert joined.brokers is not None
+    assert list(joined.brokers) == [1, 2]
+    await other.close()
+    left = await broker.listener.next_change()
+    assert left.brokers is not None
+    assert list(left.brokers) == [1]
+
+
+def test_old_config_notices_are_purged() -> None:
+    async def run() -> None:
+        clock = ManualClock()
+        async with one_broker(clock=clock) as broker:
+            await broker.controller.create_topics([NewTopic("t")])
+            change = ConfigChanges(ConfigResource(2, "t"), (ConfigChange("retention.ms", 0, "9"),))
+            await broker.controller.incremental_alter_configs([change])
+            await broker.controller.incremental_alter_configs([change])
+            assert len(await broker.session.children(paths.CONFIG_CHANGES)) == 2
+            clock.advance(16 * 60)
+            await broker.controller.incremental_alter_configs([change])
+            assert await broker.session.children(paths.CONFIG_CHANGES) == ["config_change_0000000002"]
+
+    asyncio.run(run())
+
+
+def test_a_full_disk_fails_the_request_and_not_the_controller() -> None:
+    class FullDisk(MemoryJournalFiles):
+        room = True
+
+        def append(self, name: str, data: bytes) -> None:
+            if not self.room:
+                raise OSError(28, "No space left on device")
+            super().append(name, data)
+
+    async def run() -> None:
+        files = FullDisk()
+        async with one_broker(files) as broker:
+            files.room = False
+            with pytest.raises(errors.KafkaStorageError, match="No space left"):
+                await broker.controller.create_topics([NewTopic("t")])
+            files.room = True
+            (result,) = await broker.controller.create_topics([NewTopic("t")])
+            assert result.error is None
+
+    asyncio.run(run())
+
+
+def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start() -> None:
+    async def run() -> None:
+        files = MemoryJournalFiles()
+        async with one_broker(files) as broker:
+            await broker.controller.create_topics([NewTopic("t", 3, 1), NewTopic("u", 1, 1)])
+            await broker.session.create(paths.deleted_topic("t"))
+        async with one_broker(files) as broker:
+            assert list(broker.controller.image.topics) == ["u"]
+            (delta,) = broker.listener.deltas
+            assert [topic.name for topic in delta.topics_deleted] == ["t"]
+            assert await broker.session.children(paths.TOPICS) == ["u"]
+            assert await broker.session.children(paths.DELETE_TOPICS) == []
+            assert (await broker.controller.create_topics([NewTopic("t")]))[0].error is None
+
+    asyncio.run(run())
+
+
+def test_epochs_after_an_unclean_stop() -> None:
+    async def run() -> None:
+        files = MemoryJournalFiles()
+        async with one_broker(files) as broker:
+            await broker.controller.create_topics([NewTopic("t", 2, 1)])
+        broker = OneBroker(files, ManualClock())
+        await broker.start(bump_leader_epochs=True)
+        topic = broker.controller.image.topic("t")
+        assert topic is not None
+        assert [each.leader_epoch for each in topic.partitions] == [1, 1]
+        assert (await load(broker.session)).image == broker.controller.image
+        await broker.controller.stop()
+        await broker.store.close()
+
+    asyncio.run(run())
+
+
+names = st.sampled_from(["a", "b", "c.d", "c_d"])
+actions = st.one_of(
+    st.tuples(st.just("create"), names, st.integers(-1, 3)),
+    st.tuples(st.just("grow"), names, st.integers(0, 5)),
+    st.tuples(st.just("delete"), names, st.just(0)),
+    st.tuples(st.just("set"), names, st.integers(0, 3)),
+    st.tuples(st.just("unset"), names, st.just(0)),
+    st.tuples(st.just("crash"), st.just(""), st.integers(0, 99)),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(actions, max_size=14))
+def test_the_published_image_is_always_what_the_store_says(steps: list[tuple[str, str, int]]) -> None:
+    async def run() -> None:
+        broker = OneBroker(MemoryJournalFiles(), ManualClock())
+        await broker.start()
+        for action, name, number in steps:
+            controller = broker.controller
+            resource = ConfigResource(2, name)
+            if action == "create":
+                await controller.create_topics(
+                    [NewTopic(name, number, 1, configs={"flush.ms": "3"} if number > 1 else {})]
+                )
+            elif action == "grow":
+                await controller.create_partitions([NewPartitions(name, number)])
+            elif action == "delete":
+                await controller.delete_topics([TopicRef(name)])
+            elif action == "set":
+                change = ConfigChange("retention.ms", 0, str(number))
+                await controller.incremental_alter_configs([ConfigChanges(resource, (change,))])
+            elif action == "unset":
+                await controller.alter_configs([FullConfig(resource, ())])
+            else:
+                before = controller.image
+                await controller.stop()
+                broker.files.crash(random.Random(number))
+                broker = OneBroker(broker.files, ManualClock())
+                await broker.start()
+                assert dict(broker.controller.image.topics.items()) == dict(before.topics.items())
+                assert broker.controller.image.configs == before.configs
+            loaded = await load(broker.session)
+            assert loaded.image == broker.controller.image
+            assert broker.listener.image == broker.controller.image
+            assert loaded.deleting == ()
+        await broker.controller.stop()
+        await broker.store.close()
+
+    asyncio.run(run())
