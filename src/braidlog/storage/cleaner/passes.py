@@ -85,6 +85,7 @@ class ProcessPasses:
         except (OSError, ValueError):
             answer = ""
         if is_stopped():
+            self.close()
             raise CleaningStopped(f"cleaning of {order.directory} was stopped")
         if not answer:
             self.close()

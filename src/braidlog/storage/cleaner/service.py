@@ -163,13 +163,14 @@ class LogCleaner:
                 return lambda: self._was_stopped(cleaning)
             except CorruptLogError as problem:
                 reason = str(problem)
-                return lambda: self._give_up(cleaning.task.partition, reason)
+                return lambda: self._unreadable(cleaning, reason)
             except CleanerProcessDied as problem:
                 reason = str(problem)
                 return lambda: self._failed(cleaning, reason)
+            except FileNotFoundError as problem:
+                reason = str(problem)
+                return lambda: self._unreadable(cleaning, reason)
             except OSError as problem:
-                if self._stopped:
-                    return lambda: self._was_stopped(cleaning)
                 if problem.errno in (errno.ENOSPC, errno.EDQUOT):
                     reason = f"no space left to compact in {directory}: {problem}"
                     return lambda: self._failed(cleaning, reason)
@@ -181,6 +182,17 @@ class LogCleaner:
     def _was_stopped(self, cleaning: _Pass) -> None:
         self.statistics.stopped += 1
         _log.info("Compaction of %s was stopped: the log changed meanwhile", cleaning.task.partition)
+
+    def _unreadable(self, cleaning: _Pass, reason: str) -> None:
+        """Files that vanish or end early say nothing about a log that was cut meanwhile."""
+        if self._is_current(cleaning):
+            self._give_up(cleaning.task.partition, reason)
+        else:
+            self._was_stopped(cleaning)
+
+    def _is_current(self, cleaning: _Pass) -> bool:
+        is_ours = self._manager.get(cleaning.task.partition) is cleaning.log
+        return is_ours and not self._stopped and _is_unchanged(cleaning)
 
     def _failed(self, cleaning: _Pass, reason: str) -> None:
         partition = cleaning.task.partition
@@ -200,7 +212,7 @@ class LogCleaner:
     def _swap(self, cleaning: _Pass, outcome: CleaningOutcome) -> None:
         manager = self._manager
         partition = cleaning.task.partition
-        if self._stopped or manager.get(partition) is not cleaning.log or not _is_unchanged(cleaning):
+        if not self._is_current(cleaning):
             self._discard(cleaning)
             self._was_stopped(cleaning)
             return

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from manager_fixture import NOW, Broker, append, content, tp
+
+from braidlog.config.log_settings import COMPACT, DELETE, LogSettings
+from braidlog.core.slices import ByteSlice
+from braidlog.storage.checkpoints import CLEANER_OFFSETS
+from braidlog.storage.cleaner.order import CleaningOrder, CleaningOutcome
+from braidlog.storage.cleaner.passes import CleanerProcessDied, InlinePasses
+from braidlog.storage.cleaner.service import CLEANER_LANE, LogCleaner
+from braidlog.storage.jobs import run_inline
+from braidlog.storage.log import Log
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.reading import Record
+
+X = tp("x")
+COMPACTED = LogSettings(cleanup_policy=(COMPACT,), min_cleanable_dirty_ratio=0.1, file_delete_delay_ms=1000)
+
+
+class Passes(InlinePasses):
+    """Does something else first, or instead."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker.files)
+        self.before: Callable[[], None] = lambda: None
+        self.count = 0
+        self.stops = 0
+        self.rests = 0
+
+    def run(self, order: CleaningOrder, is_stopped: Callable[[], bool]) -> CleaningOutcome:
+        self.count += 1
+        self.before()
+        return super().run(order, is_stopped)
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def rest(self) -> None:
+        self.rests += 1
+
+
+class Kit:
+    def __init__(self, root: Path) -> None:
+        self.broker = Broker(root)
+        self.broker.topic_settings["x"] = COMPACTED
+        self.broker.start()
+        self.manager = self.broker.manager
+        self.log = self.manager.create(X)
+        self.passes = Passes(self.broker)
+        self.cleaner = LogCleaner(self.manager, self.passes)
+
+    def fill(self, *values: str) -> None:
+        for value in values:
+            append(self.log, ("k", value), ("other" + value, value))
+        self.log.roll()
+
+    def run(self) -> None:
+        run_inline(self.cleaner.run(), self.manager.fail_directory)
+
+    def leftovers(self) -> list[str]:
+        return [path.name for path in Path(self.log.directory).iterdir() if path.suffix in (".cleaned", ".swap")]
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path)
+    yield kit
+    kit.manager.release()
+
+
+def kept(log: Log) -> list[int]:
+    return [offset for offset, _ in content(log)]
+
+
+def test_a_dirty_log_is_compacted_swapped_in_and_checkpointed(kit: Kit, tmp_path: Path) -> None:
+    kit.fill("a", "b")
+    kit.fill("c")
+    append(kit.log, ("k", "active"))
+    reader = kit.log.read(0, 10_000, 6).slice
+    assert reader is not None
+    before = reader.read()
+    kit.run()
+    assert kept(kit.log) == [1, 3, 4, 5, 6]
+    assert [segment.base_offset for segment in kit.log.segments] == [0, 6]
+    assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n1\nx 0 6\n"
+    assert kit.leftovers() == []
+    # Readers that hold the old file are undisturbed, and so they stay while it is removed.
+    kit.broker.clock.advance(1)
+    kit.broker.run(kit.manager.deletions.due())
+    assert not list(Path(kit.log.directory).glob("*.deleted"))
+    assert reader.read() == before
+    assert (kit.cleaner.statistics.passes, kit.passes.rests) == (1, 1)
+
+
+def test_the_checkpoint_is_where_the_next_pass_begins(kit: Kit, tmp_path: Path) -> None:
+    kit.fill("a")
+    kit.run()
+    kit.manager.close()
+    again = Kit(tmp_path)
+    again.run()
+    assert again.passes.count == 0
+    again.fill("b")
+    again.run()
+    assert again.passes.count == 1
+    assert kept(again.log) == [1, 2, 3]
+    again.manager.close()
+
+
+def test_a_clean_log_and_one_that_is_not_compacted_are_left_alone(kit: Kit) -> None:
+    plain = kit.manager.create(tp("plain"))
+    append(plain, ("k", "1"), ("k", "2"))
+    plain.roll()
+    kit.run()
+    kit.fill("a")
+    kit.run()
+    kit.run()
+    assert kit.passes.count == 1
+    assert kept(plain) == [0, 1]
+
+
+def test_the_pass_has_its_own_lane(kit: Kit) -> None:
+    kit.fill("a")
+    work = [item for item in kit.cleaner.run() if item is not None]
+    assert [item.lane for item in work] == [CLEANER_LANE]
+
+
+def test_dirty_bytes_below_the_ratio_wait(kit: Kit) -> None:
+    kit.log.update_settings(LogSettings(cleanup_policy=(COMPACT,), min_cleanable_dirty_ratio=0.9))
+    kit.fill("a", "b", "c")
+    kit.run()
+    kit.fill("d")
+    kit.run()
+    assert kit.passes.count == 1
+
+
+@pytest.mark.parametrize("change", ["truncate", "delete", "retention", "append"])
+def test_a_log_that_changes_meanwhile(kit: Kit, change: str) -> None:
+    kit.fill("a")
+    kit.fill("b")
+    expected = kept(kit.log)
+
+    def meanwhile() -> None:
+        if change == "truncate":
+            kit.log.truncate_to(2)
+            append(kit.log, ("k", "b"), ("otherb", "b"))
+            kit.log.roll()
+        elif change == "delete":
+            kit.manager.delete(X)
+        elif change == "retention":
+            kit.log.delete_segments(1)
+        else:
+            append(kit.log, ("k", "c"))
+
+    kit.passes.before = meanwhile
+    kit.run()
+    if change == "append":
+        assert kit.cleaner.statistics.stopped == 0
+        assert kept(kit.log) == [1, 2, 3, 4]
+        return
+    assert kit.cleaner.statistics.stopped >= 1
+    if change == "delete":
+        assert kit.passes.stops == 1
+        assert kit.manager.get(X) is None
+    else:
+        assert kit.leftovers() == []
+        assert kept(kit.log) == (expected if change == "truncate" else [2, 3])
+
+
+def test_a_corrupt_log_is_named_and_skipped(kit: Kit) -> None:
+    kit.fill("a")
+    path = Path(kit.log.segments[0].log_path)
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 0xFF
+    path.write_bytes(bytes(data))
+    kit.run()
+    assert "corrupt" in kit.cleaner.uncleanable[X]
+    kit.run()
+    assert kit.passes.count == 1
+    assert kit.leftovers() == []
+
+
+def test_a_full_disk_is_tried_again_and_then_given_up(kit: Kit) -> None:
+    kit.fill("a")
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kit.passes.before = full
+    for _ in range(2):
+        kit.run()
+        assert kit.cleaner.uncleanable == {}
+    assert kit.manager.get(X) is kit.log
+    kit.passes.before = lambda: None
+    kit.run()
+    assert kit.cleaner.statistics.passes == 1
+    assert kept(kit.log) == [0, 1]
+
+
+def test_a_worker_that_keeps_dying_is_given_up(kit: Kit) -> None:
+    kit.fill("a")
+
+    def die() -> None:
+        raise CleanerProcessDied("the cleaner process ended")
+
+    kit.passes.before = die
+    for _ in range(4):
+        kit.run()
+    assert kit.passes.count == 3
+    assert "3 times" in kit.cleaner.uncleanable[X]
+
+
+def test_a_failing_disk_takes_its_directory(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b").start()
+    broker.topic_settings["x"] = COMPACTED
+    log = broker.manager.create(X, directory=str(tmp_path / "a"))
+    append(log, ("k", "1"), ("k", "2"))
+    log.roll()
+    cleaner = LogCleaner(broker.manager, InlinePasses(broker.files))
+    work = cleaner.run()
+    item = next(work)
+    broker.files.broken.append(str(tmp_path / "a"))
+    assert item is not None
+    run_inline([item], broker.manager.fail_directory)
+    assert list(work) == []
+    assert [directory.path for directory in broker.manager.online_directories] == [str(tmp_path / "b")]
+    broker.manager.release()
+
+
+def test_an_idempotent_producer_survives_the_compaction_of_its_records(kit: Kit, tmp_path: Path) -> None:
+    def produce(sequence: int, value: str) -> int:
+        data = build_batch(
+            [Record(key=b"k", value=value.encode(), timestamp=NOW)],
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        info = kit.log.append_as_leader(ByteSlice(data, 0, len(data)), 0, now_ms=NOW)
+        kit.log.write_staged()
+        kit.log.advance_high_watermark(kit.log.log_end_offset)
+        return info.first_offset
+
+    produce(0, "first")
+    assert produce(1, "second") == 1
+    append(kit.log, ("k", "by another"))
+    kit.log.roll()
+    kit.run()
+    assert kept(kit.log) == [2]
+    # Everything that the log remembers of its producers is lost, and read from the batches again.
+    kit.broker.crash()
+    for snapshot in Path(kit.log.directory).glob("*.snapshot"):
+        snapshot.unlink()
+    again = Kit(tmp_path)
+    kit.log = again.log
+    assert produce(1, "second") == 1
+    assert produce(2, "third") == 3
+    again.manager.close()
+
+
+def test_compact_and_delete_together(kit: Kit) -> None:
+    kit.log.update_settings(LogSettings(cleanup_policy=(COMPACT, DELETE), min_cleanable_dirty_ratio=0.1))
+    kit.fill("a")
+    kit.log.increment_log_start_offset(2)
+    kit.fill("b")
+    kit.run()
+    assert kept(kit.log) == [2, 3]
+
+
+def test_a_crash_in_the_middle_of_a_swap_is_settled_at_start(kit: Kit, tmp_path: Path) -> None:
+    kit.fill("a", "b")
+    directory = Path(kit.log.directory)
+    item = next(kit.cleaner.run())
+    assert item is not None
+    item.act()
+    cleaned = sorted(directory.glob("*.cleaned"))
+    assert cleaned
+    kit.broker.crash()
+    # Killed before anything was renamed: the old segment counts.
+    again = Kit(tmp_path)
+    assert kept(again.log) == [0, 1, 2, 3]
+    assert again.leftovers() == []
+    again.log.advance_high_watermark(4)
+    item = next(again.cleaner.run())
+    assert item is not None
+    item.act()
+    for path in sorted(directory.glob("*.cleaned"), reverse=True):
+        path.rename(path.with_suffix(".swap"))
+    again.broker.crash()
+    # Killed after all was renamed to .swap: the new one counts.
+    last = Kit(tmp_path)
+    assert kept(last.log) == [1, 2, 3]
+    assert last.leftovers() == []
+    last.manager.close()
