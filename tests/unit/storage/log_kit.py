@@ -98,7 +98,16 @@ class Kit:
         when = self.clock.wall_ms() if timestamp is None else timestamp
         return self.append(log, batch(*values, timestamp=when), leader_epoch)
 
-    def marker(self, log: Log, producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0) -> AppendInfo:
+    def marker(
+        self,
+        log: Log,
+        producer_id: int,
+        epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int = 0,
+        leader_epoch: int = 0,
+    ) -> AppendInfo:
         data = build_marker(
             commit=commit,
             producer_id=producer_id,
@@ -106,7 +115,7 @@ class Kit:
             timestamp=self.clock.wall_ms(),
             coordinator_epoch=coordinator_epoch,
         )
-        return self.append(log, data, origin=ORIGIN_COORDINATOR)
+        return self.append(log, data, leader_epoch, ORIGIN_COORDINATOR)
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.directory))
