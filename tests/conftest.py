@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from tools.peers.kafka import kafka_libs  # noqa: E402
 from tools.peers.kcat import kcat_path  # noqa: E402
 from tools.peers.maven import PeerMissing  # noqa: E402
 
+pytest.register_assert_rewrite("support")
+
 from support.broker import BRAIDLOG, Broker, start_target  # noqa: E402
 
 StartBroker = Callable[..., Broker]
@@ -31,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # Warnings are errors, but the clients' own old-fashioned calls are not ours to mend.
     callers = r"(kafka|aiokafka|importlib\.resources)\..*"
     config.addinivalue_line("filterwarnings", f"ignore::DeprecationWarning:{callers}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the last lines of the shared broker's log."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("broker")
+    if report.failed and isinstance(running, Broker):
+        report.sections.append((f"log of {running.kind}", running.process.log(30)))
+    return report
 
 
 @pytest.fixture(scope="session")

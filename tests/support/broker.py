@@ -44,6 +44,11 @@ class Broker:
     def log(self) -> str:
         return self.process.log()
 
+    @property
+    def http_port(self) -> int:
+        """The port of `/metrics`, `/healthz` and `/readyz` (braidlog only)."""
+        return int(self.process.wait_for_line(r"metrics and health on http://\S+:(\d+)/")[1])
+
 
 def serve_command(
     data_dir: Path, port: int = 0, settings: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
@@ -51,7 +56,8 @@ def serve_command(
     """`braidlog serve …` with this interpreter, so that the tests need no installed script."""
     command = [sys.executable, "-m", "braidlog", "serve", "--data", str(data_dir)]
     command += ["--listen", f"127.0.0.1:{port}"]
-    for key, value in (settings or {}).items():
+    # Several brokers run beside each other in tests: each takes a free port for its metrics, too.
+    for key, value in {"braidlog.http.listen": "127.0.0.1:0", **(settings or {})}.items():
         command += ["--set", f"{key}={value}"]
     return [*command, *arguments]
 
