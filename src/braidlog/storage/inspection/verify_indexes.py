@@ -85,7 +85,7 @@ def _time_index(files: Files, handles: HandlePool, path: str, facts: SegmentFact
             largest = facts.timestamps[batch][1]
             batch += 1
         if largest != timestamp:
-            yield f"{path}: entry {number} says that the youngest up to offset {offset} is {timestamp}, but it is {largest}"
+            yield f"{path}: entry {number} gives {timestamp} as the youngest up to offset {offset}, but {largest} is"
             return
         last_timestamp, last_offset = timestamp, offset
 
