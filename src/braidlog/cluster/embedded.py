@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
@@ -51,6 +51,7 @@ class EmbeddedStore:
         self._writing = False
         self._idle: asyncio.Future[None] | None = None
         self._failure: StoreFailedError | None = None
+        self._on_failure: list[Callable[[StoreFailedError], None]] = []
         # In zxid order: what waits for that zxid to be durable.
         self._queue: deque[tuple[int, asyncio.Future[None], list[tuple[Watch, WatchEvent]]]] = deque()
         self._durable = self._tree.zxid
@@ -88,6 +89,10 @@ class EmbeddedStore:
     def failure(self) -> StoreFailedError | None:
         """Set once syncing failed: nothing can be made durable any more."""
         return self._failure
+
+    def on_failure(self, callback: Callable[[StoreFailedError], None]) -> None:
+        """Called once if syncing fails: the broker cannot go on without its store."""
+        self._on_failure.append(callback)
 
     def connect(self) -> EmbeddedSession:
         self._last_session += 1
@@ -190,6 +195,8 @@ class EmbeddedStore:
             self._failure = StoreFailedError(f"the embedded store cannot sync its journal: {problem}")
             self._abandon(self._failure)
             self._rest()
+            for callback in self._on_failure:
+                callback(self._failure)
             return
         reverted = job.result()
         if reverted is not None:

@@ -283,12 +283,19 @@ class StoreContract:
         await writing.create("/a", b"0")
         told: list[WatchEvent] = []
         await watching.get("/a", told.append)
-        change = asyncio.ensure_future(writing.set("/a", b"1"))
-        while (await watching.get("/a")).data == b"0":
-            assert not told or (await watching.get("/a")).data == b"1"
-            await asyncio.sleep(0)
+
+        async def read_after(ticks: int) -> None:
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            node = await watching.get("/a")
+            assert node.data == b"0" or told
+
+        # Readers that come at every moment of the change: none of them may be quicker than the event.
+        reads = [asyncio.ensure_future(read_after(ticks)) for ticks in range(40)]
+        await writing.set("/a", b"1")
+        await asyncio.gather(*reads)
         assert told == [WatchEvent(EventKind.DATA_CHANGED, "/a")]
-        await change
+        assert (await watching.get("/a")).data == b"1"
 
     @on_store
     async def test_concurrent_writers_of_one_version_have_one_winner(self, connect: Connect) -> None:
