@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
-import uuid
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 ZERO_ID = bytes(16)
 # Kafka reserves the ids that only differ from zero in the last byte, for directory states and the metadata topic.
@@ -14,19 +14,23 @@ _RESERVED = {bytes(15) + bytes([low]) for low in range(100)}
 def random_id() -> bytes:
     """A fresh topic, cluster or directory id; as in Kafka its text never starts with a dash."""
     while True:
-        candidate = uuid.uuid4().bytes
+        bits = bytearray(os.urandom(16))
+        # Version 4, variant 1 of RFC 4122, as Kafka's random ids are.
+        bits[6] = bits[6] & 0x0F | 0x40
+        bits[8] = bits[8] & 0x3F | 0x80
+        candidate = bytes(bits)
         if candidate not in _RESERVED and not id_text(candidate).startswith("-"):
             return candidate
 
 
 def id_text(identifier: bytes) -> str:
-    return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode("ascii")
+    return urlsafe_b64encode(identifier).rstrip(b"=").decode("ascii")
 
 
 def parse_id(text: str) -> bytes:
     """The 16 bytes behind a text form; raises ValueError for anything else."""
     try:
-        identifier = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        identifier = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as problem:
         raise ValueError(f"{text!r} is not an id: expected 22 characters of URL-safe base64") from problem
     if len(identifier) != 16:
