@@ -1,9 +1,9 @@
-"""The newest offset of every key, in a fixed amount of memory.
+"""The newest offset of every key, in a fixed amount of memory (hot: compiled by mypyc).
 
-One flat buffer of 24-byte slots, addressed by the key's hash and probed linearly:
+Two flat arrays of `slots` entries, addressed and probed by the key's hash:
 
-    0               16              24
-    | MD5 of the key | offset + 1    |      all zero = free
+    hashes    | BLAKE2b of the key: 16 bytes | …
+    offsets   | offset + 1: 8 bytes          | …     0 = the slot is free
 
 Two keys with the same hash would be taken for one; with 128 bits that is less likely than a memory error. A dict of
 `bytes` would cost about 150 bytes an entry and have no bound.
@@ -11,17 +11,16 @@ Two keys with the same hash would be taken for one; with 128 bits that is less l
 
 from __future__ import annotations
 
-from hashlib import md5
-from struct import Struct
+from array import array
+from hashlib import blake2b
 from typing import Final
 
+from librt.strings import read_i64_be
 from mypy_extensions import i64
 
 SLOT_BYTES: Final = 24
 _HASH_BYTES: Final = 16
-_FREE: Final = bytes(SLOT_BYTES - _HASH_BYTES)
-_OFFSET: Final = Struct(">q")
-_START: Final = Struct(">Q")
+_POSITIVE: Final = 0x7FFFFFFFFFFFFFFF
 NOT_FOUND: Final = -1
 
 
@@ -29,17 +28,19 @@ class OffsetMap:
     """At most `memory_bytes // 24` slots, filled to `load_factor`; `put` past that returns False."""
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9, most_keys: int | None = None) -> None:
-        slots = max(memory_bytes // SLOT_BYTES, 1)
+        slots = max(memory_bytes // SLOT_BYTES, 3)
         if most_keys is not None:
-            # No more keys than offsets can turn up, so a small dirty section takes a small map.
-            slots = min(slots, int(most_keys / load_factor) + 2)
-        self.slots: int = slots
+            # No more keys than offsets can turn up, so a small dirty section takes a small map, with room to spare.
+            slots = min(slots, 2 * most_keys + 3)
+        # A prime, so that every step from slot to slot visits all of them.
+        self.slots: int = _prime_at_most(slots)
         # At least one slot stays free, or a search for an absent key would never end.
-        self.capacity: int = min(max(int(slots * load_factor), 1), slots - 1) if slots > 1 else 0
+        self.capacity: int = min(max(int(self.slots * load_factor), 1), self.slots - 1)
         self.size: int = 0
         # Largest offset that the map knows of, also of records without an effect on it.
         self.latest_offset: int = -1
-        self._buffer = bytearray(slots * SLOT_BYTES)
+        self._hashes = bytearray(self.slots * _HASH_BYTES)
+        self._offsets = array("q", bytes(self.slots * 8))
 
     @property
     def is_full(self) -> bool:
@@ -47,24 +48,21 @@ class OffsetMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """Remember `offset` as the newest of `key`; offsets come in ascending order. False: no room for a new key."""
-        digest = md5(key, usedforsecurity=False).digest()
-        position = self._find(digest)
-        buffer = self._buffer
-        if buffer.startswith(_FREE, position + _HASH_BYTES):
+        digest = blake2b(key, digest_size=_HASH_BYTES).digest()
+        slot = self._find(digest)
+        if self._offsets[slot] == 0:
             if self.size >= self.capacity:
                 return False
-            buffer[position : position + _HASH_BYTES] = digest
+            self._hashes[slot * _HASH_BYTES : (slot + 1) * _HASH_BYTES] = digest
             self.size += 1
-        _OFFSET.pack_into(buffer, position + _HASH_BYTES, offset + 1)
+        self._offsets[slot] = offset + 1
         if offset > self.latest_offset:
             self.latest_offset = offset
         return True
 
     def get(self, key: bytes) -> int:
         """The newest offset of `key`, or NOT_FOUND."""
-        position = self._find(md5(key, usedforsecurity=False).digest())
-        offset: int = _OFFSET.unpack_from(self._buffer, position + _HASH_BYTES)[0]
-        return offset - 1
+        return self._offsets[self._find(blake2b(key, digest_size=_HASH_BYTES).digest())] - 1
 
     def cover(self, offset: int) -> None:
         """Records up to `offset` have been seen, whether they had a key or not."""
@@ -72,15 +70,31 @@ class OffsetMap:
             self.latest_offset = offset
 
     def _find(self, digest: bytes) -> int:
-        """Position of the slot that holds `digest`, or of the free one where it belongs."""
-        buffer = self._buffer
+        """The slot that holds `digest`, or the free one where it belongs."""
+        hashes = self._hashes
+        offsets = self._offsets
         slots: i64 = self.slots
-        start: int = _START.unpack_from(digest, 0)[0]
-        slot: i64 = start % self.slots
-        while True:
-            position = slot * SLOT_BYTES
-            if buffer.startswith(_FREE, position + _HASH_BYTES) or buffer.startswith(digest, position):
-                return position
-            slot += 1
-            if slot == slots:
-                slot = 0
+        slot: i64 = (read_i64_be(digest, 0) & _POSITIVE) % slots
+        # The other half of the hash decides the step, so that keys which meet once part again.
+        step: i64 = 1 + (read_i64_be(digest, 8) & _POSITIVE) % (slots - 1)
+        while offsets[slot] != 0 and not hashes.startswith(digest, slot * _HASH_BYTES):
+            slot += step
+            if slot >= slots:
+                slot -= slots
+        return slot
+
+
+def _prime_at_most(number: int) -> int:
+    while not _is_prime(number):
+        number -= 1
+    return number
+
+
+def _is_prime(number: int) -> bool:
+    divisor: i64 = 2
+    candidate: i64 = number
+    while divisor * divisor <= candidate:
+        if candidate % divisor == 0:
+            return False
+        divisor += 1
+    return True

@@ -175,7 +175,7 @@ def test_the_last_batch_of_a_pass_keeps_its_offsets_even_when_empty(directory: S
 def test_a_map_without_room_ends_the_pass_early_and_the_next_goes_on(directory: SegmentDirectory) -> None:
     directory.write([batch(0, *[(f"k{number}", "old") for number in range(10)])])
     directory.write([batch(10, *[(f"k{number}", "new") for number in range(10)])])
-    memory = CleanerMemory(dedupe_bytes=9 * SLOT_BYTES, load_factor=0.7)
+    memory = CleanerMemory(dedupe_bytes=11 * SLOT_BYTES, load_factor=0.6)
     ends = []
     while directory.first_dirty < 20:
         outcome = directory.compact(directory.order(20, memory=memory))
@@ -267,7 +267,7 @@ writes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     segments=st.lists(st.lists(writes, min_size=1, max_size=3), min_size=1, max_size=5),
     passes=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([2, 4, 1000])), min_size=1, max_size=4),

@@ -20,7 +20,7 @@ def test_it_is_a_dict_of_last_offsets(keys: list[bytes]) -> None:
 
 
 def test_when_full_only_known_keys_may_change() -> None:
-    offsets = OffsetMap(10 * SLOT_BYTES, load_factor=0.5)
+    offsets = OffsetMap(11 * SLOT_BYTES, load_factor=0.5)
     for number in range(5):
         assert offsets.put(b"%d" % number, number)
     assert offsets.is_full
@@ -32,15 +32,15 @@ def test_when_full_only_known_keys_may_change() -> None:
 
 
 def test_a_completely_full_map_still_ends_its_searches() -> None:
-    offsets = OffsetMap(4 * SLOT_BYTES, load_factor=1.0)
+    offsets = OffsetMap(6 * SLOT_BYTES, load_factor=1.0)
     put = sum(offsets.put(b"%d" % number, number) for number in range(10))
-    assert put == 3
+    assert put == 4
     assert offsets.get(b"absent") == NOT_FOUND
 
 
 def test_a_few_offsets_take_a_small_map() -> None:
     offsets = OffsetMap(1 << 30, most_keys=100)
-    assert offsets.slots < 200
+    assert offsets.slots < 250
     assert offsets.capacity >= 100
 
 
