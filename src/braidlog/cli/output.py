@@ -1,13 +1,17 @@
-"""What commands print: tables for people, JSON for scripts, errors in one line."""
+"""What commands print: tables for people, JSON for scripts, remarks and progress beside both."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 Row = Mapping[str, Any]
+
+_PROGRESS_EVERY_S: Final = 0.2
 
 
 def show(rows: Sequence[Row], output: str, columns: Sequence[str] | None = None) -> None:
@@ -33,9 +37,14 @@ def show_one(row: Row, output: str) -> None:
         print(f"{name.replace('_', ' ').ljust(width)}  {_cell(value)}")
 
 
-def say(text: str, output: str = "table") -> None:
-    """A remark for people; scripts that read JSON do not get it on their stream."""
-    print(text, file=sys.stderr if output == "json" else sys.stdout)
+def report(text: str, row: Row, output: str) -> None:
+    """What was done: a sentence for people, the same facts as one JSON object for scripts."""
+    print(json.dumps(dict(row), ensure_ascii=False) if output == "json" else text)
+
+
+def remark(text: str) -> None:
+    """Worth knowing, but not what was asked for: on standard error, so that it spoils nobody's input."""
+    print(f"braidlog: {text}", file=sys.stderr)
 
 
 def _cell(value: Any) -> str:
@@ -46,3 +55,27 @@ def _cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return str(value)
+
+
+class Progress:
+    """One line on standard error that says how far long work is; silent where nobody watches."""
+
+    def __init__(self) -> None:
+        self._watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+        self._last = 0.0
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        if not self._watched or time.monotonic() - self._last < _PROGRESS_EVERY_S:
+            return
+        self._last = time.monotonic()
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(text)
+
+    def clear(self) -> None:
+        """Take the line away before something else is printed."""
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+            self._width = 0

@@ -1,67 +1,128 @@
 """The command line's parser and its one way of failing: a line on standard error and an exit code.
 
     0   done        1   failed        2   the command was not understood
+
+Only the module of the noun that was asked for is imported, so that a command starts as quickly as what it does allows.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from importlib import import_module
+from typing import Any, Final, NoReturn
 
-from braidlog.cli import completion, configs, consume, doctor, log, produce, serve, topics, version
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+# A noun's module is `braidlog.cli.<noun>` and offers `add_arguments(parser)`, which sets `run` for what it parses.
+NOUNS: Final = {
+    "serve": "run a broker until it is told to stop",
+    "topics": "create, list, describe, alter and delete topics",
+    "configs": "read and change settings of topics and brokers",
+    "produce": "write records to a topic",
+    "consume": "read records of a topic",
+    "log": "look into, check and repair the files of a partition",
+    "doctor": "find out what is wrong, and what to do about it",
+    "completion": "completion for bash, zsh or fish",
+    "version": "what is installed",
+}
+
+_EXAMPLES: Final = """\
+first steps:
+  braidlog serve --data ./data                      a broker on 127.0.0.1:9092
+  braidlog topics create orders --partitions 3
+  echo 'k1:hello' | braidlog produce orders --key-separator :
+  braidlog consume orders --offset earliest --exit-at-end
+  braidlog doctor --data ./data                     when something is wrong
+
+Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP); --output json is for scripts.
+Exit codes: 0 done, 1 failed, 2 the command was not understood.
+"""
 
 Command = Callable[[argparse.Namespace], int]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong and where to read on."""
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            # The names of commands stand further in than argparse reckons, and the longest would wrap.
+            self._action_max_length += 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes no abbreviations, and says in one line what is wrong and where to read on."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=_Help, **settings)
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(EXIT_USAGE)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="braidlog", description="A distributed commit log that speaks the Kafka protocol.", allow_abbrev=False
+def build_parser(noun: str | None = None) -> Parser:
+    """The whole parser, or one that knows the arguments of a single noun and of the others their names."""
+    parser = Parser(
+        prog="braidlog",
+        description="A distributed commit log that speaks the Kafka protocol.",
+        epilog=_EXAMPLES,
     )
-    nouns = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    serving = nouns.add_parser("serve", help="run a broker until it is told to stop", allow_abbrev=False)
-    serve.add_arguments(serving)
-    for module in (topics, configs, produce, consume, log, doctor):
-        module.add_parser(nouns)
-    completion.add_parser(nouns, build_parser)
-    version.add_parser(nouns)
+    parser.add_argument("--version", action="store_true", help="the same as the command version")
+    nouns = parser.add_subparsers(metavar="COMMAND", dest="noun", title="commands")
+    for name, summary in NOUNS.items():
+        below = nouns.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if noun in (None, name):
+            import_module(f"braidlog.cli.{name}").add_arguments(below)
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    command: Command = options.run
+    words = list(arguments)
+    if words == ["--version"]:
+        words = ["version"]
+    parser = build_parser(words[0] if words and words[0] in NOUNS else "")
+    options = parser.parse_args(words)
+    if options.noun is None:
+        parser.error("say what to do")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name or a value that the terminal cannot show is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return run(options.run, options)
+
+
+def run(command: Command, options: argparse.Namespace) -> int:
     try:
-        return command(options)
-    except ProtocolError as problem:
-        return _fail(f"{problem.message or 'the broker refused'} [{problem.name}]")
-    except (BraidlogError, OSError) as problem:
-        return _fail(str(problem))
-    except KeyboardInterrupt:
-        return 130
+        code = command(options)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         # Whoever read our output has seen enough; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except ProtocolError as problem:
+        return _fail(f"{problem.message or 'the broker refused'} [{problem.name}]")
+    except BraidlogError as problem:
+        return _fail(str(problem))
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        return _fail(f"{where}{problem.strerror or problem}")
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
 
 
 def _fail(message: str) -> int:
-    print(f"braidlog: {message}", file=sys.stderr)
+    print(f"braidlog: {' '.join(message.split())}", file=sys.stderr)
     return EXIT_FAILED

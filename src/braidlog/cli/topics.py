@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
-from braidlog.cli.options import add_connection, add_output, connect, pairs
-from braidlog.cli.output import say, show
-from braidlog.client.cluster import Cluster, check
+from braidlog.cli.configs import overrides_of
+from braidlog.cli.options import add_connection, add_output, connect, pairs, positive
+from braidlog.cli.output import remark, report, show
+from braidlog.client.cluster import Cluster
+from braidlog.client.refusals import check, refusal
 from braidlog.config.topic_names import collisions, has_collision_characters
 from braidlog.core.errors import UserError
 from braidlog.core.ids import id_text
@@ -33,19 +35,21 @@ from braidlog.wire.generated.create_topics import (
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from braidlog.wire.generated.metadata import MetadataResponseTopic
 
-CREATE_TOPICS = 19
-DELETE_TOPICS = 20
-CREATE_PARTITIONS = 37
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+CREATE_PARTITIONS: Final = 37
+# The first version that lets the broker choose partitions and factor, and that answers with what it chose.
+_CHOOSES: Final = 4
+_ANSWERS_COUNT: Final = 5
 
 
-def add_parser(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    noun = nouns.add_parser("topics", help="create, list, describe, alter and delete topics", allow_abbrev=False)
-    verbs = noun.add_subparsers(metavar="ACTION", required=True)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="ACTION", required=True, title="actions")
 
-    create = verbs.add_parser("create", help="create a topic", allow_abbrev=False)
-    create.add_argument("topic")
-    create.add_argument("--partitions", type=int, metavar="N", help="default: the broker's num.partitions")
-    create.add_argument("--replication-factor", type=int, metavar="N", help="default: the broker's")
+    create = verbs.add_parser("create", help="create a topic")
+    create.add_argument("topic", metavar="TOPIC")
+    create.add_argument("--partitions", type=positive, metavar="N", help="default: the broker's num.partitions")
+    create.add_argument("--replication-factor", type=positive, metavar="N", help="default: the broker's")
     create.add_argument(
         "--replica-assignment", metavar="1:2,2:3", help="brokers of each partition, instead of the two numbers above"
     )
@@ -54,67 +58,75 @@ def add_parser(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     create.add_argument("--validate-only", action="store_true", help="only check whether it could be created")
     create.set_defaults(run=run_create)
 
-    listing = verbs.add_parser("list", help="names of all topics", allow_abbrev=False)
-    listing.add_argument("--exclude-internal", action="store_true")
+    listing = verbs.add_parser("list", help="names of all topics")
+    listing.add_argument("--exclude-internal", action="store_true", help="not the broker's own")
     listing.set_defaults(run=run_list)
 
-    describe = verbs.add_parser("describe", help="partitions, leaders, replicas and settings", allow_abbrev=False)
+    describe = verbs.add_parser("describe", help="partitions, leaders, replicas and settings")
     describe.add_argument("topics", nargs="*", metavar="TOPIC", help="default: all")
+    describe.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    describe.add_argument("--under-replicated", action="store_true", help="only partitions with replicas out of sync")
+    describe.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
     describe.set_defaults(run=run_describe)
 
-    alter = verbs.add_parser("alter", help="raise the number of partitions", allow_abbrev=False)
-    alter.add_argument("topic")
-    alter.add_argument("--partitions", type=int, required=True, metavar="N")
+    alter = verbs.add_parser("alter", help="raise the number of partitions")
+    alter.add_argument("topic", metavar="TOPIC")
+    alter.add_argument("--partitions", type=positive, required=True, metavar="N", help="how many there shall be in all")
     alter.add_argument("--replica-assignment", metavar="1:2,2:3", help="brokers of each added partition")
     alter.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     alter.set_defaults(run=run_alter)
 
-    delete = verbs.add_parser("delete", help="delete topics and all their records", allow_abbrev=False)
+    delete = verbs.add_parser("delete", help="delete topics and all their records")
     delete.add_argument("topics", nargs="+", metavar="TOPIC")
     delete.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     delete.set_defaults(run=run_delete)
 
-    for parser in (create, listing, describe, alter, delete):
-        add_connection(parser)
-        add_output(parser)
+    for verb in (create, listing, describe, alter, delete):
+        add_connection(verb)
+        add_output(verb)
 
 
 def run_create(options: argparse.Namespace) -> int:
     assigned = _assignment(options.replica_assignment)
     if assigned and (options.partitions is not None or options.replication_factor is not None):
         raise UserError("--replica-assignment says it all: leave out --partitions and --replication-factor")
-    configs = pairs(options.config, "--config")
+    name: str = options.topic
     with connect(options) as cluster:
-        _warn_of_collisions(cluster, options.topic, options.output)
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=options.topic,
-                    num_partitions=-1 if options.partitions is None else options.partitions,
-                    replication_factor=-1 if options.replication_factor is None else options.replication_factor,
-                    assignments=[
-                        CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-                        for index, brokers in enumerate(assigned)
-                    ],
-                    configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
-                )
+        _refuse_collisions(cluster, name)
+        controller = cluster.controller
+        version = controller.version_for(CREATE_TOPICS)
+        chosen = None if version >= _CHOOSES or assigned else 1
+        wanted = CreatableTopic(
+            name=name,
+            num_partitions=options.partitions or chosen or -1,
+            replication_factor=options.replication_factor or chosen or -1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+                for index, brokers in enumerate(assigned)
             ],
-            timeout_ms=int(options.timeout * 1000),
-            validate_only=options.validate_only,
+            configs=[
+                CreatableTopicConfig(name=key, value=value) for key, value in pairs(options.config, "--config").items()
+            ],
         )
-        (result,) = cluster.controller.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
-    if result.error_code == TopicAlreadyExistsError.code and options.if_not_exists:
-        say(f"topic {options.topic} exists already", options.output)
+        request = CreateTopicsRequest(
+            topics=[wanted], timeout_ms=int(options.request_timeout * 1000), validate_only=options.validate_only
+        )
+        (result,) = controller.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
+    existed = result.error_code == TopicAlreadyExistsError.code and options.if_not_exists
+    if existed:
+        report(f"topic {name} exists already", {"topic": name, "created": False}, options.output)
         return 0
-    check(result.error_code, f"topic {options.topic}", result.error_message)
+    check(result.error_code, f"topic {name}", result.error_message)
+    count = result.num_partitions if version >= _ANSWERS_COUNT else len(assigned) or wanted.num_partitions
     verb = "could be created" if options.validate_only else "created"
-    say(f"topic {options.topic} {verb} with {result.num_partitions} partition(s)", options.output)
+    row = {"topic": name, "created": not options.validate_only, "partitions": count}
+    report(f"topic {name} {verb} with {count} partition{'' if count == 1 else 's'}", row, options.output)
     return 0
 
 
 def run_list(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        topics = sorted(cluster.metadata(None), key=lambda topic: topic.name or "")
+        topics = _by_name(cluster.metadata(None))
     rows = [
         {
             "topic": topic.name,
@@ -130,63 +142,77 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_describe(options: argparse.Namespace) -> int:
-    from braidlog.cli.configs import overrides_of
-
     with connect(options) as cluster:
-        topics = cluster.metadata(options.topics or None)
+        topics = _by_name(cluster.metadata(options.topics or None))
+        if options.if_exists:
+            topics = [topic for topic in topics if topic.error_code != UnknownTopicOrPartitionError.code]
         for topic in topics:
             check(topic.error_code, f"topic {topic.name}")
-        configs = {topic.name: overrides_of(cluster, topic.name or "") for topic in topics}
+        configs = overrides_of(cluster, [topic.name or "" for topic in topics])
+    described: list[dict[str, Any]] = []
+    for topic in topics:
+        rows = [row for row in _partition_rows(topic) if _is_wanted(row, options)]
+        if rows or not (options.under_replicated or options.unavailable):
+            described.append(_description(topic, configs[topic.name or ""], rows))
     if options.output == "json":
-        show([_description(topic, configs[topic.name]) for topic in topics], "json")
+        show(described, "json")
         return 0
-    for topic in sorted(topics, key=lambda topic: topic.name or ""):
-        settings = ",".join(f"{key}={value}" for key, value in configs[topic.name].items()) or "-"
-        print(f"Topic {topic.name}  id {id_text(topic.topic_id)}  partitions {len(topic.partitions)}  config {settings}")
-        show(_partition_rows(topic), "table", ("partition", "leader", "epoch", "replicas", "isr", "offline"))
+    for number, each in enumerate(described):
+        settings = ",".join(f"{key}={value}" for key, value in each["config"].items()) or "-"
+        print(f"{'' if number == 0 else chr(10)}topic {each['topic']}  id {each['id']}  config {settings}")
+        show(each["partitions"], "table", ("partition", "leader", "epoch", "replicas", "isr", "offline"))
     return 0
 
 
 def run_alter(options: argparse.Namespace) -> int:
     assigned = _assignment(options.replica_assignment)
+    name: str = options.topic
     with connect(options) as cluster:
-        (topic,) = cluster.metadata([options.topic])
+        (topic,) = cluster.metadata([name])
         if topic.error_code == UnknownTopicOrPartitionError.code and options.if_exists:
-            say(f"there is no topic {options.topic}", options.output)
+            report(f"there is no topic {name}", {"topic": name, "altered": False}, options.output)
             return 0
-        check(topic.error_code, f"topic {options.topic}")
+        check(topic.error_code, f"topic {name}")
         if options.partitions <= len(topic.partitions):
             raise InvalidPartitionsError(
-                f"topic {options.topic} has {len(topic.partitions)} partitions; the number can only grow"
+                f"topic {name} has {len(topic.partitions)} partitions already; the number can only grow"
             )
         wanted = CreatePartitionsTopic(
-            name=options.topic,
+            name=name,
             count=options.partitions,
             assignments=[CreatePartitionsAssignment(broker_ids=brokers) for brokers in assigned] or None,
         )
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=int(options.timeout * 1000))
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=int(options.request_timeout * 1000))
         (result,) = cluster.controller.call(CREATE_PARTITIONS, request, CreatePartitionsResponse).results
-    check(result.error_code, f"topic {options.topic}", result.error_message)
-    say(f"topic {options.topic} now has {options.partitions} partitions", options.output)
+    check(result.error_code, f"topic {name}", result.error_message)
+    row = {"topic": name, "altered": True, "partitions": options.partitions}
+    report(f"topic {name} now has {options.partitions} partitions", row, options.output)
     return 0
 
 
 def run_delete(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        version = cluster.controller.version_for(DELETE_TOPICS)
-        request = DeleteTopicsRequest(timeout_ms=int(options.timeout * 1000))
-        if version >= 6:
-            request.topics = [DeleteTopicState(name=name) for name in options.topics]
+        controller = cluster.controller
+        request = DeleteTopicsRequest(timeout_ms=int(options.request_timeout * 1000))
+        names = list(dict.fromkeys(options.topics))
+        if controller.version_for(DELETE_TOPICS) >= 6:
+            request.topics = [DeleteTopicState(name=name) for name in names]
         else:
-            request.topic_names = list(options.topics)
-        results = cluster.controller.call(DELETE_TOPICS, request, DeleteTopicsResponse).responses
+            request.topic_names = names
+        results = controller.call(DELETE_TOPICS, request, DeleteTopicsResponse).responses
+    failed = 0
     for result in results:
-        if result.error_code == UnknownTopicOrPartitionError.code and options.if_exists:
-            say(f"there is no topic {result.name}", options.output)
-            continue
-        check(result.error_code, f"topic {result.name}", result.error_message)
-        say(f"topic {result.name} deleted", options.output)
-    return 0
+        row: dict[str, Any] = {"topic": result.name, "deleted": result.error_code == NONE}
+        if result.error_code == NONE:
+            report(f"topic {result.name} deleted", row, options.output)
+        elif result.error_code == UnknownTopicOrPartitionError.code and options.if_exists:
+            report(f"there is no topic {result.name}", row, options.output)
+        else:
+            # The others were deleted all the same, so each is told of.
+            problem = refusal(result.error_code, f"topic {result.name}", result.error_message)
+            remark(f"{problem.message} [{problem.name}]")
+            failed += 1
+    return 1 if failed else 0
 
 
 def _assignment(text: str | None) -> list[list[int]]:
@@ -198,23 +224,24 @@ def _assignment(text: str | None) -> list[list[int]]:
         raise UserError(f"--replica-assignment {text}: give broker ids as 1:2,2:3") from problem
 
 
-def _warn_of_collisions(cluster: Cluster, name: str, output: str) -> None:
+def _refuse_collisions(cluster: Cluster, name: str) -> None:
     if not has_collision_characters(name):
         return
+    remark("metrics fold '.' and '_' of topic names into one: use only one of the two in your names")
     others = collisions(name, [topic.name or "" for topic in cluster.metadata(None) if topic.error_code == NONE])
     if others:
-        raise UserError(
-            f"topic {name} would collide with {', '.join(others)} in metric names, where '.' and '_' are one; "
-            "choose another name"
-        )
-    say("names with '.' and '_' can collide in metrics: use only one of the two", "json")
+        raise UserError(f"topic {name} collides with {', '.join(others)} in the names of metrics; choose another name")
+
+
+def _by_name(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+    return sorted(topics, key=lambda topic: topic.name or "")
 
 
 def _partition_rows(topic: MetadataResponseTopic) -> list[dict[str, Any]]:
     return [
         {
             "partition": partition.partition_index,
-            "leader": partition.leader_id,
+            "leader": partition.leader_id if partition.leader_id >= 0 else None,
             "epoch": partition.leader_epoch,
             "replicas": partition.replica_nodes,
             "isr": partition.isr_nodes,
@@ -224,11 +251,20 @@ def _partition_rows(topic: MetadataResponseTopic) -> list[dict[str, Any]]:
     ]
 
 
-def _description(topic: MetadataResponseTopic, configs: dict[str, str | None]) -> dict[str, Any]:
+def _is_wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
+    if options.under_replicated and len(row["isr"]) >= len(row["replicas"]):
+        return False
+    return not options.unavailable or row["leader"] is None
+
+
+def _description(
+    topic: MetadataResponseTopic, configs: dict[str, str | None], partitions: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "id": id_text(topic.topic_id),
         "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
         "config": configs,
-        "partitions": _partition_rows(topic),
+        "partitions": partitions,
     }

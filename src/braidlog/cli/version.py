@@ -10,8 +10,7 @@ from braidlog.cli.options import add_output
 from braidlog.cli.output import show_one
 
 
-def add_parser(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = nouns.add_parser("version", help="what is installed", allow_abbrev=False)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     parser.set_defaults(run=run)
 

@@ -1,0 +1,75 @@
+"""A record as text, by a format such as `%p:%o %k=%v`.
+
+    %n topic   %p partition   %o offset   %k key   %v value   %K, %V their sizes in bytes, -1 for null
+    %t timestamp in milliseconds   %T the same as ISO 8601 in UTC   %h headers as name=value,…   %% a percent sign
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from braidlog.cli.options import unescaped
+from braidlog.wire.records.reading import Record
+
+Field = Callable[[str, int, Record, bytes], bytes]
+
+
+def _number(value: int) -> bytes:
+    return str(value).encode("ascii")
+
+
+def _size(data: bytes | None) -> bytes:
+    return b"-1" if data is None else _number(len(data))
+
+
+def _iso(timestamp_ms: int) -> bytes:
+    if timestamp_ms < 0:
+        return b"-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        # Later than year 9999: still a legal timestamp.
+        return _number(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode("ascii")
+
+
+def _headers(record: Record, null: bytes) -> bytes:
+    return b",".join(name.encode() + b"=" + (null if value is None else value) for name, value in record.headers)
+
+
+_FIELDS: Final[dict[str, Field]] = {
+    "n": lambda topic, partition, record, null: topic.encode(),
+    "p": lambda topic, partition, record, null: _number(partition),
+    "o": lambda topic, partition, record, null: _number(record.offset),
+    "k": lambda topic, partition, record, null: null if record.key is None else record.key,
+    "v": lambda topic, partition, record, null: null if record.value is None else record.value,
+    "K": lambda topic, partition, record, null: _size(record.key),
+    "V": lambda topic, partition, record, null: _size(record.value),
+    "t": lambda topic, partition, record, null: _number(record.timestamp),
+    "T": lambda topic, partition, record, null: _iso(record.timestamp),
+    "h": lambda topic, partition, record, null: _headers(record, null),
+    "%": lambda topic, partition, record, null: b"%",
+}
+
+
+class RecordFormat:
+    def __init__(self, text: str) -> None:
+        """Raises argparse.ArgumentTypeError, so that the class can be an option's type."""
+        self._parts: list[bytes | Field] = []
+        for match in re.finditer(r"%(?P<field>.?)|[^%]+", unescaped(text), re.DOTALL):
+            field = match["field"]
+            if field is None:
+                self._parts.append(match[0].encode())
+            elif field in _FIELDS:
+                self._parts.append(_FIELDS[field])
+            else:
+                raise argparse.ArgumentTypeError(f"{text!r}: %{field} is no field; known are %{' %'.join(_FIELDS)}")
+
+    def format(self, topic: str, partition: int, record: Record, null: bytes) -> bytes:
+        return b"".join(
+            part if isinstance(part, bytes) else part(topic, partition, record, null) for part in self._parts
+        )
