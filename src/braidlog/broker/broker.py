@@ -84,6 +84,7 @@ class Broker:
             self.store = EmbeddedStore.open(self.seams.journal_files(store_dir), self.seams.clock)
         except BlockingIOError as problem:
             raise UserError(str(problem)) from problem
+        self.store.on_failure(self._store_failed)
         self.session: EmbeddedSession = self.store.connect()
         await self._settle_identity(settings)
         self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
@@ -95,7 +96,7 @@ class Broker:
         self.moves = ReplicaMoves(self.logs)
         self.cleaner = LogCleaner(self.logs, self.seams.passes(self.seams.files))
         self.controller.add_listener(self.local)
-        await self.controller.start()
+        await self.controller.start(bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
         self._add_handlers(settings)
         self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault)
@@ -205,6 +206,10 @@ class Broker:
     ) -> None:
         directory = self.logs.registry.directory_of(TopicPartition(partition.topic, partition.index))
         self.seams.executors.run(directory.path, work, done)
+
+    def _store_failed(self, problem: Exception) -> None:
+        if self._on_fatal is not None:
+            self._on_fatal(problem)
 
     def _partition_fault(self, partition: Partition, fault: StorageFault) -> None:
         cause = fault.__cause__

@@ -72,7 +72,7 @@ def add_routes(broker: Broker) -> None:
     late(23, "offset_for_leader_epoch", lambda m: m.OffsetForLeaderEpochHandler(broker.registry))
     late(32, "describe_configs", lambda m: m.DescribeConfigsHandler(controller, broker.settings, broker.broker_id))
     late(33, "alter_configs", lambda m: m.AlterConfigsHandler(controller))
-    late(34, "alter_replica_log_dirs", lambda m: m.AlterReplicaLogDirsHandler(broker.moves))
+    late(34, "alter_replica_log_dirs", lambda m: m.AlterReplicaLogDirsHandler(broker.logs, broker.moves))
     late(35, "describe_log_dirs", lambda m: m.DescribeLogDirsHandler(broker.logs))
     late(37, "create_partitions", lambda m: m.CreatePartitionsHandler(controller))
     late(43, "elect_leaders", lambda m: m.ElectLeadersHandler(controller))

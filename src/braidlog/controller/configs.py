@@ -21,7 +21,12 @@ from braidlog.controller.requests import (
     FullConfig,
     ResourceType,
 )
-from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
+from braidlog.core.protocol_errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    ProtocolError,
+    UnknownTopicOrPartitionError,
+)
 from braidlog.core.types import BrokerId
 
 
@@ -102,6 +107,10 @@ def _altered(situation: Situation, request: ConfigChanges, current: Mapping[str,
         overrides = alter_topic(current, alterations, settings)
         validate_overrides(overrides, settings)
     else:
-        overrides = alter_broker(current, alterations, settings)
-        validate_dynamic(overrides, settings, per_broker=bool(request.resource.name))
+        try:
+            overrides = alter_broker(current, alterations, settings)
+            validate_dynamic(overrides, settings, per_broker=bool(request.resource.name))
+        except InvalidConfigError as problem:
+            # For brokers, Kafka says so.
+            raise InvalidRequestError(problem.message) from problem
     return overrides

@@ -101,7 +101,7 @@ def test_broker_settings_that_may_change_and_those_that_may_not() -> None:
     assert error is None
     assert plan.delta.configs_changed == {"brokers/<default>": {"log.retention.ms": "99"}}
     _, error = changed([ConfigChange("log.dirs", SET, "/x")], resource=BROKER)
-    assert isinstance(error, errors.InvalidConfigError)
+    assert isinstance(error, errors.InvalidRequestError)
 
 
 def test_validate_only_and_a_resource_named_twice() -> None:

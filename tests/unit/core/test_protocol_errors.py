@@ -12,8 +12,9 @@ def test_every_code_has_one_exception_and_a_kafka_name() -> None:
         and issubclass(value, protocol_errors.ProtocolError)
         and value is not protocol_errors.ProtocolError
     ]
-    assert len(classes) == len(BY_CODE) == 128
-    assert sorted(BY_CODE) == [-1, *range(1, 128)]
+    assert len(classes) == len(BY_CODE)
+    # 99 is about snapshots of a KRaft quorum, which has no part here.
+    assert sorted(BY_CODE) == [-1, *range(1, 99), *range(100, 128)]
 
 
 def test_a_code_becomes_its_exception() -> None:

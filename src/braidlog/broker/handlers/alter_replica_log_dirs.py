@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from braidlog.broker.faults import error_of
-from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.storage.manager import LogManager
 from braidlog.storage.moving import ReplicaMoves
 from braidlog.wire.generated.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -16,7 +17,8 @@ from braidlog.wire.generated.alter_replica_log_dirs import (
 
 
 class AlterReplicaLogDirsHandler:
-    def __init__(self, moves: ReplicaMoves) -> None:
+    def __init__(self, logs: LogManager, moves: ReplicaMoves) -> None:
+        self._logs = logs
         self._moves = moves
 
     def handle(self, request: AlterReplicaLogDirsRequest, exchange: Exchange) -> AlterReplicaLogDirsResponse:
@@ -35,6 +37,9 @@ class AlterReplicaLogDirsHandler:
     def _move(self, partition: TopicPartition, path: str) -> int:
         try:
             self._moves.start(partition, path)
+            if self._logs.get(partition) is None:
+                # The wish is kept for when the partition comes; until then it is not here.
+                return UnknownTopicOrPartitionError.code
         except Exception as problem:
             return error_of(problem, f"moving {partition} to {path}").code
         return NONE

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from braidlog.broker.dispatch import Route
-from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
+from braidlog.broker.dispatch import API_VERSIONS, Route
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnsupportedVersionError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -27,16 +27,13 @@ class ApiVersionsHandler:
                 raise InvalidRequestError("client software name and version must be plain words")
             exchange.channel.client_software = name
             exchange.channel.client_software_version = version
-        return self._ranges(NONE)
+        return ApiVersionsResponse(api_keys=[_range(route) for _, route in sorted(self._routes.items())])
 
     def refuse(self, request: ApiVersionsRequest | None, version: int, error: ProtocolError) -> ApiVersionsResponse:
-        return self._ranges(error.code)
+        """Whoever asked in an unknown version is told, as by Kafka, only which ones of this api there are (KIP-511)."""
+        known = [_range(self._routes[API_VERSIONS])] if error.code == UnsupportedVersionError.code else []
+        return ApiVersionsResponse(error_code=error.code, api_keys=known)
 
-    def _ranges(self, error_code: int) -> ApiVersionsResponse:
-        return ApiVersionsResponse(
-            error_code=error_code,
-            api_keys=[
-                ApiVersion(api_key=route.api_key, min_version=route.min_version, max_version=route.max_version)
-                for _, route in sorted(self._routes.items())
-            ],
-        )
+
+def _range(route: Route) -> ApiVersion:
+    return ApiVersion(api_key=route.api_key, min_version=route.min_version, max_version=route.max_version)

@@ -72,7 +72,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _failed(name: str, error: ProtocolError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=None)
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
 
 
 def refuse(request: CreateTopicsRequest, version: int, error: ProtocolError) -> CreateTopicsResponse:

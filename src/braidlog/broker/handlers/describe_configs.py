@@ -1,13 +1,12 @@
 """DescribeConfigs (api 32): settings of topics and brokers with their sources, synonyms and meaning.
 
-v0   only whether a value is the default      v1   sources, synonyms      v3   types, documentation
+v1   sources and synonyms in place of a "default" flag, which Kafka never sets      v3   types, documentation
 """
 
 from __future__ import annotations
 
 from braidlog.broker.faults import error_of
 from braidlog.broker.live_settings import LiveSettings
-from braidlog.config.broker import DEFAULT
 from braidlog.config.describe import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
 from braidlog.config.topic_names import validate_name
 from braidlog.controller.loop import Controller
@@ -55,7 +54,7 @@ class DescribeConfigsHandler:
             validate_name(name)
             image = self._controller.image
             if image.topic(name) is None:
-                raise UnknownTopicOrPartitionError
+                raise UnknownTopicOrPartitionError(f"there is no topic {name}")
             return describe_topic(image.topic_config(name), self._settings.current)
         if wanted.resource_type == ResourceType.BROKER:
             if not name:
@@ -98,7 +97,6 @@ def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         config_type=entry.type,

@@ -35,7 +35,11 @@ class DescribeTopicPartitionsHandler:
             topic = image.topic(name)
             if topic is None:
                 topics.append(
-                    DescribeTopicPartitionsResponseTopic(error_code=UnknownTopicOrPartitionError.code, name=name)
+                    DescribeTopicPartitionsResponseTopic(
+                        error_code=UnknownTopicOrPartitionError.code,
+                        name=name,
+                        topic_authorized_operations=TOPIC_OPERATIONS,
+                    )
                 )
                 continue
             if left == 0:

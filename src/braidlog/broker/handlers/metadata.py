@@ -117,7 +117,7 @@ def _lookup(
     if topic is not None:
         return describe_topic(image, topic, operations)
     error = errors.get(name) or _name_error(name) or UnknownTopicOrPartitionError()
-    return MetadataResponseTopic(error_code=error.code, name=name)
+    return MetadataResponseTopic(error_code=error.code, name=name, topic_authorized_operations=operations)
 
 
 def describe_topic(image: ClusterImage, topic: TopicImage, operations: int) -> MetadataResponseTopic:
