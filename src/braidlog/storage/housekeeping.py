@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 # Logs looked at before others get their turn.
 _STRIDE: Final = 200
 _DELETION_POLL: Final = 1.0
-_MOVE_POLL: Final = 0.1
+_MOVE_POLL: Final = 0.5
 
 
 class Housekeeping:

@@ -21,6 +21,7 @@ from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
 from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
+from braidlog.storage.registry import truncations_of
 
 _log = logging.getLogger(__name__)
 
@@ -206,10 +207,6 @@ class _Copy:
 def append_copy(future: Log, data: bytes, now_ms: int) -> None:
     future.append_as_follower(ByteSlice(data, 0, len(data)), now_ms=now_ms)
     future.write_staged()
-
-
-def truncations_of(log: Log) -> int:
-    return log._state.truncations
 
 
 def _is_within(current: Log, future: Log) -> bool:

@@ -119,9 +119,9 @@ def test_a_plan_never_passes_the_high_watermark_and_never_takes_what_no_rule_nam
     if result.count:
         upper = segments[result.count].base_offset if result.count < len(segments) else len(segments) * 10
         assert upper <= high_watermark
-    kept_bytes = sum(segment.size for segment in segments[result.count :])
     for position in range(result.count):
         by_start = position + 1 < len(segments) and segments[position + 1].base_offset <= start
-        by_size = retention_bytes != -1 and kept_bytes + segments[position].size >= retention_bytes
+        bytes_after = sum(segment.size for segment in segments[position + 1 :])
+        by_size = retention_bytes != -1 and bytes_after >= retention_bytes
         by_time = retention_ms != -1 and NOW - segments[position].largest_timestamp > retention_ms
         assert by_start or by_size or by_time

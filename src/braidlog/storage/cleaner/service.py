@@ -24,6 +24,7 @@ from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
+from braidlog.storage.registry import truncations_of
 from braidlog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
@@ -69,7 +70,9 @@ class LogCleaner:
         self._stopped = False
         # By directory path: where each log's dirty part begins, as the checkpoint says.
         self._dirty: dict[str, Offsets] = {}
-        manager.on_log_leaving.append(self.stop)
+        # How often each log had been truncated when that was last true.
+        self._truncations: dict[TopicPartition, int] = {}
+        manager.on_log_leaving.append(self._log_leaves)
 
     def is_cleaning(self, partition: TopicPartition) -> bool:
         return self._cleaning is not None and self._cleaning.task.partition == partition
@@ -79,6 +82,15 @@ class LogCleaner:
         if self.is_cleaning(partition):
             self._stopped = True
             self._run_pass.stop()
+
+    def _log_leaves(self, partition: TopicPartition) -> None:
+        """A later log of the same name starts dirty and unblemished."""
+        self.stop(partition)
+        for offsets in self._dirty.values():
+            offsets.pop(partition, None)
+        self._truncations.pop(partition, None)
+        self._failures.pop(partition, None)
+        self.uncleanable.pop(partition, None)
 
     def close(self) -> None:
         self._stopped = True
@@ -126,11 +138,17 @@ class LogCleaner:
             )
 
     def _dirty_offset(self, partition: TopicPartition) -> int | None:
-        if self._manager.get(partition) is None:
+        log = self._manager.get(partition)
+        if log is None:
             return None
         directory = self._manager.registry.directory_of(partition)
         if directory.path not in self._dirty:
             self._dirty[directory.path] = dict(directory.read_checkpoint(CLEANER_OFFSETS))
+        cuts = truncations_of(log)
+        if self._truncations.setdefault(partition, cuts) != cuts:
+            # Other records may have taken the place of those that were compacted.
+            self._truncations[partition] = cuts
+            self._dirty[directory.path].pop(partition, None)
         return self._dirty[directory.path].get(partition)
 
     def _order(self, task: CleaningTask) -> _Pass:

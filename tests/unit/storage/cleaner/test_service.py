@@ -174,6 +174,27 @@ def test_a_log_that_changes_meanwhile(kit: Kit, change: str) -> None:
         assert kept(kit.log) == (expected if change == "truncate" else [2, 3])
 
 
+def test_a_topic_made_again_is_dirty_from_its_start(kit: Kit) -> None:
+    kit.fill("a", "b")
+    kit.run()
+    kit.manager.delete(X)
+    kit.log = kit.manager.create(X)
+    kit.fill("c", "d", "e")
+    kit.run()
+    assert kit.passes.count == 2
+    assert kept(kit.log) == [1, 3, 4, 5]
+
+
+def test_a_log_cut_below_its_clean_part_is_dirty_from_its_start(kit: Kit) -> None:
+    kit.fill("a", "b")
+    kit.run()
+    assert kept(kit.log) == [1, 2, 3]
+    kit.log.truncate_to(2)
+    kit.fill("c", "d")
+    kit.run()
+    assert kept(kit.log) == [1, 3, 4, 5]
+
+
 def test_a_corrupt_log_is_named_and_skipped(kit: Kit) -> None:
     kit.fill("a")
     path = Path(kit.log.segments[0].log_path)
