@@ -19,6 +19,8 @@ from bench.measures import BRAIDLOG, KAFKA
 from bench.requests import Requester, wait_for_answer
 
 START_TIMEOUT_S = 300.0
+# A broker with 10,000 partitions has as many files to write out; how long that takes is a result, not a failure.
+STOP_TIMEOUT_S = 300.0
 
 # A deleted topic's files would otherwise stay for a minute and compete for the page cache. The same for both brokers.
 COMMON_SETTINGS: Mapping[str, str] = {"log.segment.delete.delay.ms": "1000"}
@@ -85,7 +87,7 @@ class _Lifetime:
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.terminate()
+            process.terminate(timeout_s=STOP_TIMEOUT_S)
         self._stack.close()
 
     def kill(self) -> None:
