@@ -1,0 +1,148 @@
+"""Readers as a simulation scripts them: one that follows partitions in a fetch session, one that reads a log whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from braidlog.core.protocol_errors import (
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
+    OffsetOutOfRangeError,
+)
+from braidlog.core.slices import ByteSlice
+from braidlog.testing.client import Client, NoAnswer
+from braidlog.testing.producer import Target
+from braidlog.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from braidlog.wire.records.reading import Record, read_records
+from braidlog.wire.writer import Records
+
+_VERSION: Final = 17
+_SESSION_IS_GONE: Final = (FetchSessionIdNotFoundError.code, InvalidFetchSessionEpochError.code)
+
+
+class PartitionRead(NamedTuple):
+    """What one response said of one partition; `records` are those from `asked_from` on."""
+
+    target: Target
+    asked_from: int
+    error_code: int
+    high_watermark: int
+    log_start: int
+    records: list[Record]
+
+    @property
+    def next_offset(self) -> int:
+        return self.records[-1].offset + 1 if self.records else self.asked_from
+
+
+class ScriptedConsumer:
+    """Follows `positions`, which the caller may change between polls."""
+
+    def __init__(self, client: Client, *, max_bytes: int = 65536) -> None:
+        self.positions: dict[Target, int] = {}
+        self._client = client
+        self._max_bytes = max_bytes
+        self._session = 0
+        self._epoch = 0
+        # What the session was told last.
+        self._known: dict[Target, int] = {}
+
+    async def poll(self, max_wait_ms: int, min_bytes: int = 1) -> list[PartitionRead]:
+        """What came; empty also where the session had to begin anew."""
+        changed = {target: at for target, at in self.positions.items() if self._known.get(target) != at}
+        gone = [target for target in self._known if target not in self.positions]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=self._max_bytes,
+            session_id=self._session,
+            session_epoch=self._epoch,
+            topics=_topics(changed, self._max_bytes),
+            forgotten_topics_data=[ForgottenTopic(topic_id=each.topic_id, partitions=[each.partition]) for each in gone],
+        )
+        self._known = dict(self.positions)
+        try:
+            response = await self._client.call(1, request, _VERSION, FetchResponse)
+        except NoAnswer:
+            self._begin_anew()
+            raise
+        if response.error_code in _SESSION_IS_GONE:
+            self._begin_anew()
+            return []
+        self._session = response.session_id
+        self._epoch = self._epoch + 1 if self._session != 0 else 0
+        if self._session == 0:
+            self._known = {}
+        reads = _reads(response, self._asked())
+        for read in reads:
+            if read.error_code == OffsetOutOfRangeError.code:
+                self.positions.pop(read.target, None)
+            elif read.target in self.positions:
+                self.positions[read.target] = read.next_offset
+        return reads
+
+    def _asked(self) -> dict[tuple[bytes, int], tuple[Target, int]]:
+        return {(target.topic_id, target.partition): (target, at) for target, at in self.positions.items()}
+
+    def _begin_anew(self) -> None:
+        self._session = 0
+        self._epoch = 0
+        self._known = {}
+
+
+async def read_once(client: Client, target: Target, offset: int, max_bytes: int) -> PartitionRead:
+    """One fetch without a session that waits for nothing."""
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=_topics({target: offset}, max_bytes)
+    )
+    response = await client.call(1, request, _VERSION, FetchResponse)
+    (read,) = _reads(response, {(target.topic_id, target.partition): (target, offset)})
+    return read
+
+
+def _topics(positions: dict[Target, int], max_bytes: int) -> list[FetchTopic]:
+    topics: dict[bytes, FetchTopic] = {}
+    for target, offset in positions.items():
+        topic = topics.setdefault(target.topic_id, FetchTopic(topic_id=target.topic_id))
+        topic.partitions.append(
+            FetchPartition(partition=target.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        )
+    return list(topics.values())
+
+
+def _reads(response: FetchResponse, asked: dict[tuple[bytes, int], tuple[Target, int]]) -> list[PartitionRead]:
+    reads: list[PartitionRead] = []
+    for topic in response.responses:
+        for data in topic.partitions:
+            target, offset = asked[topic.topic_id, data.partition_index]
+            reads.append(_read(target, offset, data))
+    return reads
+
+
+def _read(target: Target, offset: int, data: PartitionData) -> PartitionRead:
+    records: Sequence[Record] = read_records(_bytes_of(data.records)) if data.error_code == 0 else []
+    return PartitionRead(
+        target,
+        offset,
+        data.error_code,
+        data.high_watermark,
+        data.log_start_offset,
+        [record for record in records if record.offset >= offset],
+    )
+
+
+def _bytes_of(records: Records) -> bytes:
+    if records is None:
+        return b""
+    if isinstance(records, ByteSlice):
+        return records.tobytes()
+    assert isinstance(records, bytes | memoryview)
+    return bytes(records)
