@@ -8,6 +8,8 @@ another thread) keeps it open until done.
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections import deque
 from typing import Final
@@ -36,7 +38,7 @@ def capacity_from_limit() -> int:
 class Handle:
     """A file that is open when it is needed; `path` may change by a rename, the open file does not mind."""
 
-    __slots__ = ("_pool", "appendable", "file", "path", "used")
+    __slots__ = ("_pool", "appendable", "file", "gone", "path", "used")
 
     def __init__(self, pool: HandlePool, path: str, appendable: bool) -> None:
         self._pool = pool
@@ -45,6 +47,7 @@ class Handle:
         # None while closed. Set and cleared only by the pool, under its lock.
         self.file: File | None = None
         self.used = False
+        self.gone = False
 
     def get(self) -> File:
         """The open file; a caller that keeps it keeps it open."""
@@ -57,6 +60,13 @@ class Handle:
     def release(self) -> None:
         """Close as soon as nobody else uses the file; a later `get` opens it again."""
         self._pool.release(self)
+
+    def forget(self) -> None:
+        """The file is about to be removed: from now on `get` raises FileNotFoundError.
+
+        Without this a sync in another thread could bring an empty file of that name back.
+        """
+        self._pool.release(self, gone=True)
 
 
 class HandlePool:
@@ -80,6 +90,8 @@ class HandlePool:
     def open(self, handle: Handle) -> File:
         with self._lock:
             file = handle.file
+            if handle.gone:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), handle.path)
             if file is None:
                 # Room is made first: with every descriptor taken, opening would fail.
                 while len(self._open) >= self.capacity:
@@ -94,8 +106,9 @@ class HandlePool:
                 handle.used = False
             return file
 
-    def release(self, handle: Handle) -> None:
+    def release(self, handle: Handle, *, gone: bool = False) -> None:
         with self._lock:
+            handle.gone = handle.gone or gone
             if handle.file is not None:
                 handle.file = None
                 self._open.remove(handle)

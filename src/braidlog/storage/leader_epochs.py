@@ -114,11 +114,21 @@ class LeaderEpochs:
         return True
 
     def save(self, *, sync: bool = False) -> None:
-        """Write the checkpoint if it lags behind; with `sync` also make it survive a power cut. Any thread."""
+        """Write the checkpoint if it lags behind; with `sync` also make it survive a power cut."""
         if self.changed or (sync and self.unsynced):
             self.changed = False
             self.unsynced = not sync
             self._files.write_atomic(self.path, encode_epochs(self.entries), sync=sync)
+
+    def sync(self) -> None:
+        """Make the last written checkpoint survive a power cut, together with a sync of the directory. Any thread."""
+        if self.unsynced:
+            self.unsynced = False
+            file = self._files.open_read(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
 
     def move_to(self, directory: str) -> None:
         self.path = f"{directory}/{CHECKPOINT_NAME}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 
 from braidlog.storage.log_state import LogState
-from braidlog.storage.segment import (
+from braidlog.storage.segment_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,

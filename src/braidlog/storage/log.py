@@ -29,7 +29,8 @@ from braidlog.storage.lost_tails import LostRange, RecoveryReport
 from braidlog.storage.producer_state import ProducerEntry
 from braidlog.storage.recovery import LogRecovery, RecoveryProgress
 from braidlog.storage.reshaping import DeletedSegment
-from braidlog.storage.segment import CLEANED_SUFFIX, Segment
+from braidlog.storage.segment import Segment
+from braidlog.storage.segment_names import CLEANED_SUFFIX
 from braidlog.storage.syncing import close_durably, sync_to
 from braidlog.storage.txn_index import AbortedTxn
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT, ORIGIN_REPLICATION

@@ -18,7 +18,7 @@ from braidlog.storage.files import Part
 from braidlog.storage.log_state import LogState
 from braidlog.storage.markers import read_marker
 from braidlog.storage.producer_state import BatchMetadata, CompletedTxn, Marker
-from braidlog.storage.reshaping import roll
+from braidlog.storage.reshaping import is_roll_due, roll
 from braidlog.storage.txn_index import AbortedTxn
 from braidlog.wire.records.batch import BatchHeader, read_header
 from braidlog.wire.records.validation import (
@@ -164,25 +164,19 @@ class LogAppender:
 
     def _roll_if_due(self, validated: ValidatedRecords, now_ms: int) -> bool:
         state = self._state
-        settings = state.settings
-        if validated.size > settings.segment_bytes:
+        if validated.size > state.settings.segment_bytes:
             raise RecordListTooLargeError(
-                f"{validated.size} bytes appended at once exceed segment.bytes={settings.segment_bytes} of "
+                f"{validated.size} bytes appended at once exceed segment.bytes={state.settings.segment_bytes} of "
                 f"{state.topic_partition}"
             )
-        if not state.segments.active.should_roll(
-            self._size + validated.size,
-            validated.last_offset,
-            validated.max_timestamp,
-            now_ms,
-            settings.segment_bytes,
-            settings.segment_ms,
-        ):
-            return False
-        self.write()
         try:
+            size = self._size + validated.size
+            if not is_roll_due(state, size, validated.last_offset, validated.max_timestamp, now_ms):
+                return False
+            self.write()
             roll(state, max(validated.headers[0].base_offset, state.log_end_offset))
         except OSError as problem:
+            self.discard()
             raise state.fault(problem) from problem
         return True
 

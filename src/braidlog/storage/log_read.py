@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
-from braidlog.core.protocol_errors import OffsetOutOfRangeError
+from braidlog.core.errors import CorruptLogError
+from braidlog.core.protocol_errors import CorruptMessageError, OffsetOutOfRangeError
 from braidlog.core.slices import FileSlice
 from braidlog.storage.batch_walk import BatchWalk
 from braidlog.storage.log_state import LogState
@@ -12,6 +14,8 @@ from braidlog.storage.segment import Segment
 from braidlog.storage.txn_index import AbortedTxn
 from braidlog.wire.records.batch import NO_TIMESTAMP
 from braidlog.wire.records.reading import read_batch
+
+_log = logging.getLogger(__name__)
 
 
 class LogRead:
@@ -56,6 +60,9 @@ class LogReader:
             return self._read(offset, max_bytes, limit, min_one_batch)
         except OSError as problem:
             raise state.fault(problem) from problem
+        except CorruptLogError as problem:
+            _log.error("%s: offset %d cannot be read: %s", state.topic_partition, offset, problem)
+            raise CorruptMessageError(str(problem)) from problem
 
     def _read(self, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> LogRead:
         items = self._state.segments.items

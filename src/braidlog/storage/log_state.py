@@ -58,8 +58,9 @@ class LogState:
         # Everything below survives a power cut.
         self.recovery_point: int = 0
         self.last_flush_ms: int = clock.wall_ms()
-        # Guards the recovery point, and counts cuts, so that a sync in another thread that began before a
-        # truncation does not vouch for what was appended after it.
+        # Held while files that a sync in another thread may look for change their names, and while the recovery
+        # point moves. Cuts are counted, so that a sync that began before a truncation does not vouch for what was
+        # appended after it.
         self.lock = threading.Lock()
         self.truncations = 0
         # Files were created, renamed or removed since the directory was last synced.
@@ -106,12 +107,13 @@ class LogState:
 
     def move_to(self, directory: str) -> None:
         """Rename the log's directory."""
-        self.files.rename(self.directory, directory)
-        self.directory = directory
-        for segment in self.segments.items:
-            segment.move_to(directory)
-        self.snapshots.move_to(directory)
-        self.epochs.move_to(directory)
+        with self.lock:
+            self.files.rename(self.directory, directory)
+            self.directory = directory
+            for segment in self.segments.items:
+                segment.move_to(directory)
+            self.snapshots.move_to(directory)
+            self.epochs.move_to(directory)
         self.files.sync_dir(self.data_directory)
 
     def draw_jitter(self) -> int:

@@ -159,8 +159,9 @@ class SnapshotFiles:
 
     def sync_newest(self) -> None:
         """Make what was written without sync survive a power cut. Any thread."""
-        if self.offsets:
-            file = self._files.open_read(self.path(self.offsets[-1]))
+        newest = self.offsets[-1:]
+        if newest:
+            file = self._files.open_read(self.path(newest[0]))
             try:
                 file.sync()
             finally:

@@ -17,7 +17,8 @@ from braidlog.storage.log_state import LogState
 from braidlog.storage.lost_tails import RecoveryReport, save_tail, set_aside
 from braidlog.storage.producer_state import ProducerState
 from braidlog.storage.replay import replay_producers
-from braidlog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from braidlog.storage.segment import Segment
+from braidlog.storage.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from braidlog.storage.segment_scan import scan_segment
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,10 @@ import logging
 from braidlog.storage.crash_points import MID_ROLL, MID_SWAP, crash_point
 from braidlog.storage.files import Files
 from braidlog.storage.log_state import LogState
+from braidlog.storage.offset_index import MAX_RELATIVE_OFFSET
 from braidlog.storage.replay import replay_producers
-from braidlog.storage.segment import DELETED_SUFFIX, SUFFIXES, SWAP_SUFFIX, Segment, file_name
+from braidlog.storage.segment import Segment
+from braidlog.storage.segment_names import DELETED_SUFFIX, SUFFIXES, SWAP_SUFFIX, file_name
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +32,20 @@ class DeletedSegment:
         for path in self.paths:
             if self._files.exists(path):
                 self._files.remove(path)
+
+
+def is_roll_due(state: LogState, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    """Whether `size` more bytes up to `last_offset` belong into a new segment."""
+    active = state.segments.active
+    if active.size > state.settings.segment_bytes - size or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
+        return True
+    if active.size > 0:
+        # Age counts from the first batch's timestamp to the new one's, so that old data keeps together.
+        first = active.first_batch_timestamp
+        waited = max_timestamp - first if first >= 0 else now_ms - active.created_ms
+        if waited > state.settings.segment_ms - active.jitter_ms:
+            return True
+    return active.offset_index.is_full or active.time_index.is_full
 
 
 def roll(state: LogState, base_offset: int) -> Segment:
@@ -68,7 +84,7 @@ def retire(
     for segment in segments:
         state.segments.remove(segment)
         segment.change_suffix(DELETED_SUFFIX)
-        segment.release()
+        segment.forget()
         snapshot = None
         if segment.base_offset not in keep_snapshots:
             snapshot = state.snapshots.mark_deleted(segment.base_offset, DELETED_SUFFIX)
@@ -117,19 +133,20 @@ def swap(state: LogState, new: list[Segment], old: list[Segment]) -> list[Delete
         old → .deleted       `.swap` files at start-up remove old ones in their range
         .swap → final name
     """
-    for segment in sorted(new, key=_base_offset, reverse=True):
-        segment.change_suffix(SWAP_SUFFIX)
+    with state.lock:
+        for segment in sorted(new, key=_base_offset, reverse=True):
+            segment.change_suffix(SWAP_SUFFIX)
+            crash_point(MID_SWAP)
+        state.files.sync_dir(state.directory)
+        for segment in new:
+            state.segments.add(segment)
+        bases = frozenset(segment.base_offset for segment in new)
+        retired = retire(state, old, keep_snapshots=bases)
         crash_point(MID_SWAP)
-    state.files.sync_dir(state.directory)
-    for segment in new:
-        state.segments.add(segment)
-    bases = frozenset(segment.base_offset for segment in new)
-    retired = retire(state, old, keep_snapshots=bases)
-    crash_point(MID_SWAP)
-    for segment in new:
-        segment.change_suffix("")
-        crash_point(MID_SWAP)
-    state.files.sync_dir(state.directory)
+        for segment in new:
+            segment.change_suffix("")
+            crash_point(MID_SWAP)
+        state.files.sync_dir(state.directory)
     return retired
 
 

@@ -16,31 +16,30 @@ from mypy_extensions import i64
 
 from braidlog.core.slices import FileSlice
 from braidlog.storage.batch_walk import BatchWalk
-from braidlog.storage.files import File, Files, Part
+from braidlog.storage.files import Files, Part
 from braidlog.storage.handles import Handle, HandlePool
-from braidlog.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from braidlog.storage.offset_index import OffsetIndex
+from braidlog.storage.segment_names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
 from braidlog.storage.time_index import TimeIndex
 from braidlog.storage.txn_index import TxnIndex
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TXN_INDEX_SUFFIX: Final = ".txnindex"
-# The log last: as long as it is there, so is the segment.
-SUFFIXES: Final = (TXN_INDEX_SUFFIX, TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX)
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
-DELETED_SUFFIX: Final = ".deleted"
+# Whoever opens segments also names their files.
+__all__ = ["CLEANED_SUFFIX", "INDEX_SUFFIX", "LOG_SUFFIX", "SUFFIXES"]
+__all__ += ["TIME_INDEX_SUFFIX", "TXN_INDEX_SUFFIX", "Segment", "file_name"]
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
 DEFAULT_INDEX_BYTES: Final = 10 * 1024 * 1024
 NO_TIMESTAMP: Final = -1
 _UNREAD: Final = -2
 _MAX_HINTS: Final = 32
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
@@ -165,19 +164,6 @@ class Segment:
             next_offset = walk.last_offset + 1
         return next_offset
 
-    def should_roll(
-        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, segment_bytes: int, segment_ms: int
-    ) -> bool:
-        """Whether `size` more bytes up to `last_offset` belong into a new segment."""
-        if self.size > segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        if self.size > 0:
-            first = self.first_batch_timestamp
-            waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-            if waited > segment_ms - self.jitter_ms:
-                return True
-        return self.offset_index.is_full or self.time_index.is_full
-
     # --- append
 
     def append(
@@ -300,14 +286,12 @@ class Segment:
 
     # --- truncate, rebuild
 
-    def truncate_to(self, offset: int) -> int:
-        """Remove the batches that reach to `offset` or past it; returns the bytes removed."""
-        position = self.position_of(offset)
-        return self.truncate_at(position, offset)
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that reach to `offset` or past it."""
+        self.truncate_at(self.position_of(offset), offset)
 
-    def truncate_at(self, position: int, offset: int) -> int:
+    def truncate_at(self, position: int, offset: int) -> None:
         """Cut the file at `position`, a batch boundary; indexes lose what lies at or past `offset`."""
-        removed = self.size - position
         self._hints = {self.base_offset: 0}
         self.offset_index.truncate_to_position(position)
         self.time_index.truncate_to_offset(offset)
@@ -326,7 +310,6 @@ class Segment:
                 timestamp, last = walk.max_timestamp, walk.last_offset
         if timestamp >= 0:
             self._max_timestamp, self._offset_of_max_timestamp = timestamp, last
-        return removed
 
     def begin_rebuild(self) -> None:
         """Forget what the indexes say; `note_batch` of every batch from the first on builds them anew."""
@@ -334,9 +317,8 @@ class Segment:
         self.offset_index.file.truncate(0)
         self.time_index.file.truncate(0)
         self._since_entry = 0
-        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp = self._first_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = self.base_offset
-        self._first_timestamp = NO_TIMESTAMP
 
     def resume_appending(self) -> None:
         """Take up an opened segment as the active one."""
@@ -369,9 +351,6 @@ class Segment:
         self.offset_index.file.sync()
         self.time_index.file.sync()
         self.txn_index.sync()
-
-    def data_file(self) -> File:
-        return self.log.get()
 
     def paths(self) -> list[str]:
         """All files that a segment may have, in the order of `SUFFIXES`."""
@@ -409,9 +388,15 @@ class Segment:
         self.settle()
         self.release()
 
+    def forget(self) -> None:
+        """The files are about to go: nobody may open them any more."""
+        self.release()
+        self.log.forget()
+        self.txn_index.forget()
+
     def remove(self) -> None:
         """Remove the files, the log last."""
-        self.release()
+        self.forget()
         for path in self.paths():
             if self._files.exists(path):
                 self._files.remove(path)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from braidlog.storage.log_state import LogState
+
+# The owning thread may rename or remove a file between two steps of a sync; more often than this is a lost file.
+_TRIES: Final = 3
 
 
 def sync_to(state: LogState, offset: int) -> None:
@@ -12,28 +17,50 @@ def sync_to(state: LogState, offset: int) -> None:
     the log was truncated meanwhile: what was synced may no longer be what is there.
     """
     with state.lock:
-        recovery_point = state.recovery_point
         truncations = state.truncations
-        items = state.segments.items[:]
     now_ms = state.clock.wall_ms()
-    if offset > recovery_point:
-        active = items[-1]
-        for number, segment in enumerate(items):
-            upper = items[number + 1].base_offset if number + 1 < len(items) else offset
-            if upper > recovery_point and segment.base_offset < offset:
-                segment.sync()
-                if segment is not active:
-                    segment.sync_indexes()
-        if state.epochs.changed or state.epochs.unsynced:
-            state.epochs.save(sync=True)
-        if state.directory_changed:
-            state.directory_changed = False
-            state.snapshots.sync_newest()
-            state.files.sync_dir(state.directory)
+    tries = 1
+    while True:
+        try:
+            _sync_files(state, offset)
+            break
+        except FileNotFoundError:
+            with state.lock:
+                if state.truncations != truncations:
+                    return
+            if tries == _TRIES:
+                raise
+            tries += 1
     with state.lock:
         state.last_flush_ms = now_ms
         if state.truncations == truncations:
             state.recovery_point = max(state.recovery_point, offset)
+
+
+def _sync_files(state: LogState, offset: int) -> None:
+    with state.lock:
+        recovery_point = state.recovery_point
+        items = state.segments.items[:]
+    if offset <= recovery_point:
+        return
+    active = items[-1]
+    for number, segment in enumerate(items):
+        upper = items[number + 1].base_offset if number + 1 < len(items) else offset
+        if upper > recovery_point and segment.base_offset < offset:
+            segment.sync()
+            if segment is not active:
+                segment.sync_indexes()
+    # The segments vouch for the epochs of their batches only if the checkpoint that names them is as safe.
+    directory_changed = state.directory_changed or state.epochs.unsynced
+    state.directory_changed = False
+    try:
+        state.epochs.sync()
+        if directory_changed:
+            state.snapshots.sync_newest()
+            state.files.sync_dir(state.directory)
+    except OSError:
+        state.directory_changed = True
+        raise
 
 
 def close_durably(state: LogState) -> None:
@@ -43,8 +70,7 @@ def close_durably(state: LogState) -> None:
     state.producers.end_offset = state.log_end_offset
     if state.log_end_offset > 0:
         state.snapshots.write(state.producers, sync=True)
+    state.epochs.save()
     sync_to(state, state.log_end_offset)
-    active = state.segments.active
-    active.sync_indexes()
-    if state.epochs.changed or state.epochs.unsynced:
-        state.epochs.save(sync=True)
+    state.segments.active.sync_indexes()
+    state.epochs.save(sync=True)

@@ -100,6 +100,9 @@ class TxnIndex:
         self._entries = None
         self._handle.release()
 
+    def forget(self) -> None:
+        self._handle.forget()
+
     def move(self, path: str) -> None:
         self.path = path
         self._handle.path = path

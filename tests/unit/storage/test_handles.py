@@ -71,3 +71,16 @@ def test_the_default_capacity_leaves_descriptors_for_connections() -> None:
     assert capacity_from_limit() >= 64
     if soft >= 128:
         assert capacity_from_limit() <= soft // 2
+
+
+def test_a_forgotten_file_is_not_brought_back(tmp_path: Path) -> None:
+    pool = HandlePool(OsFiles())
+    handle = pool.handle(f"{tmp_path}/a")
+    held = handle.get()
+    held.writev([b"1"])
+    handle.forget()
+    os.unlink(handle.path)
+    with pytest.raises(FileNotFoundError):
+        handle.get()
+    assert os.listdir(tmp_path) == []
+    assert held.pread(1, 0) == b"1"

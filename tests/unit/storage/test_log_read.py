@@ -7,7 +7,7 @@ import pytest
 from log_kit import START_MS, FailingDisk, Kit, as_slice, batch, read_all
 
 from braidlog.core.errors import StorageFault
-from braidlog.core.protocol_errors import OffsetOutOfRangeError
+from braidlog.core.protocol_errors import CorruptMessageError, OffsetOutOfRangeError
 from braidlog.storage.log import Log, LogRead, TimestampOffset
 from braidlog.wire.records.reading import read_records
 
@@ -226,3 +226,13 @@ def test_the_data_is_sent_as_it_lies_on_disk(kit: Kit) -> None:
     piece = log.read(0, 1 << 20, log.log_end_offset).slice
     assert piece is not None
     assert os.pread(piece.file.fileno(), piece.size, piece.position) == kit.name(0, ".log").read_bytes()
+
+
+def test_bytes_that_are_no_batch_are_reported_as_corrupt(kit: Kit) -> None:
+    log = filled(kit, 3)
+    log.close()
+    log = kit.open(clean=True)
+    with kit.name(0, ".log").open("r+b") as file:
+        file.write(bytes(100))
+    with pytest.raises(CorruptMessageError, match="no record batch at position 0"):
+        log.read(2, 100, log.log_end_offset)

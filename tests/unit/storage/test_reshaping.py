@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,17 +138,43 @@ def test_a_sync_that_a_truncation_overtakes_does_not_move_the_recovery_point(tmp
     kit = Kit(tmp_path, disk)
     log = filled(kit, 3)
 
-    class TruncatingList(list[str]):
-        def append(self, path: str) -> None:
-            super().append(path)
-            if len(self) == 1:
-                log.truncate_to(2)
-
-    disk.synced = TruncatingList()
+    disk.synced = Meanwhile(lambda: log.truncate_to(2))
     log.sync_to(6)
     assert (log.log_end_offset, log.recovery_point) == (2, 0)
     log.sync_to(2)
     assert log.recovery_point == 2
+
+
+class Meanwhile(list[str]):
+    """The names that were synced; after the first one something happens, as if on another thread."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._happens = happens
+
+    def append(self, path: str) -> None:
+        super().append(path)
+        if len(self) == 1:
+            self._happens()
+
+
+def test_a_sync_survives_deletion_and_renaming_of_what_it_syncs(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    kit = Kit(tmp_path, disk, capacity=1, segment_bytes=400, index_interval_bytes=100)
+    log = filled(kit)
+
+    def retention() -> None:
+        for deleted in log.delete_segments(2):
+            deleted.remove()
+
+    disk.synced = Meanwhile(retention)
+    log.sync_to(30)
+    assert log.recovery_point == 30
+    assert [name for name in kit.names() if name.startswith((f"{0:020d}", f"{10:020d}"))] == []
+    disk.synced = Meanwhile(lambda: log.rename_dir("orders-0.1234-delete"))
+    log.sync_to(40)
+    assert log.recovery_point == 40
+    assert not os.path.exists(kit.directory)
 
 
 # --- deletion
@@ -271,6 +298,7 @@ def test_compacted_segments_take_the_place_of_the_old_ones(kit: Kit) -> None:
 
 SWAP_PROGRAM = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from log_kit import Kit
