@@ -76,7 +76,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
-        self.committer = Committer(self.round, self._run_in_directory, self._partition_fault)
+        self.committer = Committer(self.round, self.seams.clock, self._run_in_directory, self._partition_fault)
         self.logs = self._make_log_manager(settings)
         self.logs.open()
         store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path

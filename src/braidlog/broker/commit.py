@@ -14,7 +14,9 @@ from collections.abc import Callable
 
 from mypy_extensions import mypyc_attr
 
+from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
+from braidlog.metrics import Histogram
 from braidlog.net.round import Round
 from braidlog.replication.partition import Partition
 from braidlog.storage.log import Log
@@ -51,6 +53,8 @@ class _Sync:
 
     def __init__(self) -> None:
         self.running = False
+        # How many acknowledgements the running one covers.
+        self.covered = 0
         self.waiting: list[tuple[PendingAck, Partition]] = []
 
 
@@ -58,15 +62,24 @@ class Committer:
     def __init__(
         self,
         round_: Round,
+        clock: Clock,
         run_in_directory: RunInDirectory,
         on_fault: Callable[[Partition, StorageFault], None],
     ) -> None:
         self._round = round_
+        self._clock = clock
         self._run_in_directory = run_in_directory
         self._on_fault = on_fault
         self._dirty: dict[Partition, list[PendingAck]] = {}
         self._syncs: dict[Partition, _Sync] = {}
+        # Milliseconds that each sync took; set by the metrics page.
+        self.sync_times: Histogram | None = None
         round_.on_commit(self.commit)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a sync."""
+        return sum(len(sync.waiting) + sync.covered for sync in self._syncs.values())
 
     def staged(self, partition: Partition, ack: PendingAck) -> None:
         """A batch of `ack` was staged in the partition's log."""
@@ -112,10 +125,17 @@ class Committer:
         covered = sync.waiting
         sync.waiting = []
         sync.running = True
+        sync.covered = len(covered)
         end = partition_log.log_end_offset
 
+        times = self.sync_times
+        clock = self._clock
+
         def work() -> None:
+            began = clock.monotonic()
             partition_log.sync_to(end)
+            if times is not None:
+                times.record((clock.monotonic() - began) * 1000.0)
 
         def done(failure: Exception | None) -> None:
             self._on_synced(partition, partition_log, sync, covered, failure)
@@ -131,6 +151,7 @@ class Committer:
         failure: Exception | None,
     ) -> None:
         sync.running = False
+        sync.covered = 0
         if failure is not None:
             fault = failure if isinstance(failure, StorageFault) else StorageFault("", f"fsync failed: {failure}")
             self._on_fault(partition, fault)

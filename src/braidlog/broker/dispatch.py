@@ -18,7 +18,7 @@ from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel, FrameHandler
-from braidlog.net.exchange import Exchange
+from braidlog.net.exchange import Exchange, RequestTimes
 from braidlog.wire.apis import APIS, encode_response
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.message import Message
@@ -41,7 +41,6 @@ class Route:
     __slots__ = (
         "api_key",
         "decode",
-        "failures",
         "flexible_from",
         "handle",
         "kind",
@@ -50,7 +49,7 @@ class Route:
         "name",
         "refuse",
         "requests",
-        "seconds",
+        "times",
     )
 
     def __init__(
@@ -68,8 +67,7 @@ class Route:
         self.refuse = refuse
         # Counted here, read by the metrics page.
         self.requests = 0
-        self.failures = 0
-        self.seconds = 0.0
+        self.times: RequestTimes | None = None
 
 
 class Dispatch(FrameHandler):
@@ -79,6 +77,8 @@ class Dispatch(FrameHandler):
         self._routes: dict[int, Route] = {}
         self._on_channel_closed: list[Callable[[Channel], None]] = []
         self.malformed = 0
+        # (api name, error code) -> how often; the metrics page reads it.
+        self.errors: dict[tuple[str, int], int] = {}
         # Set while the broker stops: requests in progress finish, new ones find their connection closed.
         self.stopping = False
 
@@ -128,12 +128,14 @@ class Dispatch(FrameHandler):
             decode = route.decode = APIS[api_key].request.decode
         request = decode(reader, version)
         route.requests += 1
-        exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic())
+        exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic(), route.times)
         channel.begin(exchange)
         if route.kind == FLOW:
             route.handle(request, exchange)
         else:
             self._answer(route, request, exchange)
+        if not exchange.finished:
+            exchange.handled = self._clock.monotonic()
 
     def _answer(self, route: Route, request: Message, exchange: Exchange) -> None:
         try:
@@ -155,9 +157,13 @@ class Dispatch(FrameHandler):
             response = self._refusal(route, request, exchange, problem)
         self._reply(route, exchange, response)
 
+    def count_error(self, api: str, code: int) -> None:
+        key = (api, code)
+        self.errors[key] = self.errors.get(key, 0) + 1
+
     def _refusal(self, route: Route, request: Message, exchange: Exchange, problem: Exception) -> Message | None:
-        route.failures += 1
         error = error_of(problem, f"{route.name} v{exchange.version}")
+        self.count_error(route.name, error.code)
         if route.refuse is None:
             return None
         return route.refuse(request, exchange.version, error)
@@ -168,7 +174,6 @@ class Dispatch(FrameHandler):
             exchange.channel.close(f"{route.name} failed and has no way to say so")
             return
         exchange.reply(encode_response(route.api_key, exchange.version, exchange.correlation_id, response).parts())
-        route.seconds += self._clock.monotonic() - exchange.started
 
     def _unsupported(
         self, channel: Channel, route: Route | None, api_key: int, version: int, correlation_id: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from braidlog.broker.telemetry import broker_metrics
+from braidlog.metrics import CONTENT_TYPE
 from braidlog.net.http import Page
 
 if TYPE_CHECKING:
@@ -12,8 +14,18 @@ if TYPE_CHECKING:
 
 
 def side_pages(server: Server) -> dict[str, Callable[[], Page]]:
+    metrics = broker_metrics(server)
     return {
-        "/metrics": lambda: Page(200, "", "text/plain; version=0.0.4; charset=utf-8"),
-        "/healthz": lambda: Page(200, "ok\n"),
+        "/metrics": lambda: Page(200, metrics.text(), CONTENT_TYPE),
+        "/healthz": lambda: _health(server),
         "/readyz": lambda: Page(200, "ready\n") if server.broker.ready else Page(503, "not ready\n"),
     }
+
+
+def _health(server: Server) -> Page:
+    """Alive; a failed data directory is worth saying, but restarting would not mend it."""
+    failed = [directory for directory in server.broker.logs.directories if not directory.is_online]
+    if not failed:
+        return Page(200, "ok\n")
+    told = "".join(f"data directory {directory.path} is offline: {directory.failure}\n" for directory in failed)
+    return Page(200, "ok, but degraded\n" + told)

@@ -22,5 +22,10 @@ def storage_settings(settings: BrokerSettings) -> StorageSettings:
         producer_id_expiration_check_interval_ms=number("producer.id.expiration.check.interval.ms"),
         log_cleaner_enable=settings.get_bool("log.cleaner.enable"),
         log_cleaner_backoff_ms=number("log.cleaner.backoff.ms"),
-        cleaner_memory=CleanerMemory(),
+        cleaner_memory=CleanerMemory(
+            dedupe_bytes=number("log.cleaner.dedupe.buffer.size"),
+            load_factor=settings.get_float("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=number("log.cleaner.io.buffer.size"),
+            max_io_bytes_per_second=settings.get_float("log.cleaner.io.max.bytes.per.second"),
+        ),
     )

@@ -39,12 +39,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from braidlog.broker.allocator import keep_large_buffers
     from braidlog.broker.server import Server, run
     from braidlog.config.sources import load_settings
     from braidlog.logs import set_up_logging
 
     loaded = load_settings(options.config, os.environ, [*_shorthands(options), *options.set])
     set_up_logging(loaded.settings)
+    keep_large_buffers()
     return run(Server(loaded.settings, loaded.warnings))
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 
 class TopicMeter:
-    __slots__ = ("bytes_in", "bytes_out", "failed_fetches", "failed_produces", "fetches", "messages_in", "produces")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetch_conversions",
+        "fetches",
+        "messages_in",
+        "produce_conversions",
+        "produces",
+    )
 
     def __init__(self) -> None:
         self.messages_in = 0
@@ -14,3 +24,6 @@ class TopicMeter:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        # Records whose format was changed on their way in or out.
+        self.produce_conversions = 0
+        self.fetch_conversions = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import threading
-from typing import Final
 
 from braidlog.config.log_settings import PRODUCER_CODEC, LogSettings
 from braidlog.core.clock import Clock
@@ -20,8 +19,6 @@ from braidlog.storage.segment import Segment
 from braidlog.storage.segment_list import SegmentList
 from braidlog.wire.records.compression import codec_named
 from braidlog.wire.records.validation import AppendPolicy
-
-_LEVELS: Final = {"gzip": "compression_gzip_level", "lz4": "compression_lz4_level", "zstd": "compression_zstd_level"}
 
 
 class LogState:
@@ -126,15 +123,21 @@ class LogState:
         self.segments.active.interval_bytes = settings.index_interval_bytes
 
 
+def _levels(settings: LogSettings) -> dict[str, int]:
+    return {
+        "gzip": settings.compression_gzip_level,
+        "lz4": settings.compression_lz4_level,
+        "zstd": settings.compression_zstd_level,
+    }
+
+
 def append_policy(settings: LogSettings) -> AppendPolicy:
     """What the topic's settings mean for the validation of appended records."""
     codec: int | None = None
     level: int | None = None
     if settings.compression_type != PRODUCER_CODEC:
         codec = codec_named(settings.compression_type)
-        field = _LEVELS.get(settings.compression_type)
-        if field is not None:
-            level = getattr(settings, field)
+        level = _levels(settings).get(settings.compression_type)
     return AppendPolicy(
         max_message_bytes=settings.max_message_bytes,
         compacted=settings.compacts,

@@ -276,6 +276,7 @@ class FetchHandler:
                 )
             if version < 4 and slice_ is not None:
                 answer.records = self._convert(partition, slice_, target.fetch_offset, version)
+            partition.meter.fetches += 1
             if slice_ is not None:
                 partition.meter.bytes_out += slice_.size
             return answer
@@ -308,9 +309,11 @@ class FetchHandler:
         if not partition.require_log().settings.message_downconversion_enable:
             raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
         # Imported here: no client of today needs it.
+        from braidlog.wire.records.batch import iterate_headers
         from braidlog.wire.records.conversion import down_convert
 
         buffer = records.read()
+        partition.meter.fetch_conversions += sum(header.count for header in iterate_headers(buffer, 0, len(buffer)))
         return down_convert(buffer, 0, len(buffer), magic=1 if version >= 2 else 0, first_offset=offset)
 
     # Answering

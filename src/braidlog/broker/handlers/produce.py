@@ -117,10 +117,13 @@ class ProduceHandler:
             records = data.records
             if not isinstance(records, ByteSlice):
                 records = ByteSlice(b"", 0, 0)
+            partition.meter.produces += 1
             info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT)
             # A duplicate, too, is acknowledged only when the batch that it repeats is safe.
             self._committer.staged(partition, ack)
             partition.meter.messages_in += info.count
+            if info.converted:
+                partition.meter.produce_conversions += info.count
             partition.meter.bytes_in += records.end - records.start
             return PartitionProduceResponse(
                 index=data.index,

@@ -25,8 +25,6 @@ FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 POLICY: Final = "Java classes cannot be loaded"
 KRAFT: Final = "failed directories are reported through the coordination store at once"
 CLEANER_PROCESS: Final = "one worker process compacts, one log at a time"
-CLEANER_DEFAULTS: Final = "compaction uses Kafka's defaults"
-LEVELS: Final = "recompression uses each codec's default level"
 TIERED: Final = "there is no tiered storage"
 
 SETTINGS: Final = (
@@ -126,13 +124,13 @@ SETTINGS: Final = (
     Setting("compression.type", STRING, "producer", HIGH, rule=COMPRESSION, mode=CLUSTER_WIDE,
         doc="The codec batches are stored with, where a topic sets none; `producer` keeps the producer's.",
     ),
-    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL, mode=CLUSTER_WIDE, no_effect=LEVELS,
+    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL, mode=CLUSTER_WIDE,
         doc="How hard gzip works when the broker recompresses; -1 leaves it to the library.",
     ),
-    Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17), mode=CLUSTER_WIDE, no_effect=LEVELS,
+    Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17), mode=CLUSTER_WIDE,
         doc="How hard lz4 works when the broker recompresses.",
     ),
-    Setting("compression.zstd.level", INT, 3, MEDIUM, rule=between(-131_072, 22), mode=CLUSTER_WIDE, no_effect=LEVELS,
+    Setting("compression.zstd.level", INT, 3, MEDIUM, rule=between(-131_072, 22), mode=CLUSTER_WIDE,
         doc="How hard zstd works when the broker recompresses.",
     ),
     Setting("message.max.bytes", INT, 1_048_588, HIGH, rule=at_least(0), mode=CLUSTER_WIDE,
@@ -175,18 +173,16 @@ SETTINGS: Final = (
         doc="How many logs are compacted at the same time.",
     ),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e+308, MEDIUM,
-        mode=CLUSTER_WIDE, no_effect=CLEANER_DEFAULTS,
+        mode=CLUSTER_WIDE,
         doc="Most bytes that compaction reads and writes in a second.",
     ),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, MEDIUM, mode=CLUSTER_WIDE,
-        no_effect=CLEANER_DEFAULTS,
         doc="Memory for the map of keys that one compaction uses; bounds how many keys a pass can cover.",
     ),
     Setting("log.cleaner.io.buffer.size", INT, 524_288, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
-        no_effect=CLEANER_DEFAULTS,
         doc="Size of the buffers that compaction reads and writes through.",
     ),
-    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, MEDIUM, mode=CLUSTER_WIDE, no_effect=CLEANER_DEFAULTS,
+    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, MEDIUM, mode=CLUSTER_WIDE,
         doc="How full the map of keys may get before a pass stops adding to it.",
     ),
     Setting("log.cleaner.backoff.ms", LONG, 15000, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,

@@ -17,7 +17,6 @@ from braidlog.config.rules import (
 )
 from braidlog.config.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
-LEVELS: Final = "recompression uses each codec's default level"
 TIERED: Final = "there is no tiered storage"
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 ONE_COPY: Final = "a cluster has one broker so far"
@@ -27,17 +26,17 @@ SETTINGS: Final = (
         doc="What happens to old segments: `delete` drops them by age and size, `compact` keeps the last "
         "record of every key, both together do both.",
     ),
-    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL, no_effect=LEVELS,
+    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL,
         doc="How hard gzip works when the broker has to recompress with it; -1 leaves it to the library.",
     ),
-    Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17), no_effect=LEVELS,
+    Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17),
         doc="How hard lz4 works when the broker has to recompress with it.",
     ),
     Setting("compression.type", STRING, "producer", MEDIUM, rule=COMPRESSION,
         doc="The codec batches are stored with; `producer` keeps whatever the producer chose, so nothing "
         "is recompressed.",
     ),
-    Setting("compression.zstd.level", INT, 3, MEDIUM, rule=between(-131_072, 22), no_effect=LEVELS,
+    Setting("compression.zstd.level", INT, 3, MEDIUM, rule=between(-131_072, 22),
         doc="How hard zstd works when the broker has to recompress with it.",
     ),
     Setting("delete.retention.ms", LONG, 86_400_000, MEDIUM, rule=at_least(0),
