@@ -16,17 +16,18 @@ from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault, UserError
 from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
 from braidlog.core.types import TopicPartition
+from braidlog.storage.adoption import adopt
 from braidlog.storage.broker_settings import StorageSettings
 from braidlog.storage.checkpointing import CheckpointWrite, CleanStop, checkpointed_offset
 from braidlog.storage.checkpoints import Offsets
 from braidlog.storage.deletion import DeletionQueue
 from braidlog.storage.directory_lock import lock_directory
 from braidlog.storage.directory_names import DirectoryKind, marked_name
-from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.durable_text import disk_faults, is_disk_full
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.jobs import Work
-from braidlog.storage.loading import LoadedDirectory, LoadReport, ReportProgress, load_directories
+from braidlog.storage.loading import LoadReport, ReportProgress, load_directories
 from braidlog.storage.log import Log, RecoveryProgress
 from braidlog.storage.log_dirs import LockDirectory, LogDirectory
 from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
@@ -71,6 +72,8 @@ class LogManager:
         self.deletions = DeletionQueue(clock)
         # Told on the owning thread after the logs of a failed directory were dropped.
         self.on_directory_failed: list[Callable[[DirectoryFailure], None]] = []
+        # Told at the start of `close`, while all logs are still there.
+        self.on_closing: list[Callable[[], None]] = []
         # Told when a replica was moved: from now on this log is the partition's.
         self.on_log_moved: list[Callable[[TopicPartition, Log], None]] = []
         # Told before a log is closed for good, so that nobody works on it any longer.
@@ -116,7 +119,9 @@ class LogManager:
             self._directory_gone(directory, fault)
         summary = LoadReport()
         for result in loaded:
-            self._adopt(result, summary)
+            adopt(self.registry, result, summary)
+            for path in result.to_delete:
+                self._remove_later(result.directory, path, 0)
         self.registry.require_one_directory()
         return summary
 
@@ -145,41 +150,6 @@ class LogManager:
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             progress=progress,
         )
-
-    def _adopt(self, loaded: LoadedDirectory, summary: LoadReport) -> None:
-        directory = loaded.directory
-        for partition, log in loaded.logs.items():
-            self._settle_duplicate(partition, log, directory)
-        self.registry.topic_ids.update(loaded.topic_ids)
-        for partition, future in loaded.futures.items():
-            self.registry.add_future(partition, future)
-        for path in loaded.to_delete:
-            self._remove_later(directory, path, 0)
-        self.registry.offline.update(loaded.broken)
-        for path in loaded.strays:
-            _log.warning("%s is a stray replica that the cluster does not know; delete it when it is not needed", path)
-        summary.logs += len(loaded.logs)
-        summary.recovered_bytes += loaded.recovered_bytes
-        summary.clean = summary.clean and directory.stopped_cleanly
-        summary.broken.update(loaded.broken)
-        summary.strays += loaded.strays
-        summary.checkpoint_problems += directory.checkpoint_problems()
-
-    def _settle_duplicate(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """A crash while a moved replica took its place leaves two: the longer one stays, the other is set aside."""
-        other = self.registry.logs.get(partition)
-        if other is None:
-            self.registry.add(partition, log, directory)
-            return
-        loser = log
-        if log.log_end_offset > other.log_end_offset:
-            self.registry.remove(partition)
-            self.registry.add(partition, log, directory)
-            loser = other
-        name = marked_name(partition, DirectoryKind.STRAY)
-        _log.warning("%s lies in two directories; setting the shorter one aside as %s", partition, name)
-        loser.rename_dir(name)
-        loser.close(flush=False)
 
     # --- look up
     @property
@@ -365,7 +335,13 @@ class LogManager:
 
     # --- failure
     def fail_directory(self, fault: StorageFault) -> None:
-        """Take the directory offline with its logs and tell those who listen; FatalError if it was the last."""
+        """Take the directory offline with its logs and tell those who listen; FatalError if it was the last.
+
+        A disk without room has not failed: that is only logged, and what could not be written is tried again.
+        """
+        if is_disk_full(fault):
+            _log.error("%s; free some space, or lower retention.ms or retention.bytes", fault)
+            return
         self._directory_gone(self.registry.directory_at(fault.directory), fault)
         self.registry.require_one_directory()
 
@@ -402,6 +378,8 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Flush and close all logs, write the checkpoints and the mark of a clean stop; blocks."""
+        for listener in self.on_closing:
+            listener()
         stops: list[tuple[LogDirectory, CleanStop]] = []
         for directory in self.online_directories:
             logs = self.registry.logs_in(directory)

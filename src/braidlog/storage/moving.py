@@ -16,7 +16,7 @@ from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.directory_names import LONGEST_NAME, DirectoryKind, marked_name
-from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.durable_text import disk_faults, is_disk_full
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
@@ -129,6 +129,11 @@ class ReplicaMoves:
             return False
         return self._moved_bytes > limit * (self._manager.clock.monotonic() - self._since)
 
+    def give_up(self, partition: TopicPartition, future: Log, reason: str) -> None:
+        if self._manager.registry.futures.get(partition) is future:
+            _log.error("%s stays where it is: %s", partition, reason)
+            self._manager.drop_future(partition)
+
     def wall_ms(self) -> int:
         return self._manager.clock.wall_ms()
 
@@ -190,6 +195,16 @@ class _Copy:
         self._size = 0
 
     def __call__(self) -> Finish | None:
+        try:
+            self._copy()
+        except StorageFault as fault:
+            if not is_disk_full(fault):
+                raise
+            reason = str(fault)
+            return lambda: self._moves.give_up(self._partition, self._future, reason)
+        return self._finish
+
+    def _copy(self) -> None:
         with disk_faults(self._directory, f"copy {self._partition}"):
             if self._piece is not None:
                 data = self._piece.read()
@@ -198,7 +213,6 @@ class _Copy:
             if self._size < CHUNK_BYTES // 2:
                 # Nearly level: what the original had synced must not depend on the page cache after the swap.
                 self._future.sync_to(self._future.log_end_offset)
-        return self._finish
 
     def _finish(self) -> None:
         self._moves.chunk_copied(self._partition, self._future, self._size)

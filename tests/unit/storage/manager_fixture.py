@@ -23,17 +23,24 @@ NOW = 1_700_000_000_000
 
 
 class FailingFiles(OsFiles):
-    """The operating system's files, of which everything below `broken` answers EIO."""
+    """The operating system's files, of which everything below `broken` answers EIO, and what is written below
+    `full` answers ENOSPC."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
+        self.full: list[str] = []
 
     def _check(self, path: str) -> None:
         if any(path == place or path.startswith(place + "/") for place in self.broken):
             raise OSError(errno.EIO, "Input/output error", path)
 
+    def _check_room(self, path: str) -> None:
+        if any(path.startswith(place + "/") for place in self.full):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
     def open_append(self, path: str) -> File:
         self._check(path)
+        self._check_room(path)
         return super().open_append(path)
 
     def open_read(self, path: str) -> File:
@@ -46,6 +53,7 @@ class FailingFiles(OsFiles):
 
     def mkdir(self, path: str) -> None:
         self._check(path)
+        self._check_room(path)
         super().mkdir(path)
 
     def rename(self, source: str, target: str) -> None:
@@ -58,6 +66,7 @@ class FailingFiles(OsFiles):
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self._check(path)
+        self._check_room(path)
         super().write_atomic(path, data, sync=sync)
 
 

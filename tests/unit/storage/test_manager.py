@@ -243,6 +243,22 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     assert not (tmp_path / "b" / CLEAN_SHUTDOWN).exists()
 
 
+def test_a_full_disk_is_not_a_failed_one(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).start()
+    log = broker.manager.create(tp("x"))
+    append(log, ("k", "v"))
+    broker.files.full.append(str(tmp_path))
+    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        broker.manager.create(tp("y"))
+    assert broker.manager.online_directories
+    assert content(broker.manager.log(tp("x"))) == [(0, b"v")]
+    broker.files.full.clear()
+    broker.manager.create(tp("y"))
+    broker.manager.close()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
 def test_the_last_directory_gone_is_fatal(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "a", tmp_path / "b").start()
     broker.manager.fail_directory(StorageFault(str(tmp_path / "a"), "it smokes"))

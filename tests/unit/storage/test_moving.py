@@ -182,6 +182,18 @@ def test_a_target_that_fails_leaves_the_original(move: Move) -> None:
     assert content(move.manager.log(X)) == [(0, b"v")]
 
 
+def test_a_target_without_room_ends_the_move(move: Move) -> None:
+    append(move.log, ("k", "v"))
+    move.moves.start(X, str(move.b))
+    for segment in move.manager.registry.futures[X].segments:
+        segment.release()
+    move.broker.files.full.append(str(move.b))
+    move.run()
+    assert move.moves.partitions == []
+    assert len(move.manager.online_directories) == 2
+    assert content(move.manager.log(X)) == [(0, b"v")]
+
+
 def test_a_move_goes_on_after_a_restart(move: Move) -> None:
     append(move.log, ("k", "v"))
     move.moves.start(X, str(move.b))

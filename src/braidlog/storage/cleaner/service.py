@@ -6,7 +6,6 @@ retention. So the swap checks that every segment it is about to replace, and the
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from braidlog.storage.cleaner.cleaned_segment import remove_cleaned
 from braidlog.storage.cleaner.order import CleaningOrder, CleaningOutcome, CleaningStopped, LastOfProducer
 from braidlog.storage.cleaner.passes import CleanerProcessDied, RunPass
 from braidlog.storage.cleaner.policy import CleanableLog, CleaningTask, SegmentSize, choose_filthiest
-from braidlog.storage.durable_text import disk_faults
+from braidlog.storage.durable_text import disk_faults, is_disk_full
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
@@ -73,6 +72,7 @@ class LogCleaner:
         # How often each log had been truncated when that was last true.
         self._truncations: dict[TopicPartition, int] = {}
         manager.on_log_leaving.append(self._log_leaves)
+        manager.on_closing.append(self.close)
 
     def is_cleaning(self, partition: TopicPartition) -> bool:
         return self._cleaning is not None and self._cleaning.task.partition == partition
@@ -189,7 +189,7 @@ class LogCleaner:
                 reason = str(problem)
                 return lambda: self._unreadable(cleaning, reason)
             except OSError as problem:
-                if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                if is_disk_full(problem):
                     reason = f"no space left to compact in {directory}: {problem}"
                     return lambda: self._failed(cleaning, reason)
                 raise StorageFault(directory, f"cannot compact {cleaning.task.partition}: {problem}") from problem

@@ -285,6 +285,20 @@ def test_an_idempotent_producer_survives_the_compaction_of_its_records(kit: Kit,
     again.manager.close()
 
 
+def test_closing_the_manager_stops_a_pass(kit: Kit) -> None:
+    kit.fill("a")
+    closed: list[bool] = []
+    kit.passes.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    work = next(kit.cleaner.run())
+    kit.manager.close()
+    assert closed == [True]
+    assert work is not None
+    finish = work.act()
+    assert finish is not None
+    finish()
+    assert kit.cleaner.statistics.passes == 0
+
+
 def test_compact_and_delete_together(kit: Kit) -> None:
     kit.log.update_settings(LogSettings(cleanup_policy=(COMPACT, DELETE), min_cleanable_dirty_ratio=0.1))
     kit.fill("a")
