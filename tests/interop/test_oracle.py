@@ -127,18 +127,18 @@ def test_metadata(pair: Pair, version: int) -> None:
     def named(text: str) -> MetadataRequestTopic:
         return MetadataRequestTopic(name=text)
 
-    pair.compare("Metadata", version, lambda side: wanted(named(name)))
+    pair.compare("Metadata", version, wanted(named(name)))
     if version >= 4:
-        pair.compare("Metadata", version, lambda side: wanted(named(name), named("no-such-topic")))
-        pair.compare("Metadata", version, lambda side: wanted(named("not a name")))
+        pair.compare("Metadata", version, wanted(named(name), named("no-such-topic")))
+        pair.compare("Metadata", version, wanted(named("not a name")))
     if version >= 1:
-        pair.compare("Metadata", version, lambda side: MetadataRequest(topics=[]))
+        pair.compare("Metadata", version, MetadataRequest(topics=[]))
     if version >= 12:
         by_id = pair.compare(
             "Metadata", version, lambda side: wanted(MetadataRequestTopic(topic_id=side.topic_ids[name], name=None))
         )
         assert by_id["topics"][0]["name"] == name
-        pair.compare("Metadata", version, lambda side: wanted(MetadataRequestTopic(topic_id=b"\x01" * 16, name=None)))
+        pair.compare("Metadata", version, wanted(MetadataRequestTopic(topic_id=b"\x01" * 16, name=None)))
 
 
 @pytest.mark.parametrize("version", versions_of("CreateTopics"))
@@ -176,13 +176,13 @@ def test_create_topics(pair: Pair, version: int) -> None:
     ]
     if version >= 4:
         topics.append(topic(f"{prefix}-default", **free))
-    pair.compare("CreateTopics", version, lambda side: CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+    pair.compare("CreateTopics", version, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
     if version >= 1:
         check = [topic(f"{prefix}-check"), topic(f"{prefix}-there")]
         pair.compare(
             "CreateTopics",
             version,
-            lambda side: CreateTopicsRequest(topics=check, timeout_ms=30_000, validate_only=True),
+            CreateTopicsRequest(topics=check, timeout_ms=30_000, validate_only=True),
         )
 
 
@@ -192,7 +192,7 @@ def test_delete_topics(pair: Pair, version: int) -> None:
     pair.create(name)
     if version < 6:
         names = [name, f"{name}-none"]
-        pair.compare("DeleteTopics", version, lambda side: DeleteTopicsRequest(topic_names=names, timeout_ms=30_000))
+        pair.compare("DeleteTopics", version, DeleteTopicsRequest(topic_names=names, timeout_ms=30_000))
         return
     pair.create(f"{name}-by-id")
 
@@ -227,15 +227,13 @@ def test_create_partitions(pair: Pair, version: int) -> None:
         CreatePartitionsTopic(name=f"{name}-g", count=0),
         CreatePartitionsTopic(name=f"{name}-none", count=3),
     ]
-    pair.compare("CreatePartitions", version, lambda side: CreatePartitionsRequest(topics=topics, timeout_ms=30_000))
+    pair.compare("CreatePartitions", version, CreatePartitionsRequest(topics=topics, timeout_ms=30_000))
 
 
 @pytest.mark.parametrize("version", versions_of("DescribeCluster"))
 def test_describe_cluster(pair: Pair, version: int) -> None:
     for flag in (False, True):
-        pair.compare(
-            "DescribeCluster", version, lambda side, flag=flag: DescribeClusterRequest(include_cluster_authorized_operations=flag)  # noqa: E501
-        )  # fmt: skip
+        pair.compare("DescribeCluster", version, DescribeClusterRequest(include_cluster_authorized_operations=flag))
 
 
 def test_describe_topic_partitions(pair: Pair) -> None:
@@ -247,9 +245,8 @@ def test_describe_topic_partitions(pair: Pair) -> None:
         (2, RequestCursor(topic_name="pages", partition_index=2)),
         (2, RequestCursor(topic_name="pages", partition_index=4)),
     ):
-        pair.compare(
-            "DescribeTopicPartitions", 0, lambda side, limit=limit, cursor=cursor: DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=cursor)  # noqa: E501
-        )  # fmt: skip
+        request = DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=cursor)
+        pair.compare("DescribeTopicPartitions", 0, request)
 
 
 @pytest.mark.parametrize("version", versions_of("DescribeLogDirs"))
@@ -267,7 +264,7 @@ def test_describe_log_dirs(pair: Pair, version: int) -> None:
 
     for side in pair.sides:
         eventually(lambda side=side: made(side))
-    pair.compare("DescribeLogDirs", version, lambda side: DescribeLogDirsRequest(topics=topics))
+    pair.compare("DescribeLogDirs", version, DescribeLogDirsRequest(topics=topics))
 
 
 @pytest.mark.parametrize("version", versions_of("AlterReplicaLogDirs"))
@@ -301,7 +298,7 @@ def test_elect_leaders(pair: Pair, version: int, kind: int) -> None:
     pair.compare(
         "ElectLeaders",
         version,
-        lambda side: ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=30_000),
+        ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=30_000),
     )
 
 
@@ -327,9 +324,9 @@ def test_reassignments(pair: Pair) -> None:
         )
 
     pair.compare("AlterPartitionReassignments", 0, wanted)
-    pair.compare("ListPartitionReassignments", 0, lambda side: ListPartitionReassignmentsRequest(topics=None))
+    pair.compare("ListPartitionReassignments", 0, ListPartitionReassignmentsRequest(topics=None))
     some = [ListPartitionReassignmentsTopics(name="reassign", partition_indexes=[0, 9])]
-    pair.compare("ListPartitionReassignments", 0, lambda side: ListPartitionReassignmentsRequest(topics=some))
+    pair.compare("ListPartitionReassignments", 0, ListPartitionReassignmentsRequest(topics=some))
 
 
 @pytest.mark.parametrize("version", versions_of("InitProducerId"))
@@ -342,4 +339,4 @@ def test_init_producer_id(pair: Pair, version: int) -> None:
 
     for side in pair.sides:
         eventually(lambda side=side: loaded(side))
-    pair.compare("InitProducerId", version, lambda side: request)
+    pair.compare("InitProducerId", version, request)

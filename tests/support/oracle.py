@@ -69,17 +69,25 @@ class Side:
         if isinstance(value, dict):
             return {key: self._normal(item, key) for key, item in value.items()}
         if isinstance(value, list):
-            return sorted((self._normal(item, name) for item in value), key=repr)
+            return sorted((self._normal(item, name) for item in value), key=_order)
         if name in OWN_FIELDS and value not in (None, -1):
             return OWN_FIELDS[name]
         if name == "session_id" and value != 0:
             return "a session"
         if name in ("error_message", "batch_index_error_message"):
-            return value is not None
+            return bool(value)
         if name == "topic_id" and value != ZERO_ID:
             known = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
             return known.get(value, "an id")
         return value
+
+
+def _order(item: Any) -> str:
+    """Lists are compared in the order of the names, then the numbers, of what is in them."""
+    if not isinstance(item, dict):
+        return repr(item)
+    names = ("name", "topic", "topic_name", "partition_index", "partition", "index", "partition_id", "api_key")
+    return repr([item.get(name) for name in names]) + repr(item)
 
 
 def unlike(expected: Any, actual: Any, path: str = "") -> list[str]:
@@ -107,9 +115,12 @@ class Pair:
     def sides(self) -> tuple[Side, Side]:
         return self.kafka, self.ours
 
-    def compare(self, name: str, version: int, build: Callable[[Side], Message]) -> Any:
-        """Both get the request that `build` makes for them; the answers must be alike. Returns Kafka's."""
-        expected, actual = (side.normal(side.ask(name, version, build(side))) for side in self.sides)
+    def compare(self, name: str, version: int, request: Message | Callable[[Side], Message]) -> Any:
+        """Both get the request (or the one made for them); the answers must be alike. Returns Kafka's."""
+        expected, actual = (
+            side.normal(side.ask(name, version, request if isinstance(request, Message) else request(side)))
+            for side in self.sides
+        )
         different = unlike(expected, actual)
         if different:
             raise AssertionError("\n".join([f"{name} v{version}", *different]))
