@@ -1,0 +1,71 @@
+"""The parser as plain data: commands, options, and what kind of word each takes; what completion is made from."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+# What a word may be, beyond fixed choices.
+TOPIC: Final = "topic"
+FILE: Final = "file"
+DIRECTORY: Final = "directory"
+# Anything: nothing to offer.
+TEXT: Final = "text"
+
+# The placeholder of an argument tells what it takes.
+_KINDS: Final = {"TOPIC": TOPIC, "FILE": FILE, "DIR": DIRECTORY}
+
+
+class Takes(NamedTuple):
+    """A word that an option or a command takes: one of `choices`, or of a kind."""
+
+    kind: str = TEXT
+    choices: tuple[str, ...] = ()
+
+
+class Option(NamedTuple):
+    flags: tuple[str, ...]
+    help: str
+    # None for a switch.
+    takes: Takes | None
+
+
+class Command(NamedTuple):
+    """`path` is how it is called, without the program's name; `takes` is what its arguments are."""
+
+    path: tuple[str, ...]
+    options: tuple[Option, ...]
+    commands: tuple[tuple[str, str], ...]
+    takes: Takes | None
+
+
+def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[Command]:
+    """The parser's command and, after it, those below."""
+    options: list[Option] = []
+    below: list[tuple[str, str]] = []
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    takes: Takes | None = None
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parsers = dict(action.choices)
+            below = [(choice.dest, _plain(choice.help)) for choice in action._choices_actions]
+        elif action.option_strings:
+            wants = None if action.nargs == 0 else _takes(action)
+            options.append(Option(tuple(action.option_strings), _plain(action.help), wants))
+        elif takes is None:
+            takes = _takes(action)
+    yield Command(path, tuple(options), tuple(below), takes)
+    for name, each in parsers.items():
+        yield from commands_of(each, (*path, name))
+
+
+def _takes(action: argparse.Action) -> Takes:
+    if action.choices is not None:
+        return Takes(choices=tuple(map(str, action.choices)))
+    return Takes(_KINDS.get(str(action.metavar), TEXT))
+
+
+def _plain(text: str | None) -> str:
+    """Help as argparse would print it, on one line."""
+    return " ".join((text or "").replace("%%", "%").split())

@@ -1,0 +1,144 @@
+"""`braidlog doctor`: what is wrong with a data directory, its settings or a running cluster, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from braidlog.cli.checkup.data_directories import (
+    DataDirectory,
+    check_clock,
+    check_directory,
+    check_identity,
+)
+from braidlog.cli.checkup.finding import OK, PROBLEM, WARNING, Finding, ok, problem, warning
+from braidlog.cli.checkup.listening import check_listeners, check_open_files
+from braidlog.cli.checkup.stored_cluster import stored_cluster_id
+from braidlog.cli.options import DEFAULT_BOOTSTRAP, add_output, seconds
+from braidlog.cli.output import show
+from braidlog.client.cluster import Cluster
+from braidlog.config.broker import BrokerSettings
+from braidlog.config.sources import load_settings
+from braidlog.core.errors import BraidlogError, UserError
+from braidlog.core.protocol_errors import ProtocolError
+
+_ANSWER_S: Final = 5.0
+_COLOURS: Final = {OK: "32", WARNING: "33", PROBLEM: "31"}
+
+_DESCRIPTION: Final = """\
+Look for the classic troubles and say what to do about each. Changes nothing.
+
+With --data or --config the files, ports and limits of a broker on this machine are looked at, running or not;
+with --bootstrap a running cluster is, as a client sees it. With neither: the cluster at 127.0.0.1:9092.
+Exit code 1 when there is a problem; warnings do not count.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = _DESCRIPTION
+    parser.add_argument("--data", metavar="DIR", help="the broker's data directory (as for serve)")
+    parser.add_argument("--config", metavar="FILE", help="the broker's server.properties (as for serve)")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="another of its settings (as for serve)"
+    )
+    parser.add_argument("--bootstrap", "--bootstrap-server", metavar="HOST:PORT", help="a broker of a running cluster")
+    parser.add_argument(
+        "--request-timeout", metavar="SECONDS", type=seconds, default=_ANSWER_S, help="for each answer (default 5)"
+    )
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    is_local = bool(options.data or options.config or options.set)
+    bootstrap = options.bootstrap
+    if bootstrap is None and not is_local:
+        bootstrap = os.environ.get("BRAIDLOG_BOOTSTRAP", DEFAULT_BOOTSTRAP)
+    findings: list[Finding] = []
+    cluster_id: str | None = None
+    if bootstrap is not None:
+        cluster_findings, cluster_id = _check_cluster(bootstrap, options.request_timeout)
+        findings += cluster_findings
+    findings += _check_local(options, cluster_id) if is_local else [check_open_files(0, None)]
+    _show(findings, options.output)
+    return 1 if any(finding.status == PROBLEM for finding in findings) else 0
+
+
+def _check_cluster(bootstrap: str, timeout_s: float) -> tuple[list[Finding], str | None]:
+    from braidlog.cli.checkup.live_cluster import check_cluster
+
+    try:
+        with Cluster(bootstrap, timeout_s) as cluster:
+            return check_cluster(cluster), cluster.cluster_id
+    except (BraidlogError, ProtocolError) as reason:
+        told, _, advice = str(reason).partition("; ")
+        return [problem("connection", told, advice or "see that the broker runs and --bootstrap is right")], None
+
+
+def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Finding]:
+    assignments = ([f"log.dirs={options.data}"] if options.data else []) + options.set
+    # The one variable with a broker's prefix that is for clients.
+    environment = {name: value for name, value in os.environ.items() if name != "BRAIDLOG_BOOTSTRAP"}
+    try:
+        loaded = load_settings(options.config, environment, assignments)
+    except UserError as reason:
+        return [problem("settings", str(reason), "correct it; docs/SETTINGS.md lists every setting")]
+    findings = [warning("settings", text, "remove or correct it") for text in loaded.warnings]
+    if not findings:
+        findings.append(ok("settings", "all are known and allowed"))
+    directories: list[DataDirectory] = []
+    for path in loaded.settings.log_dirs:
+        found, about = check_directory(path)
+        findings += about
+        if found is not None:
+            directories.append(found)
+    holder = next((each.holder for each in directories if each.holder is not None), None)
+    findings.append(_check_identity(loaded.settings, directories, cluster_id))
+    findings += _once(check_listeners(loaded.settings, holder))
+    findings.append(check_open_files(sum(len(each.partitions) for each in directories), holder))
+    findings.append(check_clock(directories))
+    return findings
+
+
+def _check_identity(
+    settings: BrokerSettings, directories: Sequence[DataDirectory], cluster_id: str | None
+) -> Finding:
+    store = settings.get_str("braidlog.store.dir") or settings.log_dirs[0]
+    try:
+        stored = stored_cluster_id(store)
+    except BraidlogError as reason:
+        return problem("identity", f"the coordination store cannot be read: {reason}", "restore it from a backup")
+    return check_identity(directories, settings.broker_id, stored, cluster_id)
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    return list(dict.fromkeys(findings))
+
+
+def _show(findings: Sequence[Finding], output: str) -> None:
+    if output == "json":
+        show([finding._asdict() for finding in findings], "json")
+        return
+    paint = _painter()
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        print(f"{paint(finding.status)}  {finding.check.ljust(width)}  {finding.text}")
+        if finding.advice:
+            print(f"{' ' * (len(WARNING) + width + 4)}→ {finding.advice}")
+    problems = sum(finding.status == PROBLEM for finding in findings)
+    warnings = sum(finding.status == WARNING for finding in findings)
+    print(f"{len(findings)} checks, {problems} problem{'s'[: problems != 1]}, {warnings} warning{'s'[: warnings != 1]}")
+
+
+def _painter() -> Callable[[str], str]:
+    """Statuses in colour where a person looks on (and NO_COLOR is not set)."""
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def paint(status: str) -> str:
+        padded = status.ljust(len(WARNING))
+        return f"\x1b[{_COLOURS[status]}m{padded}\x1b[0m" if coloured else padded
+
+    return paint
