@@ -1,0 +1,76 @@
+"""Where to connect, and what errors say."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from braidlog.client.cluster import Cluster, parse_bootstrap
+from braidlog.client.node import NoConnection, Node
+from braidlog.client.refusals import check, refusal
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        ("localhost", [("localhost", 9092)]),
+        ("a:1, b:2,", [("a", 1), ("b", 2)]),
+        ("[::1]:19092", [("::1", 19092)]),
+        ("[::1]", [("::1", 9092)]),
+    ],
+)
+def test_bootstrap_servers(text: str, servers: list[tuple[str, int]]) -> None:
+    assert parse_bootstrap(text) == servers
+
+
+@pytest.mark.parametrize("text", ["", " , ", "host:port", "host:0", "host:70000", ":9092"])
+def test_what_is_no_bootstrap_server(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_bootstrap(text)
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(NoConnection, match=f"no broker answers at 127.0.0.1:{port}.*refused.*--bootstrap"):
+            Cluster(f"127.0.0.1:{port}", 1.0)
+
+
+def _answer_once(listener: socket.socket, answer: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the Kafka protocol"),
+        (b"", "closed the connection"),
+        (struct.pack(">ii", 8, 99) + b"\0\0\0\0", "out of order"),
+        (struct.pack(">iihi", 10, 1, 0, 1 << 30), "answered ApiVersions with something else"),
+    ],
+)
+def test_something_else_listens(answer: bytes, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_answer_once, args=(listener, answer))
+        thread.start()
+        with pytest.raises(UserError, match=told):
+            Node("127.0.0.1", listener.getsockname()[1], 5.0)
+        thread.join()
+
+
+def test_a_refusal_carries_the_brokers_words_or_our_advice() -> None:
+    check(0, "topic x")
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topic x: it does not exist; .*topics create"):
+        check(UnknownTopicOrPartitionError.code, "topic x")
+    error = refusal(TopicAlreadyExistsError.code, "topic x", "Topic 'x' already exists.")
+    assert error.message == "topic x: Topic 'x' already exists."

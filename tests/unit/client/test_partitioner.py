@@ -1,0 +1,62 @@
+"""Keys meet where the Java client sends them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from braidlog.client.partitioner import StickyPartition, murmur2, partition_of_key
+
+# (key, hash as Java's signed int, partition of 7), printed by Utils.murmur2 and toPositive of kafka-clients 3.9.1.
+TEXTS = [
+    ("21", -973932308, 3),
+    ("foobar", -790332482, 0),
+    ("a-little-bit-long-string", -985981536, 1),
+    ("a-little-bit-longer-string", -1486304829, 0),
+    ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971, 3),
+    ("abc", 479470107, 4),
+    ("kafka", -798503068, 3),
+    ("ключ", 2122343024, 4),
+    ("鍵", 1131375336, 0),
+]
+# The same for the first so many of the bytes 251 + 37 * i (mod 256): every remainder by four, high bits set.
+LENGTHS = [
+    (0, 275646681, 2),
+    (1, -1945629538, 3),
+    (2, -409186209, 4),
+    (3, 973507159, 2),
+    (4, -533507677, 6),
+    (5, 3043646, 4),
+    (6, 1783619164, 5),
+    (7, 852756944, 4),
+    (8, 427200534, 5),
+    (9, -345342740, 1),
+    (15, -233135557, 5),
+    (16, -1760811250, 0),
+    (17, 1760188656, 2),
+    (31, -2141676972, 1),
+    (40, 2107081336, 3),
+]
+BYTES = bytes((251 + 37 * index) % 256 for index in range(40))
+
+
+@pytest.mark.parametrize(
+    ("key", "signed", "partition"),
+    [(text.encode(), signed, partition) for text, signed, partition in TEXTS]
+    + [(BYTES[:length], signed, partition) for length, signed, partition in LENGTHS],
+)
+def test_keys_hash_as_in_java(key: bytes, signed: int, partition: int) -> None:
+    assert murmur2(key) == signed % (1 << 32)
+    assert partition_of_key(key, 7) == partition
+
+
+def test_without_a_key_partitions_take_turns() -> None:
+    sticky = StickyPartition([0, 2, 5], Random(1))
+    seen = []
+    for _ in range(6):
+        seen.append(sticky.current)
+        assert sticky.current == seen[-1], "it stays until told to move on"
+        sticky.move_on()
+    assert sorted(seen[:3]) == [0, 2, 5]
+    assert seen[3:] == seen[:3]

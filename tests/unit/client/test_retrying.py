@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+from client_fakes import Patience
+
+
+def test_pauses_grow_until_the_time_is_over() -> None:
+    patience = Patience()
+    retry = patience.retry(1.0)
+    while retry.again():
+        pass
+    assert patience.naps[:4] == pytest.approx([0.02, 0.04, 0.08, 0.16])
+    assert sum(patience.naps) == pytest.approx(1.0)
+    assert max(patience.naps) <= 0.5
+
+
+def test_no_time_no_second_try() -> None:
+    assert not Patience().retry(0.0).again()
