@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,9 +24,7 @@ from tools.peers.maven import PeerMissing  # noqa: E402
 
 pytest.register_assert_rewrite("support")
 
-from support.broker import BRAIDLOG, Broker, start_target  # noqa: E402
-
-StartBroker = Callable[..., Broker]
+from support.broker import BRAIDLOG, Broker, StartBroker, start_target  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,10 +15,9 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from tests.conftest import StartBroker
 
 from support import confluent
-from support.broker import Broker
+from support.broker import Broker, StartBroker
 from support.samples import BASE_TIMESTAMP_MS, CODECS, Sample, odd_samples, plain_samples
 
 

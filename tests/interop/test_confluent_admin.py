@@ -16,10 +16,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from tests.conftest import StartBroker
 
 from support import confluent
-from support.broker import Broker
+from support.broker import Broker, StartBroker
 from support.eventually import eventually
 from support.samples import BASE_TIMESTAMP_MS, plain_samples
 

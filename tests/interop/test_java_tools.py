@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.conftest import StartBroker
 from tools.peers.kafka import run_tool
 
 from support import confluent
-from support.broker import Broker
+from support.broker import Broker, StartBroker
 from support.eventually import eventually
 from support.samples import BASE_TIMESTAMP_MS, CODECS, Sample, plain_samples
 

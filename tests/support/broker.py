@@ -50,6 +50,9 @@ class Broker:
         return int(self.process.wait_for_line(r"metrics and health on http://\S+:(\d+)/")[1])
 
 
+StartBroker = Callable[..., Broker]
+
+
 def serve_command(
     data_dir: Path, port: int = 0, settings: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
 ) -> list[str]:
