@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from braidlog.client.cluster import Cluster
 from braidlog.core.errors import UserError
+
+if TYPE_CHECKING:
+    from braidlog.client.cluster import Cluster
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
@@ -37,6 +39,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def connect(options: argparse.Namespace) -> Cluster:
+    # Commands that need no broker do not pay for the client.
+    from braidlog.client.cluster import Cluster
+
     return Cluster(options.bootstrap, options.request_timeout)
 
 

@@ -1,0 +1,100 @@
+"""Scripts that shells accept, offering what the parser takes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from braidlog.cli.command_tree import DIRECTORY, FILE, TOPIC, Command, Takes, commands_of
+from braidlog.cli.program import NOUNS, build_parser, main
+
+
+@pytest.fixture(scope="module")
+def commands() -> dict[tuple[str, ...], Command]:
+    return {command.path: command for command in commands_of(build_parser())}
+
+
+def option(command: Command, flag: str) -> Takes | None:
+    (found,) = (each for each in command.options if flag in each.flags)
+    return found.takes
+
+
+def test_the_tree_knows_what_each_word_is(commands: dict[tuple[str, ...], Command]) -> None:
+    assert [name for name, _ in commands[()].commands] == list(NOUNS)
+    assert [name for name, _ in commands["topics",].commands] == ["create", "list", "describe", "alter", "delete"]
+    assert commands["consume",].takes == Takes(TOPIC)
+    assert commands["topics", "delete"].takes == Takes(TOPIC)
+    assert commands["log", "dump"].takes == Takes(FILE)
+    assert commands["log", "verify"].takes == Takes(DIRECTORY)
+    assert option(commands["configs", "alter"], "--topic") == Takes(TOPIC)
+    assert option(commands["serve",], "--data") == Takes(DIRECTORY)
+    assert option(commands["consume",], "--isolation") == Takes(choices=("read_uncommitted", "read_committed"))
+    assert option(commands["consume",], "--exit-at-end") is None
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_accept_their_script(shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    path = tmp_path / f"braidlog.{shell}"
+    path.write_text(script(shell, capsys))
+    checked = subprocess.run([program, "-n", str(path)], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_name_every_command_and_option(
+    shell: str, capsys: pytest.CaptureFixture[str], commands: dict[tuple[str, ...], Command]
+) -> None:
+    text = script(shell, capsys)
+    for command in commands.values():
+        for name, _ in command.commands:
+            assert name in text
+        for each in command.options:
+            for flag in each.flags:
+                assert (flag if shell != "fish" else flag.lstrip("-")) in text
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["topics", "de"], ["describe", "delete"]),
+        (["consume", "orders", "--iso"], ["--isolation"]),
+        (["consume", "orders", "--isolation", "read_c"], ["read_committed"]),
+        (["produce", "--compression", ""], ["none", "gzip", "snappy", "lz4", "zstd"]),
+        (["configs", "alter", "--topic", "or"], ["orders"]),
+        (["consume", "or"], ["orders"]),
+        (["consume", "--partition", ""], []),
+        (["completion", "b"], ["bash"]),
+    ],
+)
+def test_bash_offers(
+    words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+    quoted = " ".join(f"'{word}'" for word in ["braidlog", *words])
+    ask = f"""
+braidlog() {{ [ "$1 $2" = 'completion topics' ] && printf 'orders\\nusers\\n'; }}
+COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; COMP_LINE="${{COMP_WORDS[*]}}"
+_braidlog; printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run([bash, "-c", script("bash", capsys) + ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
+    assert done.stderr == ""
+
+
+def test_no_broker_no_topics_no_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "topics", "--bootstrap", "127.0.0.1:1"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
