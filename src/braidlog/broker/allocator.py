@@ -28,4 +28,5 @@ def keep_large_buffers() -> bool:
         return False
     # Threads that sync and read files allocate little: they need no arenas of their own.
     settings = ((_M_MMAP_THRESHOLD, _MMAP_FROM), (_M_TRIM_THRESHOLD, _KEEP), (_M_ARENA_MAX, 1))
-    return all([mallopt(name, value) == 1 for name, value in settings])
+    refused = [name for name, value in settings if mallopt(name, value) != 1]
+    return not refused

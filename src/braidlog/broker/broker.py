@@ -28,7 +28,7 @@ from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import NewTopic
-from braidlog.core.errors import StorageFault, UserError
+from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
@@ -84,7 +84,7 @@ class Broker:
             self.store = EmbeddedStore.open(self.seams.journal_files(store_dir), self.seams.clock)
         except BlockingIOError as problem:
             raise UserError(str(problem)) from problem
-        self.store.on_failure(self._store_failed)
+        self.store.on_failure(self._fatal)
         self.session: EmbeddedSession = self.store.connect()
         await self._settle_identity(settings)
         self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
@@ -99,7 +99,7 @@ class Broker:
         await self.controller.start(bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
         self._add_handlers(settings)
-        self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault)
+        self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault, self._fatal)
         self.jobs.start(Housekeeping(self.logs, self.moves, self.cleaner).jobs())
         self.ready = True
 
@@ -113,6 +113,8 @@ class Broker:
             clock=self.seams.clock,
             settings=storage_settings(settings),
             lock=self.seams.lock,
+            new_id=self.seams.new_id,
+            jitter=self.seams.random,
         )
 
     async def _settle_identity(self, settings: BrokerSettings) -> None:
@@ -207,9 +209,11 @@ class Broker:
         directory = self.logs.registry.directory_of(TopicPartition(partition.topic, partition.index))
         self.seams.executors.run(directory.path, work, done)
 
-    def _store_failed(self, problem: Exception) -> None:
-        if self._on_fatal is not None:
-            self._on_fatal(problem)
+    def _fatal(self, problem: Exception) -> None:
+        """Nothing can be served any more: whoever runs this broker decides how it ends."""
+        if self._on_fatal is None:
+            raise problem
+        self._on_fatal(problem)
 
     def _partition_fault(self, partition: Partition, fault: StorageFault) -> None:
         cause = fault.__cause__
@@ -224,10 +228,8 @@ class Broker:
     def _directory_fault(self, fault: StorageFault) -> None:
         try:
             self.logs.fail_directory(fault)
-        except Exception as problem:
-            if self._on_fatal is None:
-                raise
-            self._on_fatal(problem)
+        except FatalError as problem:
+            self._fatal(problem)
 
     # Stopping
 

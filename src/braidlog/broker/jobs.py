@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from braidlog.broker.seams import Executors
-from braidlog.core.errors import StorageFault
+from braidlog.core.errors import FatalError, StorageFault
 from braidlog.core.tasks import Tasks
 from braidlog.storage.jobs import Job
 
@@ -15,10 +15,17 @@ log = logging.getLogger("braidlog.jobs")
 
 
 class JobRunner:
-    def __init__(self, executors: Executors, tasks: Tasks, on_fault: Callable[[StorageFault], None]) -> None:
+    def __init__(
+        self,
+        executors: Executors,
+        tasks: Tasks,
+        on_fault: Callable[[StorageFault], None],
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
         self._executors = executors
         self._tasks = tasks
         self._on_fault = on_fault
+        self._on_fatal = on_fatal
 
     def start(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -31,6 +38,9 @@ class JobRunner:
                 await self.run_once(job)
             except StorageFault as fault:
                 self._on_fault(fault)
+            except FatalError as problem:
+                self._on_fatal(problem)
+                return
             except Exception as problem:
                 # One bad run must not end the job for good.
                 log.error("%s failed; it is tried again in %g s", job.name, job.interval, exc_info=problem)
@@ -44,7 +54,7 @@ class JobRunner:
                 await asyncio.sleep(0)
                 continue
             try:
-                finish = await loop.run_in_executor(self._executors.of(work.directory), work.act)
+                finish = await loop.run_in_executor(self._executors.of(work.lane or work.directory), work.act)
                 if finish is not None:
                     finish()
             except StorageFault as fault:

@@ -16,6 +16,7 @@ from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.meters import TopicMeter
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
+from braidlog.storage.log import Log
 from braidlog.storage.manager import DirectoryFailure, LogManager
 
 log = logging.getLogger("braidlog.partitions")
@@ -43,6 +44,7 @@ class LocalPartitions:
     def attach(self, manager: LogManager) -> None:
         self._manager = manager
         manager.on_directory_failed.append(self._directory_failed)
+        manager.on_log_moved.append(self._log_moved)
 
     def settings_of(self, topic: str) -> LogSettings:
         """Effective settings; logs that are opened before the first image get theirs with it."""
@@ -130,6 +132,13 @@ class LocalPartitions:
             if partition is not None:
                 partition.log = None
                 partition.wake_readers()
+
+    def _log_moved(self, key: TopicPartition, moved: Log) -> None:
+        partition = self._registry.get(key.topic, key.partition)
+        if partition is not None:
+            partition.log = moved
+            moved.advance_high_watermark(moved.log_end_offset)
+            partition.wake_readers()
 
     def _require_manager(self) -> LogManager:
         if self._manager is None:

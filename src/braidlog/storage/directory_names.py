@@ -9,10 +9,11 @@ orders-3.0af1…-stray                                set aside: the cluster doe
 from __future__ import annotations
 
 import re
-import uuid
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
+from braidlog.core.ids import random_id
 from braidlog.core.types import TopicPartition
 
 LONGEST_NAME: Final = 255
@@ -49,11 +50,11 @@ def parse_directory_name(name: str) -> PartitionDirectory | None:
     return PartitionDirectory(TopicPartition(match["topic"], int(match["partition"])), kind)
 
 
-def marked_name(partition: TopicPartition, kind: DirectoryKind) -> str:
+def marked_name(partition: TopicPartition, kind: DirectoryKind, new_id: Callable[[], bytes] = random_id) -> str:
     """A fresh name for a directory in this role, the topic cut short where file systems would refuse the whole."""
     if kind is DirectoryKind.CURRENT:
         return str(partition)
-    suffix = f"-{partition.partition}.{uuid.uuid4().hex}-{kind.value}"
+    suffix = f"-{partition.partition}.{new_id().hex()}-{kind.value}"
     # A future directory is renamed to the plain name, so its topic must stay whole to be parsed back.
     topic = partition.topic if kind is DirectoryKind.FUTURE else partition.topic[: LONGEST_NAME - len(suffix)]
     return topic + suffix

@@ -42,6 +42,11 @@ class IndexFile:
         return self._count
 
     @property
+    def is_padded(self) -> bool:
+        """Whether the file goes on after its entries, as one of a crashed Kafka does."""
+        return self._count != _UNKNOWN and self._count * self.entry_size < self._file_size
+
+    @property
     def is_resident(self) -> bool:
         return self._image is not None
 

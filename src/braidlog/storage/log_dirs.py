@@ -32,7 +32,9 @@ LockDirectory = Callable[[str], DirectoryLock]
 class LogDirectory:
     """`failure` says why it is offline; none while it works. Partition counts are kept by the manager."""
 
-    def __init__(self, path: str, files: Files, lock: LockDirectory) -> None:
+    def __init__(
+        self, path: str, files: Files, lock: LockDirectory, new_id: Callable[[], bytes] = random_id
+    ) -> None:
         self.path = path
         self.failure: str | None = None
         self.properties: MetaProperties | None = None
@@ -42,6 +44,7 @@ class LogDirectory:
         self.previous_broker_epoch: int | None = None
         self._files = files
         self._take_lock = lock
+        self._new_id = new_id
         self._lock: DirectoryLock | None = None
         self._checkpoints = {name: OffsetCheckpoint(files, path, name) for name in CHECKPOINT_NAMES}
         # What each checkpoint file is known to hold, so that a new log never inherits a dead namesake's offsets.
@@ -78,7 +81,7 @@ class LogDirectory:
         path = f"{self.path}/{FILE_NAME}"
         wanted = claim(self.properties, cluster_id, node_id, path)
         if wanted.version == 1 and wanted.directory_id is None:
-            wanted = MetaProperties(1, wanted.cluster_id, wanted.node_id, random_id())
+            wanted = MetaProperties(1, wanted.cluster_id, wanted.node_id, self._new_id())
         if wanted != self.properties:
             write_durably(self._files, self.path, path, encode_meta_properties(wanted, wall_ms))
             self.properties = wanted

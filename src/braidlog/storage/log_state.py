@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from typing import Final
 
 from braidlog.config.log_settings import PRODUCER_CODEC, LogSettings
 from braidlog.core.clock import Clock
@@ -19,6 +20,9 @@ from braidlog.storage.segment import Segment
 from braidlog.storage.segment_list import SegmentList
 from braidlog.wire.records.compression import codec_named
 from braidlog.wire.records.validation import AppendPolicy
+
+# Shared by all logs: making a generator costs more than opening a log.
+_JITTER: Final = random.Random()
 
 
 class LogState:
@@ -62,7 +66,13 @@ class LogState:
         self.truncations = 0
         # Files were created, renamed or removed since the directory was last synced.
         self.directory_changed = True
-        self._random = jitter if jitter is not None else random.Random()
+        self._random = jitter if jitter is not None else _JITTER
+
+    def fingerprint(self) -> tuple[int, int, int, int, int]:
+        """Differs if anything was appended, cut, rolled, removed or led since."""
+        items = self.segments.items
+        first = items[0].base_offset if items else -1
+        return (self.log_end_offset, first, len(items), self.truncations, self.epochs.latest)
 
     @property
     def data_directory(self) -> str:

@@ -55,6 +55,11 @@ class RecoveryReport:
     rebuilt_indexes: list[str] = field(default_factory=list)
     removed_files: list[str] = field(default_factory=list)
 
+    @property
+    def found_whole(self) -> bool:
+        """Nothing had to be mended."""
+        return not (self.lost or self.rebuilt_indexes or self.removed_files)
+
 
 def save_tail(
     state: LogState, segment: Segment, position: int, first_offset: int, reason: str, *, torn: bool

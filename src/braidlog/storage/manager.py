@@ -10,10 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from random import Random
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault, UserError
+from braidlog.core.ids import random_id
 from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
 from braidlog.core.types import TopicPartition
 from braidlog.storage.adoption import adopt
@@ -58,13 +60,15 @@ class LogManager:
         clock: Clock,
         settings: StorageSettings | None = None,
         lock: LockDirectory = lock_directory,
+        new_id: Callable[[], bytes] = random_id,
+        jitter: Random | None = None,
     ) -> None:
         if not directories:
             raise UserError("no data directory: set log.dirs")
         paths = [path.rstrip("/") or "/" for path in directories]
         if len(set(paths)) != len(paths):
             raise UserError("log.dirs names a directory twice")
-        self.registry = LogRegistry([LogDirectory(path, files, lock) for path in paths])
+        self.registry = LogRegistry([LogDirectory(path, files, lock, new_id) for path in paths])
         self.settings = settings or StorageSettings()
         self.clock = clock
         self.files = files
@@ -78,6 +82,8 @@ class LogManager:
         self.on_log_moved: list[Callable[[TopicPartition, Log], None]] = []
         # Told before a log is closed for good, so that nobody works on it any longer.
         self.on_log_leaving: list[Callable[[TopicPartition], None]] = []
+        self.new_id = new_id
+        self._jitter = jitter
         self._settings_of = settings_of
         self._executor_of = executor_of
         self._preferred: dict[TopicPartition, str] = {}
@@ -149,6 +155,7 @@ class LogManager:
             clean=clean,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             progress=progress,
+            jitter=self._jitter,
         )
 
     # --- look up
@@ -289,7 +296,7 @@ class LogManager:
 
     def _retire_files(self, directory: LogDirectory, partition: TopicPartition, log: Log, kind: DirectoryKind) -> None:
         """Rename and close a log that is no longer registered; queue the removal where its name says so."""
-        name = marked_name(partition, kind)
+        name = marked_name(partition, kind, self.new_id)
         with disk_faults(directory.path, f"rename {partition}"):
             log.rename_dir(name)
             log.close(flush=False)

@@ -21,7 +21,6 @@ from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
 from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
-from braidlog.storage.registry import truncations_of
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class ReplicaMoves:
             manager.drop_future(partition)
         if manager.registry.directory_of(partition) is directory:
             return
-        name = marked_name(partition, DirectoryKind.FUTURE)
+        name = marked_name(partition, DirectoryKind.FUTURE, manager.new_id)
         if len(name) > LONGEST_NAME:
             raise InvalidRequestError(f"the name of topic {partition.topic} is too long for its replicas to be moved")
         try:
@@ -82,7 +81,7 @@ class ReplicaMoves:
         except StorageFault as fault:
             manager.fail_directory(fault)
             raise KafkaStorageError(str(fault)) from fault
-        self._truncations[partition] = truncations_of(current)
+        self._truncations[partition] = current.truncations
         self._moved_bytes = 0
         self._since = manager.clock.monotonic()
         _log.info("Moving %s to %s", partition, directory.path)
@@ -163,9 +162,9 @@ class ReplicaMoves:
 
         After a truncation it may have grown again with other records, so the copy starts over.
         """
-        known = self._truncations.setdefault(partition, truncations_of(current))
-        if known != truncations_of(current) or not _is_within(current, future):
-            self._truncations[partition] = truncations_of(current)
+        known = self._truncations.setdefault(partition, current.truncations)
+        if known != current.truncations or not _is_within(current, future):
+            self._truncations[partition] = current.truncations
             future.truncate_fully_and_start_at(current.log_start_offset)
 
     def _is_level(self, partition: TopicPartition, current: Log, future: Log) -> bool:

@@ -109,8 +109,3 @@ class LogRegistry:
         self.logs.clear()
         self.futures.clear()
         self._directory_of.clear()
-
-
-def truncations_of(log: Log) -> int:
-    """How often the log was cut since it was opened; whoever remembers something about its content compares."""
-    return log._state.truncations

@@ -332,6 +332,10 @@ class Segment:
         self.offset_index.file.flush()
         self.time_index.file.flush()
 
+    @property
+    def has_padded_index(self) -> bool:
+        return self.offset_index.file.is_padded or self.time_index.file.is_padded
+
     def settle(self) -> None:
         """No more appends: complete the indexes on disk and free their memory."""
         self._close_time_index()

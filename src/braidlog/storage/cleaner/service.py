@@ -23,7 +23,6 @@ from braidlog.storage.durable_text import disk_faults, is_disk_full
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
-from braidlog.storage.registry import truncations_of
 from braidlog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
@@ -144,7 +143,7 @@ class LogCleaner:
         directory = self._manager.registry.directory_of(partition)
         if directory.path not in self._dirty:
             self._dirty[directory.path] = dict(directory.read_checkpoint(CLEANER_OFFSETS))
-        cuts = truncations_of(log)
+        cuts = log.truncations
         if self._truncations.setdefault(partition, cuts) != cuts:
             # Other records may have taken the place of those that were compacted.
             self._truncations[partition] = cuts
