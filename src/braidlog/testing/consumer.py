@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from braidlog.core.protocol_errors import (
@@ -21,6 +20,7 @@ from braidlog.wire.generated.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from braidlog.wire.records.batch import iterate_headers
 from braidlog.wire.records.reading import Record, read_records
 from braidlog.wire.writer import Records
 
@@ -37,10 +37,10 @@ class PartitionRead(NamedTuple):
     high_watermark: int
     log_start: int
     records: list[Record]
-
-    @property
-    def next_offset(self) -> int:
-        return self.records[-1].offset + 1 if self.records else self.asked_from
+    # Past the last batch; compaction leaves batches whose records are all gone.
+    next_offset: int
+    # For the caller's use: the high watermark that anybody had been told of when this was asked.
+    told_before: int = 0
 
 
 class ScriptedConsumer:
@@ -128,14 +128,13 @@ def _reads(response: FetchResponse, asked: dict[tuple[bytes, int], tuple[Target,
 
 
 def _read(target: Target, offset: int, data: PartitionData) -> PartitionRead:
-    records: Sequence[Record] = read_records(_bytes_of(data.records)) if data.error_code == 0 else []
+    content = _bytes_of(data.records) if data.error_code == 0 else b""
+    records = [record for record in read_records(content) if record.offset >= offset]
+    next_offset = offset
+    for header in iterate_headers(content, 0, len(content)):
+        next_offset = max(next_offset, header.last_offset + 1)
     return PartitionRead(
-        target,
-        offset,
-        data.error_code,
-        data.high_watermark,
-        data.log_start_offset,
-        [record for record in records if record.offset >= offset],
+        target, offset, data.error_code, data.high_watermark, data.log_start_offset, records, next_offset
     )
 
 

@@ -93,6 +93,9 @@ class Simulation:
         self.clock = SimulatedClock(self.loop)
         self.trace = Trace(self.loop.time)
         self.disk = MemoryDisk(self.random, self.clock, self.trace.note)
+        # Data directories are there before a broker is, as mount points are.
+        MemoryFiles(self.disk).mkdir("/data")
+        MemoryFiles(self.disk).sync_dir("/")
         self.clients = Process("clients")
         # ERROR lines of the broker's log, with the exception they told of.
         self.errors: list[tuple[str, BaseException | None]] = []
@@ -152,6 +155,10 @@ class SimulatedBroker:
     @property
     def is_up(self) -> bool:
         return self._broker is not None and self._broker.ready and self._process is not None and self._process.alive
+
+    @property
+    def is_down(self) -> bool:
+        return self._process is None
 
     @property
     def parts(self) -> Broker:
