@@ -60,7 +60,7 @@ class Log:
         self.recovery = recovery
         # As it was found after a clean stop: closing it unchanged costs nothing, also for ten thousand idle logs.
         whole = recovery.clean and recovery.found_whole
-        padded = any([segment.has_padded_index for segment in state.segments.items])
+        padded = any(segment.has_padded_index for segment in state.segments.items)
         self._settled = state.fingerprint() if whole and not padded else None
         # The thread that owns the log may read the rest of `_state` through the properties below only.
         self.topic_partition = state.topic_partition
