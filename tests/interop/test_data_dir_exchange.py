@@ -180,8 +180,13 @@ def test_from_us_to_kafka(target_kind: str, tmp_path: Path, crashed: bool) -> No
             )
         zookeeper_create(zookeeper, nodes)
         with start_kafka_with_zookeeper(data, zookeeper, 0, {"log.cleaner.backoff.ms": "600000"}) as kafka:
-            assert contents(kafka.bootstrap, PARTITIONS) == written
-            check_watermarks(kafka.bootstrap, {"trimmed-0": (40, 100), "empty-0": (0, 0)})
+            found = contents(kafka.bootstrap, PARTITIONS)
+            if crashed:
+                # As with Kafka, where a log starts is checkpointed once a minute and lost before that.
+                found["trimmed-0"] = found["trimmed-0"][-60:]
+            else:
+                check_watermarks(kafka.bootstrap, {"trimmed-0": (40, 100), "empty-0": (0, 0)})
+            assert found == written
             assert not [*data.glob("*-stray"), *data.glob("*-delete")]
             confluent.send(confluent.producer(kafka.bootstrap), "segments", plain_samples(10))
             assert len(contents(kafka.bootstrap, {"segments": 1})["segments-0"]) == 1010
