@@ -1,0 +1,195 @@
+"""Numbered records: what a test writes through faults, and the books that say whether all of it is still there.
+
+Every partition has its own count: the value of its n-th record is n. A writer notes which numbers the broker has
+acknowledged; a reading of the partition then proves order, single delivery, and that no acknowledged number is missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from support.eventually import eventually
+
+DEADLINE_S = 60.0
+COMPACTED_KEYS = 7
+
+
+@dataclass
+class Books:
+    """What was written to one partition; numbers are acknowledged in any order, but counted from 0."""
+
+    topic: str
+    partition: int
+    compacted: bool = False
+    sent: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def check(self, read: Sequence[tuple[int, int]]) -> None:
+        """`read` is all of the partition as (offset, number)."""
+        for (before_at, before), (after_at, after) in zip(read, read[1:], strict=False):
+            assert before_at < after_at, f"{self}: offset {after_at} follows {before_at}"
+            assert before != after, f"{self}: {after} is there twice, at offsets {before_at} and {after_at}"
+            assert before < after, f"{self}: {after} at offset {after_at} follows {before}"
+        there = {number for _, number in read}
+        assert not read or read[-1][1] < self.sent, f"{self}: {read[-1][1]} was never sent"
+        if self.compacted:
+            self._check_newest(there)
+            return
+        missing = sorted(self.acknowledged - there)
+        assert not missing, f"{self}: {len(missing)} acknowledged records are lost, the first of them {missing[:5]}"
+
+    def _check_newest(self, there: set[int]) -> None:
+        """Of a compacted partition only the newest record of each key must be there."""
+        for key in range(COMPACTED_KEYS):
+            acknowledged = [number for number in self.acknowledged if number % COMPACTED_KEYS == key]
+            if acknowledged:
+                newest = max((number for number in there if number % COMPACTED_KEYS == key), default=-1)
+                assert newest >= max(acknowledged), f"{self}: key {key} ends at {newest}, not {max(acknowledged)}"
+
+
+class NumberedWriter:
+    """An idempotent producer with acks=all that goes on through crashes; `failures` must stay empty."""
+
+    def __init__(self, bootstrap: str, partitions: Mapping[str, int], compacted: Sequence[str] = (), **settings: Any):
+        self.books = [
+            Books(topic, index, topic in compacted) for topic, count in partitions.items() for index in range(count)
+        ]
+        self.failures: list[str] = []
+        self._padding = b"." * 40
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                # Smaller than the segments, however much has gathered while the broker was away.
+                "batch.size": 2048,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 50,
+                "retry.backoff.ms": 10,
+                "retry.backoff.max.ms": 100,
+                "message.timeout.ms": 120_000,
+                "error_cb": self._on_error,
+                "log_level": 2,
+                **{key.replace("_", "."): value for key, value in settings.items()},
+            }
+        )
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.failures.append(f"fatal: {error}")
+
+    def send(self, count: int) -> None:
+        """`count` more records to every partition, not waited for."""
+        for books in self.books:
+            for number in range(books.sent, books.sent + count):
+                self._producer.produce(
+                    books.topic,
+                    key=b"key-%d" % (number % COMPACTED_KEYS),
+                    value=b"%d %s" % (number, self._padding),
+                    partition=books.partition,
+                    on_delivery=self._note(books, number),
+                )
+            books.sent += count
+        self._producer.poll(0)
+
+    def _note(self, books: Books, number: int) -> Any:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                books.acknowledged.add(number)
+            else:
+                self.failures.append(f"{books}: record {number} failed: {error}")
+
+        return delivered
+
+    def poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._producer)
+
+    def flush(self, seconds: float = DEADLINE_S) -> None:
+        left = self._producer.flush(seconds)
+        assert left == 0, f"{left} records were neither acknowledged nor refused"
+
+    @contextmanager
+    def running(self, at_once: int = 3, most_waiting: int = 400) -> Iterator[None]:
+        """Writes in the background, a few records to every partition at a time, until the block ends."""
+        stop = threading.Event()
+
+        def write() -> None:
+            while not stop.is_set():
+                if self.waiting < most_waiting:
+                    self.send(at_once)
+                self.poll(0)
+                stop.wait(0.01)  # a pace at which a minute of faults stays readable in a second
+
+        thread = threading.Thread(target=write, name="numbered writer", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(DEADLINE_S)
+
+    def check(self, bootstrap: str) -> int:
+        """Read everything back, hold it against the books; how many records there were."""
+        assert not self.failures, self.failures[:5]
+        # What is acknowledged by now must be found by the reading that begins now.
+        books = [Books(b.topic, b.partition, b.compacted, b.sent, set(b.acknowledged)) for b in self.books]
+        found = read_numbers(bootstrap, [(b.topic, b.partition) for b in books])
+        for book, live in zip(books, self.books, strict=True):
+            book.sent = live.sent  # more may have been sent, and found, meanwhile
+            book.check(found[book.topic, book.partition])
+        return sum(map(len, found.values()))
+
+
+def read_numbers(
+    bootstrap: str, partitions: Sequence[tuple[str, int]], **settings: Any
+) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    """All of the partitions, each as (offset, number)."""
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {key: [] for key in partitions}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "reconnect.backoff.ms": 10,
+            "fetch.error.backoff.ms": 20,
+            "log_level": 2,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic, index in partitions])
+        unfinished = set(partitions)
+
+        def take() -> bool:
+            for message in consumer.consume(1000, 0.1):
+                error = message.error()
+                key = (message.topic(), message.partition())
+                if error is None:
+                    found[key].append((message.offset(), int(message.value().split()[0])))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(key)
+                else:
+                    raise KafkaException(error)
+            return not unfinished
+
+        eventually(take, DEADLINE_S)
+    finally:
+        consumer.close()
+    return found
