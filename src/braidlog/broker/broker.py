@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from braidlog.broker.adoption import topics_to_adopt
 from braidlog.broker.commit import Committer
@@ -44,8 +42,6 @@ from braidlog.storage.moving import ReplicaMoves
 
 log = logging.getLogger("braidlog.broker")
 
-_DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-
 
 class Broker:
     """Everything but the sockets: `dispatch` answers frames of any channel, `round` finishes them."""
@@ -76,7 +72,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
-        self.committer = Committer(self.round, self.seams.clock, self._run_in_directory, self._partition_fault)
+        self.committer = Committer(self.round, self.seams.clock, self._run_in_directory, self._directory_fault)
         self.logs = self._make_log_manager(settings)
         self.logs.open()
         store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path
@@ -214,16 +210,6 @@ class Broker:
         if self._on_fatal is None:
             raise problem
         self._on_fatal(problem)
-
-    def _partition_fault(self, partition: Partition, fault: StorageFault) -> None:
-        cause = fault.__cause__
-        if isinstance(cause, OSError) and cause.errno in _DISK_IS_FULL:
-            # Nothing is broken: reading goes on, and so does writing once there is room.
-            told = "%s-%d refuses records: %s; free some space, or lower retention.ms or retention.bytes"
-            log.error(told, partition.topic, partition.index, fault)
-            return
-        log.error("%s-%d: %s", partition.topic, partition.index, fault)
-        self._directory_fault(fault)
 
     def _directory_fault(self, fault: StorageFault) -> None:
         try:

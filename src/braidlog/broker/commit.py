@@ -55,7 +55,7 @@ class _Sync:
         self.running = False
         # How many acknowledgements the running one covers.
         self.covered = 0
-        self.waiting: list[tuple[PendingAck, Partition]] = []
+        self.waiting: list[PendingAck] = []
 
 
 class Committer:
@@ -64,7 +64,7 @@ class Committer:
         round_: Round,
         clock: Clock,
         run_in_directory: RunInDirectory,
-        on_fault: Callable[[Partition, StorageFault], None],
+        on_fault: Callable[[StorageFault], None],
     ) -> None:
         self._round = round_
         self._clock = clock
@@ -100,26 +100,31 @@ class Committer:
 
     def _write(self, partition: Partition, acks: list[PendingAck]) -> None:
         partition_log = partition.log
+        if partition_log is None:
+            # Deleted, or its directory failed, since the batch was staged.
+            self._refuse(partition, acks, StorageFault("", f"{partition.topic}-{partition.index} is gone"))
+            return
         try:
-            if partition_log is None:
-                raise StorageFault("", f"{partition.topic}-{partition.index} went offline")
             size = partition_log.write_staged()
         except StorageFault as fault:
-            self._on_fault(partition, fault)
-            for ack in acks:
-                ack.fail(partition, fault)
-                ack.release()
+            self._on_fault(fault)
+            self._refuse(partition, acks, fault)
             return
         partition.on_written(size)
         # Also while a sync runs: what it covers is not safe yet, and a duplicate of it must not be confirmed earlier.
         if partition_log.sync_is_due() or partition in self._syncs:
             sync = self._syncs.setdefault(partition, _Sync())
-            sync.waiting.extend([(ack, partition) for ack in acks])
+            sync.waiting.extend(acks)
             if not sync.running:
                 self._start_sync(partition, partition_log, sync)
         else:
             for ack in acks:
                 ack.release()
+
+    def _refuse(self, partition: Partition, acks: list[PendingAck], fault: StorageFault) -> None:
+        for ack in acks:
+            ack.fail(partition, fault)
+            ack.release()
 
     def _start_sync(self, partition: Partition, partition_log: Log, sync: _Sync) -> None:
         covered = sync.waiting
@@ -127,7 +132,6 @@ class Committer:
         sync.running = True
         sync.covered = len(covered)
         end = partition_log.log_end_offset
-
         times = self.sync_times
         clock = self._clock
 
@@ -147,20 +151,25 @@ class Committer:
         partition: Partition,
         partition_log: Log,
         sync: _Sync,
-        covered: list[tuple[PendingAck, Partition]],
+        covered: list[PendingAck],
         failure: Exception | None,
     ) -> None:
         sync.running = False
         sync.covered = 0
-        if failure is not None:
-            fault = failure if isinstance(failure, StorageFault) else StorageFault("", f"fsync failed: {failure}")
-            self._on_fault(partition, fault)
-            for ack, _ in covered:
-                ack.fail(partition, fault)
-        for ack, _ in covered:
-            ack.release()
-        if sync.waiting:
+        if failure is None:
+            for ack in covered:
+                ack.release()
+        else:
+            # Nobody knows what a failed sync left on disk: neither these nor those who wait for the next are safe.
+            fault = failure if isinstance(failure, StorageFault) else StorageFault("", f"sync failed: {failure}")
+            if isinstance(failure, StorageFault):
+                self._on_fault(failure)
+            else:
+                log.error("syncing %s-%d failed", partition.topic, partition.index, exc_info=failure)
+            self._refuse(partition, covered, fault)
+        if sync.waiting and partition.log is partition_log:
             self._start_sync(partition, partition_log, sync)
         else:
+            self._refuse(partition, sync.waiting, StorageFault("", f"{partition.topic}-{partition.index} is gone"))
             self._syncs.pop(partition, None)
         self._round.touch()
