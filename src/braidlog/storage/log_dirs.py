@@ -106,6 +106,8 @@ class LogDirectory:
             _log.warning("%s has no readable content; only its presence counts", self.clean_shutdown_path)
         with disk_faults(self.path, f"remove {self.clean_shutdown_path}"):
             self._files.remove(self.clean_shutdown_path)
+            # Were the removal lost to a power cut, the logs that it will have torn would be taken for whole.
+            self._files.sync_dir(self.path)
         return True
 
     def mark_clean_shutdown(self, broker_epoch: int) -> None:
