@@ -5,7 +5,7 @@ Every record carries its own name in a header ("producer:number"), so that it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -84,10 +84,16 @@ class PartitionHistory:
 
     def forget_from(self, end: int) -> None:
         """The log was cut at `end`: what lay there is gone and its offsets are free."""
-        for offset in [offset for offset in self.acknowledged if offset >= end]:
-            del self.acknowledged[offset]
-        for offset in [offset for offset in self.seen if offset >= end]:
-            del self.offset_of[self.seen.pop(offset).name]
+        self._keep(lambda offset: offset < end)
+
+    def keep(self, offsets: set[int]) -> None:
+        """Nothing but these is left."""
+        self._keep(lambda offset: offset in offsets)
+
+    def _keep(self, stays: Callable[[int], bool]) -> None:
+        self.acknowledged = {offset: name for offset, name in self.acknowledged.items() if stays(offset)}
+        self.seen = {offset: record for offset, record in self.seen.items() if stays(offset)}
+        self.offset_of = {record.name: offset for offset, record in self.seen.items()}
 
 
 @dataclass

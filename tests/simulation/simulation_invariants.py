@@ -197,12 +197,6 @@ def examine(partition: PartitionHistory, reads: Sequence[PartitionRead]) -> None
         invariant(partition, log, reads[-1].log_start, reads[-1].high_watermark)
 
 
-def lost_for_good(partition: PartitionHistory, log: dict[int, Stored], start: int) -> None:
-    """Unsynced records that a power cut took from within the log are nobody's any more."""
-    for offset in [offset for offset in partition.acknowledged if offset >= start and offset not in log]:
-        del partition.acknowledged[offset]
-
-
 def what_survived_is_what_was_written(partition: PartitionHistory, reads: Sequence[PartitionRead]) -> None:
     """After a power cut: a log may be shorter, but what is there is what was there."""
     end = reads[-1].high_watermark
@@ -218,8 +212,7 @@ def what_survived_is_what_was_written(partition: PartitionHistory, reads: Sequen
     partition.high_watermark = min(partition.high_watermark, end)
     partition.forget_from(end)
     if partition.may_have_holes:
-        log = {record.offset: stored(record) for read in reads for record in read.records}
-        lost_for_good(partition, log, reads[-1].log_start)
+        partition.keep({record.offset for read in reads for record in read.records})
     partition.acknowledged_somewhere.clear()
     for read in reads:
         observe(partition, read)

@@ -257,18 +257,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         try:
             handle.where.run(handle.call, *handle.arguments)
         except ProcessEnded:
-            self._buried(process)
+            assert process is not None, "a fault may end only what runs as a process"
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as problem:
-            self.call_exception_handler({"message": "a callback failed", "callback": handle.call, "exception": problem})
-        else:
-            if process is not None and not process.alive:
-                # A task keeps what its coroutine raised to itself.
-                self._buried(process)
+            if process is None or process.alive:
+                self.call_exception_handler(
+                    {"message": "a callback failed", "callback": handle.call, "exception": problem}
+                )
+        if process is not None and not process.alive:
+            self._bury(process)
 
-    def _buried(self, process: Process | None) -> None:
-        assert process is not None, "a fault may end only what runs as a process"
+    def _bury(self, process: Process) -> None:
         self.end(process)
         if self.on_process_ended is not None:
             self.on_process_ended(process)
