@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -35,7 +36,7 @@ class Books:
 
     def check(self, read: Sequence[tuple[int, int]]) -> None:
         """`read` is all of the partition as (offset, number)."""
-        for (before_at, before), (after_at, after) in zip(read, read[1:], strict=False):
+        for (before_at, before), (after_at, after) in pairwise(read):
             assert before_at < after_at, f"{self}: offset {after_at} follows {before_at}"
             assert before != after, f"{self}: {after} is there twice, at offsets {before_at} and {after_at}"
             assert before < after, f"{self}: {after} at offset {after_at} follows {before}"

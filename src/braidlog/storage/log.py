@@ -282,12 +282,12 @@ class Log:
 
     def roll(self) -> Segment:
         """Begin a new segment at the log end (the active one, if it is empty)."""
-        self._appender.write()
+        self._appender.write_early()
         return self._guard(lambda: reshaping.roll(self._state, self._state.log_end_offset))
 
     def delete_segments(self, count: int) -> list[DeletedSegment]:
         """Retire the `count` oldest segments below the high watermark, rolling first if those are all."""
-        self._appender.write()
+        self._appender.write_early()
         return self._guard(lambda: reshaping.delete_oldest(self._state, count))
 
     def create_cleaned(self, base_offset: int) -> Segment:
@@ -324,7 +324,7 @@ class Log:
         """The directory gets this name beside its old one; open slices stay readable."""
         state = self._state
         parent = os.path.dirname(state.directory)
-        self._appender.write()
+        self._appender.write_early()
         self._guard(lambda: state.move_to(f"{parent}/{name}"))
 
     def close(self, *, flush: bool = True) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from braidlog.core.errors import BraidlogError
+from braidlog.core.errors import BraidlogError, StorageFault
 from braidlog.core.protocol_errors import RecordListTooLargeError
 from braidlog.core.slices import ByteSlice
 from braidlog.storage.crash_points import AFTER_WRITE, crash_point
@@ -98,6 +98,9 @@ class LogAppender:
         self._aborted: list[AbortedTxn] = []
         # The leader epochs before anything was staged; None while staging has not changed them.
         self._epochs_before: list[tuple[int, int]] | None = None
+        # Of writes between two calls of `write` (a roll): how much, and the failure that undid staged batches.
+        self._written_early = 0
+        self._undone_by: StorageFault | None = None
 
     @property
     def has_staged(self) -> bool:
@@ -173,11 +176,14 @@ class LogAppender:
             size = self._size + validated.size
             if not is_roll_due(state, size, validated.last_offset, validated.max_timestamp, now_ms):
                 return False
-            self.write()
+            self.write_early()
             roll(state, max(validated.headers[0].base_offset, state.log_end_offset))
         except OSError as problem:
-            self.discard()
-            raise state.fault(problem) from problem
+            fault = state.fault(problem)
+            if self._size > 0:
+                self._undone_by = fault
+                self.discard()
+            raise fault from problem
         return True
 
     def _account(self, validated: ValidatedRecords, origin: int) -> BatchMetadata | None:
@@ -233,7 +239,31 @@ class LogAppender:
         state.next_offset = validated.last_offset + 1
 
     def write(self) -> int:
-        """Write all that is staged with one call, so many bytes; on failure undo it and raise StorageFault."""
+        """Write all that is staged, undone where that fails; returns the bytes written since the last call.
+
+        StorageFault also where an early write failed since then: what was staged before it is gone, and whoever staged
+        it is told only here.
+        """
+        undone_by = self._undone_by
+        if undone_by is not None:
+            self._undone_by = None
+            self._written_early = 0
+            self.discard()
+            raise undone_by
+        written = self._written_early
+        self._written_early = 0
+        return written + self._write_staged()
+
+    def write_early(self) -> None:
+        """Write what is staged before its turn; the next `write` accounts for it."""
+        try:
+            self._written_early += self._write_staged()
+        except StorageFault as fault:
+            self._undone_by = fault
+            raise
+
+    def _write_staged(self) -> int:
+        """One gathered write, so many bytes; on failure everything staged is undone and StorageFault raised."""
         size = self._size
         if size == 0:
             return 0

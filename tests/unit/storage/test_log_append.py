@@ -84,7 +84,8 @@ def test_a_roll_between_staged_batches_writes_the_earlier_ones_first(tmp_path: P
     for _ in range(3):
         kit.stage(log, batch(b"x" * 150))
     assert (log.log_end_offset, log.next_offset) == (2, 3)
-    log.write_staged()
+    assert log.write_staged() == log.size, "what the roll wrote early is accounted for, too"
+    assert log.write_staged() == 0
     assert [offset for offset, _ in read_all(log)] == [0, 1, 2]
 
 
@@ -269,3 +270,21 @@ def test_a_roll_that_fails_leaves_no_file_behind(tmp_path: Path, disk: FailingDi
     assert kit.values(log, b"x" * 150).rolled
     log.close(flush=False)
     assert [offset for offset, _ in read_all(kit.open())] == [0, 1, 2, 3]
+
+
+def test_what_a_failing_roll_undoes_is_told_to_those_who_had_staged_it(tmp_path: Path, disk: FailingDisk) -> None:
+    kit = Kit(tmp_path, disk, segment_bytes=500)
+    log = kit.open()
+    kit.values(log, b"a")
+    kit.stage(log, batch(b"b" * 150))
+    kit.stage(log, batch(b"b" * 100))
+    disk.room, disk.only = 100, ".log"
+    with pytest.raises(StorageFault):
+        kit.stage(log, batch(b"c" * 150))
+    disk.room = None
+    kit.stage(log, batch(b"d"))
+    with pytest.raises(StorageFault, match="No space left"):
+        log.write_staged()
+    assert read_all(log) == [(0, b"a")]
+    assert kit.values(log, b"e").first_offset == 1
+    assert read_all(log) == [(0, b"a"), (1, b"e")]
