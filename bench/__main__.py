@@ -51,7 +51,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--scale-peer-partitions",
         type=int,
-        help="most partitions that Kafka is measured with (default 1000, quick 1)",
+        help="most partitions that Kafka is measured with (default 1000, quick 0)",
     )
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="where the brokers' data goes")
     parser.add_argument("--json", type=Path, help="write the result here instead of bench/results/")
@@ -134,7 +134,7 @@ def main() -> None:
         rounds=options.rounds or (2 if options.quick else 5),
         quick=options.quick,
         cold_bytes=round((options.cold_gb or (1 if options.quick else 10)) * 1e9),
-        scale_peer_partitions=options.scale_peer_partitions or (1 if options.quick else 1000),
+        scale_peer_partitions=options.scale_peer_partitions or (0 if options.quick else 1000),
     )
     began = time.monotonic()
     session = Session(plan, names, Path(tempfile.mkdtemp(prefix="braidlog-bench-", dir=options.work)))

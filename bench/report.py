@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.measures import BRAIDLOG, KAFKA, Better, Measure, Verdict, geometric_mean
@@ -36,25 +36,28 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
 
 
-def _ranged(middle: float | None, ends: tuple[float, float] | None, form: str = "") -> str:
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}×"
+
+
+def _ranged(
+    middle: float | None, ends: tuple[float, float] | None, form: Callable[[float], str] = number
+) -> str:
     if middle is None:
         return MISSING
-    shown = f"{middle:{form}}" if form else number(middle)
     if ends is None or ends[0] == ends[1]:
-        return shown
-    low, high = (f"{end:{form}}" if form else number(end) for end in ends)
-    return f"{shown} ({low}–{high})"
+        return form(middle)
+    return f"{form(middle)} ({form(ends[0])}–{form(ends[1])})"
 
 
 def cells(row: Measure) -> list[str]:
-    ratio = row.ratio()
     bound = "≥" if row.better is Better.HIGHER else "≤"
     return [
         row.name,
         row.unit,
         _ranged(row.median(BRAIDLOG), row.spread(BRAIDLOG)),
         _ranged(row.median(KAFKA), row.spread(KAFKA)),
-        _ranged(ratio, row.ratio_spread(), ".2f") + ("×" if ratio is not None else ""),
+        _ranged(row.ratio(), row.ratio_spread(), _times),
         f"{bound} {row.target}×" if row.target is not None else "",
         row.verdict().value,
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from bench.progress import Progress
 
 SMALL_PARTITIONS = 10
 LARGE_PARTITIONS = 4
+# So many batches of one record each are there to be fetched again and again.
+FETCHED_RECORDS = 2000
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Session:
         if not self._warm:
             for broker in self._running:
                 self.progress.show(f"warming up {broker.name}")
-                warm_up(broker, self.plan.scaled(6, 3))
+                warm_up(broker, self.plan.scaled(6, 2))
             self._warm = True
         return self._running
 
@@ -92,22 +95,28 @@ class Session:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
+def readable(written: programs.Result) -> int:
+    """How many offsets of each small partition surely exist after a run that wrote to all of them in turn."""
+    return max(1, min(FETCHED_RECORDS, int(written["requests"]) // SMALL_PARTITIONS))
+
+
 def warm_up(broker: Broker, seconds: int) -> None:
     """Every path that is measured later, often enough for a just-in-time compiler to have settled."""
-    with topic(broker, "warm-small", SMALL_PARTITIONS):
+    serial = time.monotonic_ns()
+    with topic(broker, f"warm-small-{serial}", SMALL_PARTITIONS) as name:
         small: dict[str, programs.Option] = {
             "port": broker.port,
-            "topic": "warm-small",
+            "topic": name,
             "partitions": SMALL_PARTITIONS,
         }
-        programs.run("tiny", "produce", connections=50, in_flight=5, seconds=seconds, **small)
+        written = programs.run("tiny", "produce", connections=50, in_flight=5, seconds=seconds, **small)
         programs.run("tiny", "produce", connections=1, seconds=1, **small)
-        programs.run("tiny", "fetch", connections=50, records=1000, seconds=seconds / 2, **small)
+        programs.run("tiny", "fetch", connections=50, records=readable(written), seconds=seconds / 2, **small)
     for codec in ("none", "lz4"):
-        with topic(broker, f"warm-{codec}", LARGE_PARTITIONS):
+        with topic(broker, f"warm-{codec}-{serial}", LARGE_PARTITIONS) as name:
             load: dict[str, programs.Option] = {
                 "brokers": f"127.0.0.1:{broker.port}",
-                "topic": f"warm-{codec}",
+                "topic": name,
                 "partitions": LARGE_PARTITIONS,
             }
             for batch_bytes, count in ((16384, 300_000 * seconds), (1_000_000, 300_000 * seconds)):

@@ -12,6 +12,8 @@ from bench.session import LARGE_PARTITIONS, Session
 
 TARGET = 1.0
 ROUNDS = 3
+# Record size, records in a full and in a quick run (which takes the first size only).
+SIZES = (("1 KiB", 1024, 500_000, 100_000), ("100 B", 100, 2_000_000, 500_000))
 SUMMARY = re.compile(
     r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec .*?, [\d.]+ ms avg latency, [\d.]+ ms max latency, "
     r"(?P<p50>\d+) ms 50th, \d+ ms 95th, (?P<p99>\d+) ms 99th"
@@ -24,10 +26,7 @@ class PerfTestFailed(Exception):
 
 def measure(session: Session) -> None:
     rounds = min(session.plan.rounds, session.plan.scaled(ROUNDS, 1))
-    for size_name, size, full, quick in (
-        ("100 B", 100, 2_000_000, 500_000),
-        ("1 KiB", 1024, 500_000, 100_000),
-    ):
+    for size_name, size, full, quick in SIZES[: session.plan.scaled(2, 1)]:
         count = session.plan.scaled(full, quick)
         for number, broker in session.interleaved(f"kafka-producer-perf-test, {size_name}", rounds):
             with topic(broker, f"perf-{size}-{number}", LARGE_PARTITIONS) as name:

@@ -25,6 +25,8 @@ def measure(session: Session) -> None:
         if name != BRAIDLOG:
             # Kafka takes minutes to make, close and recover thousands of partitions; asked for, it is measured too.
             largest = min(largest, session.plan.scale_peer_partitions)
+            if largest == 0:
+                continue
         for count in [count for count in PARTITIONS if count <= largest]:
             session.progress.show(f"scale: {count:,} partitions, {name}")
             broker = session.fresh(name)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from bench import programs
 from bench.brokers import topic
 from bench.measures import Better
-from bench.session import SMALL_PARTITIONS, Session
+from bench.session import SMALL_PARTITIONS, Session, readable
 
 TARGET_FIFTY = 1.0
 TARGET_FSYNC = 5.0
 # Connections, requests in flight on each, target. One connection has no target of its own.
 SHAPES = ((1, 1, None), (50, 1, TARGET_FIFTY), (50, 5, TARGET_FIFTY))
-# So many batches of one record each are there to be fetched again and again.
-FETCHED_RECORDS = 2000
 
 
 def measure_tiny(session: Session) -> None:
@@ -33,13 +31,14 @@ def measure_tiny(session: Session) -> None:
                 title = f"produce, {_shape(connections, in_flight)}"
                 rate = result["requests"] / result["seconds"]
                 session.add(broker, "tiny", title, rate, "requests/s", Better.HIGHER, target)
+            records = readable(result)
             for connections, in_flight, target in SHAPES[:2]:
                 result = programs.run(
                     "tiny",
                     "fetch",
                     connections=connections,
                     in_flight=in_flight,
-                    records=FETCHED_RECORDS,
+                    records=records,
                     **common,
                 )
                 title = f"fetch, {_shape(connections, in_flight)}"

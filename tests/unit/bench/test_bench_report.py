@@ -52,6 +52,8 @@ def test_a_row_says_median_spread_ratio_and_verdict() -> None:
         "reached",
     ]
     assert report.cells(SLOW)[4:] == ["0.90×", "≤ 0.7×", "not reached"]
+    two_rounds = Measure("tiny", "fetch", "", Better.HIGHER, None, {BRAIDLOG: [1.0, 3.0], KAFKA: [2.0, 2.0]})
+    assert report.cells(two_rounds)[4] == "1.00× (0.50×–1.50×)"
     assert report.cells(ALONE)[3:] == ["–", "–", "", ""]
 
 
