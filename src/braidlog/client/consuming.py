@@ -57,6 +57,7 @@ class TopicReader:
         self._new_retry = new_retry
         self._found = cluster.topic(topic)
         self._retry: Retry | None = None
+        self._is_stale = False
         # Turns with every poll: brokers fill an answer in the order asked, and the first must not starve the rest.
         self._order = sorted(positions)
 
@@ -74,12 +75,15 @@ class TopicReader:
                 self._retry = self._new_retry(self._cluster.timeout_s)
             if not self._retry.again():
                 raise
-            self._found = self._cluster.topic(self.topic)
+            self._is_stale = True
             return []
         self._retry = None
         return fetched
 
     def _poll(self, max_wait_s: float, partitions: set[int] | None) -> list[Fetched]:
+        if self._is_stale:
+            self._found = self._cluster.topic(self.topic)
+            self._is_stale = False
         by_leader: dict[int, list[FetchPartition]] = {}
         for partition in self._order:
             if partitions is None or partition in partitions:

@@ -64,6 +64,18 @@ def test_waits_for_a_leader_that_moves_or_restarts(trouble: str) -> None:
     assert cluster.refreshed == 2
 
 
+def test_waits_for_metadata_as_well() -> None:
+    def away(cluster: FakeCluster) -> None:
+        if cluster.refreshed < 4:
+            raise NoConnection("nobody answers")
+
+    cluster = FakeCluster([1], away)
+    cluster.fakes[1].fetches.extend([NoConnection("lost"), fetched(0, batch(0, b"a"))])
+    reader = reader_of(cluster, {0: 0})
+    assert [reader.poll(0.1) for _ in range(3)] == [[], [], []]
+    assert [record.value for record in reader.poll(0.1)[0].records] == [b"a"]
+
+
 def test_a_leader_that_stays_away_is_told_in_the_end() -> None:
     cluster = FakeCluster([1])
     cluster.fakes.clear()

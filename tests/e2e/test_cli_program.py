@@ -1,0 +1,33 @@
+"""The program as a whole: what needs a process of its own to be seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def test_topic_names_for_the_shell(cli: Any, topic: str) -> None:
+    cli("topics", "create", topic).succeeded()
+    assert topic in cli("completion", "topics").succeeded().lines
+
+
+def test_version_and_help(cli_of: Callable[[None], Any]) -> None:
+    cli = cli_of(None)
+    told = cli("version", "--output", "json").succeeded().json
+    assert told["protocol"] == "Kafka 3.9"
+    assert isinstance(told["compiled"], bool)
+    assert "first steps:" in cli("--help").succeeded().out
+    cli().failed("say what to do", code=2)
+    cli("nonsense").failed("invalid choice", code=2)
+
+
+def test_help_comes_at_once(cli_of: Callable[[None], Any]) -> None:
+    cli = cli_of(None)
+    fastest = 60.0
+    for _ in range(3):
+        began = time.perf_counter()
+        cli("--help").succeeded()
+        fastest = min(fastest, time.perf_counter() - began)
+    # About 0.06 s on an idle machine; a heavy import would show even on a busy one.
+    assert fastest < 1.0
