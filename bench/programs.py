@@ -81,7 +81,8 @@ def build() -> None:
 
 
 def _built(name: str, source: Path) -> Path:
-    digest = hashlib.sha256(source.read_bytes() + (HERE / "common.h").read_bytes()).hexdigest()[:12]
+    texts = [source, *sorted(HERE.glob("*.h"))]
+    digest = hashlib.sha256(b"".join(text.read_bytes() for text in texts)).hexdigest()[:12]
     return BUILT / f"{name}-{digest}"
 
 
