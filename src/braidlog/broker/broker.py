@@ -194,6 +194,7 @@ class Broker:
             loop.call_later,
             settings.get_int("fetch.max.bytes"),
         )
+        self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
 

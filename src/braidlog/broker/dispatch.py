@@ -19,7 +19,7 @@ from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, RequestTimes
-from braidlog.wire.apis import APIS, encode_response
+from braidlog.wire.apis import APIS, PRODUCE, encode_response
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.message import Message
 from braidlog.wire.reader import Reader
@@ -77,6 +77,8 @@ class Dispatch(FrameHandler):
         self._routes: dict[int, Route] = {}
         self._on_channel_closed: list[Callable[[Channel], None]] = []
         self.malformed = 0
+        # Writes what is staged; set where there is anything that stages.
+        self.commit: Callable[[], None] | None = None
         # (api name, error code) -> how often; the metrics page reads it.
         self.errors: dict[tuple[str, int], int] = {}
         # Set while the broker stops: requests in progress finish, new ones find their connection closed.
@@ -128,6 +130,9 @@ class Dispatch(FrameHandler):
             decode = route.decode = APIS[api_key].request.decode
         request = decode(reader, version)
         route.requests += 1
+        if api_key != PRODUCE and channel.open_exchanges and self.commit is not None:
+            # A peer's requests take effect in their order: what it produced before must be there for what it asks now.
+            self.commit()
         exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic(), route.times)
         channel.begin(exchange)
         if route.kind == FLOW:

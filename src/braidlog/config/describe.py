@@ -35,6 +35,18 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[ConfigSynonym, ...]
 
 
+def topic_sources(overrides: Mapping[str, str], broker: BrokerSettings) -> dict[str, int]:
+    """Which layer decides about each topic setting, all synonyms counted: what CreateTopics answers."""
+    sources: dict[str, int] = {}
+    for key in known.topic_settings():
+        sources[key] = DYNAMIC_TOPIC if key in overrides else DEFAULT
+        for name in known.synonyms(SYNONYMS[key]) if key not in overrides and key in SYNONYMS else ():
+            if broker.is_set(name):
+                sources[key] = broker.source(name)
+                break
+    return sources
+
+
 def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
     """Every topic setting, sorted by key."""
     entries = []

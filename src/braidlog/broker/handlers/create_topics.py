@@ -7,7 +7,7 @@ v7   topic ids
 from __future__ import annotations
 
 from braidlog.broker.live_settings import LiveSettings
-from braidlog.config.describe import describe_topic
+from braidlog.config.describe import describe_topic, topic_sources
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import NewTopic, NewTopicResult
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
@@ -48,12 +48,13 @@ class CreateTopicsHandler:
             replication_factor=result.replication_factor,
         )
         if version >= 5:
+            sources = topic_sources(result.configs, self._settings.current)
             answer.configs = [
                 CreatableTopicConfigs(
                     name=entry.name,
                     value=entry.value,
                     read_only=entry.read_only,
-                    config_source=entry.source,
+                    config_source=sources[entry.name],
                     is_sensitive=entry.sensitive,
                 )
                 for entry in describe_topic(result.configs, self._settings.current)

@@ -25,6 +25,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
     UnsupportedVersionError,
 )
 from braidlog.core.slices import ByteSlice, FileSlice
@@ -283,7 +284,14 @@ class FetchHandler:
         except Exception as problem:
             error = error_of(problem, f"fetch from {target.topic}-{target.index}")
             failed = self._registry.get(target.topic, target.index)
-            data = PartitionData(partition_index=target.index, error_code=error.code, high_watermark=-1, records=b"")
+            data = PartitionData(
+                partition_index=target.index,
+                error_code=error.code,
+                high_watermark=-1,
+                aborted_transactions=None,
+                # As Kafka has it: none where old clients cannot be given what is there, else empty.
+                records=None if error.code == UnsupportedCompressionTypeError.code else b"",
+            )
             if failed is not None:
                 failed.meter.failed_fetches += 1
                 if error.code in _LEADER_HINTS:

@@ -110,6 +110,8 @@ def _find(log: Log, timestamp: int, limit: int, version: int, answer: ListOffset
 
 def _segment_starts(log: Log, timestamp: int, most: int, limit: int) -> list[int]:
     """What v0 answers: the starts of segments last written before a time, newest first, the end before all."""
+    if timestamp < EARLIEST:
+        raise UnsupportedVersionError(f"{timestamp} is no timestamp that ListOffsets v0 knows")
     starts = [max(segment.base_offset, log.log_start_offset) for segment in log.segments]
     if timestamp == EARLIEST:
         return starts[:1][:most]

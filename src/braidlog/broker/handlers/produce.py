@@ -10,15 +10,21 @@ acks=0 has no response; an error then closes the connection, the only way left t
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from braidlog.broker.commit import Committer, PendingAck
 from braidlog.broker.faults import error_of
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import (
+    CorruptMessageError,
     InvalidRequiredAcksError,
+    InvalidTxnStateError,
     KafkaStorageError,
+    MessageTooLargeError,
     NotLeaderOrFollowerError,
     ProtocolError,
+    RecordListTooLargeError,
+    TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -36,10 +42,21 @@ from braidlog.wire.generated.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from braidlog.wire.records.batch import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from braidlog.wire.records.rejection import record_errors_of
 from braidlog.wire.records.validation import ORIGIN_CLIENT
 
 log = logging.getLogger("braidlog.produce")
+
+# Errors that say nothing of the log they were meant for; the others carry its start.
+_WITHOUT_LOG_START: Final = (
+    CorruptMessageError.code,
+    UnknownTopicOrPartitionError.code,
+    NotLeaderOrFollowerError.code,
+    MessageTooLargeError.code,
+    RecordListTooLargeError.code,
+    KafkaStorageError.code,
+)
 
 
 class ProduceAck(PendingAck):
@@ -51,6 +68,7 @@ class ProduceAck(PendingAck):
         self.acks = acks
         self.topics: list[TopicProduceResponse] = []
         self.rejected = False
+        self.nameless_transaction = False
 
     def on_durable(self) -> None:
         if self.failures:
@@ -85,6 +103,8 @@ class ProduceHandler:
         ack = ProduceAck(exchange, request.acks)
         by_id = exchange.version >= 13
         now_ms = self._clock.wall_ms()
+        # Kafka looks at a request as a whole: one transactional batch without the id that it belongs to refuses all.
+        ack.nameless_transaction = request.transactional_id is None and _has_transaction(request)
         for topic in request.topic_data:
             name: str | None = topic.name
             if by_id:
@@ -110,6 +130,8 @@ class ProduceHandler:
         try:
             if ack.acks != 1 and ack.acks != ACKS_ALL and ack.acks != 0:
                 raise InvalidRequiredAcksError(f"acks is {ack.acks}; use 0, 1 or -1 (all)")
+            if ack.nameless_transaction:
+                raise TransactionalIdAuthorizationFailedError("transactional records need a transactional id")
             if topic is not None:
                 partition = self._registry.get(topic, data.index)
             if partition is None:
@@ -118,6 +140,8 @@ class ProduceHandler:
             if not isinstance(records, ByteSlice):
                 records = ByteSlice(b"", 0, 0)
             partition.meter.produces += 1
+            if _is_transactional(records):
+                raise InvalidTxnStateError("the partition was not added to a transaction that is under way")
             info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT)
             # A duplicate, too, is acknowledged only when the batch that it repeats is safe.
             self._committer.staged(partition, ack)
@@ -138,11 +162,32 @@ class ProduceHandler:
             return _refusal(data.index, error_of(problem, f"produce to {topic}-{data.index}"), partition)
 
 
+def _has_transaction(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if isinstance(records, ByteSlice) and _is_transactional(records):
+                return True
+    return False
+
+
+def _is_transactional(records: ByteSlice) -> bool:
+    """By a look at the first batch's attributes; whether they are sound is for the validation to say."""
+    start = records.start
+    if records.end - start <= ATTRIBUTES_AT + 1 or records.buffer[start + MAGIC_AT] != 2:
+        return False
+    return records.buffer[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL != 0
+
+
 def _refusal(index: int, error: ProtocolError, partition: Partition | None) -> PartitionProduceResponse:
+    log_start = -1
+    if partition is not None and partition.log is not None and error.code not in _WITHOUT_LOG_START:
+        log_start = partition.log.log_start_offset
     response = PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
+        log_start_offset=log_start,
         error_message=error.message,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)

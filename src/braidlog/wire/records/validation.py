@@ -78,9 +78,9 @@ def validate_for_append(
         _check_request(headers, produce_version)
     for header in headers:
         check_size(header.size, policy)
+        check_crc(buffer, header)
         if header.codec > CODEC_ZSTD:
             raise UnsupportedCompressionTypeError(f"unknown compression codec {header.codec}")
-        check_crc(buffer, header)
     if headers[0].magic < 2:
         return convert_up(buffer, headers, first_offset, leader_epoch, now_ms, policy)
     validated = ValidatedRecords(first_offset)
