@@ -91,6 +91,10 @@ def build_parser(noun: str | None = None) -> Parser:
 
 def main(arguments: Sequence[str]) -> int:
     words = list(arguments)
+    if words[:1] == ["serve"]:
+        from braidlog.cli.serve import main as serve
+
+        return serve(words[1:])
     if words == ["--version"]:
         words = ["version"]
     parser = build_parser(words[0] if words and words[0] in NOUNS else "")
