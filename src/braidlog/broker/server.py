@@ -12,6 +12,7 @@ import time
 from typing import Final
 
 from braidlog.broker.broker import Broker
+from braidlog.broker.reachability import explain_unreachable
 from braidlog.broker.seams import Seams, system_seams
 from braidlog.broker.side_pages import side_pages
 from braidlog.config.broker import BrokerSettings
@@ -71,6 +72,7 @@ class Server:
         await self._start_side_port()
         _settle_garbage_collector()
         self._announce(advertised)
+        self.broker.tasks.spawn("advertised addresses", explain_unreachable(advertised))
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
         await self._stop.wait()
         await self._shut_down()
