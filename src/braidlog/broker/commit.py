@@ -1,10 +1,10 @@
 """Group commit: what a loop round staged is written once per log, and synced once per log where that is asked for.
 
-    stage (handlers/produce) → write_staged, one writev a log → high watermark → waiting fetches
-                                                              → fdatasync in the directory's executor, if due
-                                                              → acknowledgement
+    stage (handlers/produce) → write_staged, one writev a log → fdatasync in the directory's executor, if due
+                             → high watermark, waiting fetches → acknowledgement
 
-No acknowledgement leaves before the write, and in fsync mode before the fdatasync that covers it, has returned.
+No record is shown to readers, and none acknowledged, before the write has returned; in fsync mode before the fdatasync
+that covers it has: an offset that was once readable never later holds other bytes.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class _Sync:
         self.running = False
         # How many acknowledgements the running one covers.
         self.covered = 0
+        # Bytes that were written since it began.
+        self.size = 0
         self.waiting: list[PendingAck] = []
 
 
@@ -110,14 +112,15 @@ class Committer:
             self._on_fault(fault)
             self._refuse(partition, acks, fault)
             return
-        partition.on_written(size)
         # Also while a sync runs: what it covers is not safe yet, and a duplicate of it must not be confirmed earlier.
         if partition_log.sync_is_due() or partition in self._syncs:
             sync = self._syncs.setdefault(partition, _Sync())
             sync.waiting.extend(acks)
+            sync.size += size
             if not sync.running:
                 self._start_sync(partition, partition_log, sync)
         else:
+            partition.on_safe(partition_log.log_end_offset, size)
             for ack in acks:
                 ack.release()
 
@@ -131,6 +134,8 @@ class Committer:
         sync.waiting = []
         sync.running = True
         sync.covered = len(covered)
+        size = sync.size
+        sync.size = 0
         end = partition_log.log_end_offset
         times = self.sync_times
         clock = self._clock
@@ -142,6 +147,8 @@ class Committer:
                 times.record((clock.monotonic() - began) * 1000.0)
 
         def done(failure: Exception | None) -> None:
+            if failure is None and partition.log is partition_log:
+                partition.on_safe(end, size)
             self._on_synced(partition, partition_log, sync, covered, failure)
 
         self._run_in_directory(partition, work, done)

@@ -84,12 +84,12 @@ class Partition:
             records, self.leader_epoch, origin=origin, produce_version=produce_version, now_ms=now_ms
         )
 
-    def on_written(self, size: int) -> None:
-        """`size` more bytes are in the log: commit them as far as the in-sync replicas allow, tell the waiting."""
+    def on_safe(self, end: int, size: int) -> None:
+        """This replica vouches for `size` more bytes, up to `end`: commit them as far as the others allow."""
         log = self.log
         if log is None:
             return
-        log.advance_high_watermark(log.log_end_offset)
+        log.advance_high_watermark(end)
         if self.readers:
             for reader in list(self.readers):
                 reader.grown(size)
