@@ -93,6 +93,23 @@ class Committer:
         else:
             waiting.append(ack)
 
+    def rolled(self, partition: Partition, offset: int) -> None:
+        """A segment was completed: sync it behind the scenes, so that a crash costs no more than the active one."""
+        partition_log = partition.log
+        if partition_log is None:
+            return
+
+        def work() -> None:
+            partition_log.sync_to(offset)
+
+        def done(failure: Exception | None) -> None:
+            if isinstance(failure, StorageFault):
+                self._on_fault(failure)
+            elif failure is not None:
+                log.error("syncing %s-%d failed", partition.topic, partition.index, exc_info=failure)
+
+        self._run_in_directory(partition, work, done)
+
     def commit(self) -> None:
         while self._dirty:
             dirty = self._dirty

@@ -160,6 +160,19 @@ def test_requests_that_come_during_a_sync_share_the_next_one(synced: World) -> N
     assert synced.steps.blocking == []
 
 
+def test_a_completed_segment_is_synced_behind_the_scenes(world: World) -> None:
+    world.produce()
+    world.steps.turn()
+    world.committer.rolled(world.partition, 1)
+    assert world.log.recovery_point == 0
+    world.steps.finish_one()
+    assert world.log.recovery_point == 1
+    world.committer.rolled(world.partition, 1)
+    fault = StorageFault("/data", "Input/output error")
+    world.steps.finish_one(fault)
+    assert world.faults == [fault]
+
+
 def test_a_failed_sync_acknowledges_nothing_and_is_told(synced: World) -> None:
     ack = synced.produce()
     synced.steps.turn()

@@ -145,6 +145,8 @@ class ProduceHandler:
             info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT)
             # A duplicate, too, is acknowledged only when the batch that it repeats is safe.
             self._committer.staged(partition, ack)
+            if info.rolled:
+                self._committer.rolled(partition, info.first_offset)
             partition.meter.messages_in += info.count
             if info.converted:
                 partition.meter.produce_conversions += info.count
