@@ -51,7 +51,9 @@ class Command:
     """`braidlog …` with the broker's address in the environment."""
 
     def __init__(self, bootstrap: str | None) -> None:
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAIDLOG_B")}
+        self.environment = dict(os.environ)
+        for name in ("BRAIDLOG_BOOTSTRAP", "BRAIDLOG_TARGET"):
+            self.environment.pop(name, None)
         if bootstrap is not None:
             self.environment["BRAIDLOG_BOOTSTRAP"] = bootstrap
 

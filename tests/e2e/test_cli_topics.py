@@ -53,12 +53,9 @@ def test_validate_only_creates_nothing(cli: Any, topic: str) -> None:
 
 
 def test_explicit_replicas(cli: Any, topic: str) -> None:
-    (broker_id,) = {
-        leader["leader"]
-        for each in [cli("topics", "create", topic).succeeded()]
-        for leader in cli("topics", "describe", topic, "--output", "json").json[0]["partitions"]
-        if each.code == 0
-    }
+    cli("topics", "create", topic).succeeded()
+    (described,) = cli("topics", "describe", topic, "--output", "json").succeeded().json
+    broker_id = described["partitions"][0]["leader"]
     other = f"{topic}-assigned"
     cli("topics", "create", other, "--replica-assignment", f"{broker_id},{broker_id}").succeeded()
     (described,) = cli("topics", "describe", other, "--output", "json").json

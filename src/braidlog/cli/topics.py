@@ -158,8 +158,10 @@ def run_describe(options: argparse.Namespace) -> int:
         show(described, "json")
         return 0
     for number, each in enumerate(described):
+        if number > 0:
+            print()
         settings = ",".join(f"{key}={value}" for key, value in each["config"].items()) or "-"
-        print(f"{'' if number == 0 else chr(10)}topic {each['topic']}  id {each['id']}  config {settings}")
+        print(f"topic {each['topic']}  id {each['id']}  config {settings}")
         show(each["partitions"], "table", ("partition", "leader", "epoch", "replicas", "isr", "offline"))
     return 0
 
