@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.image import ImageDelta, TopicImage, topic_entity
@@ -29,6 +30,7 @@ from braidlog.core.protocol_errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    PolicyViolationError,
     ProtocolError,
     ReassignmentInProgressError,
     TopicAlreadyExistsError,
@@ -36,6 +38,9 @@ from braidlog.core.protocol_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+
+# What one request may create, as in KRaft: a number typed wrong must not take the broker's memory.
+MOST_NEW_PARTITIONS: Final = 10_000
 
 
 def create_topics(
@@ -51,6 +56,7 @@ def create_topics(
         try:
             if times[request.name] > 1:
                 raise InvalidRequestError(f"the request names the topic {request.name!r} more than once")
+            _check_count(sum(len(topic.partitions) for topic in created), _partition_count(situation, request))
             topic = _new_topic(situation, request)
             overrides = _overrides(situation, request)
         except ProtocolError as error:
@@ -102,6 +108,19 @@ def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
     return TopicImage(request.name, topic_id, partitions)
 
 
+def _partition_count(situation: Situation, request: NewTopic) -> int:
+    if request.assignments:
+        return len(request.assignments)
+    return situation.settings.get_int("num.partitions") if request.partitions == USE_DEFAULT else request.partitions
+
+
+def _check_count(already: int, added: int) -> None:
+    if already + added > MOST_NEW_PARTITIONS:
+        raise PolicyViolationError(
+            f"one request creates at most {MOST_NEW_PARTITIONS} partitions, not {already + added}: use several"
+        )
+
+
 def _placed(situation: Situation, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
     settings = situation.settings
     if partitions == USE_DEFAULT:
@@ -141,7 +160,8 @@ def add_partitions(
         try:
             if times[request.topic] > 1:
                 raise InvalidRequestError(f"the request names the topic {request.topic!r} more than once")
-            before, after = _grown(situation, request)
+            already = sum(len(new.partitions) - len(old.partitions) for old, new in changed)
+            before, after = _grown(situation, request, already)
         except ProtocolError as error:
             results.append(TopicResult(request.topic, error))
             continue
@@ -154,7 +174,7 @@ def add_partitions(
     return Plan(steps, ImageDelta(topics_changed=tuple(changed))), results
 
 
-def _grown(situation: Situation, request: NewPartitions) -> tuple[TopicImage, TopicImage]:
+def _grown(situation: Situation, request: NewPartitions, already: int) -> tuple[TopicImage, TopicImage]:
     image = situation.image
     topic = image.topic(request.topic)
     if topic is None:
@@ -172,6 +192,7 @@ def _grown(situation: Situation, request: NewPartitions) -> tuple[TopicImage, To
             "a topic never shrinks, create another one instead"
         )
     added = request.count - have
+    _check_count(already, added)
     if request.assignments is None:
         assignment = assign(
             added,

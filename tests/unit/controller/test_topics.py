@@ -88,6 +88,8 @@ def test_validate_only_changes_nothing_and_refuses_the_same() -> None:
         (NewTopic("x" * 250, 1, 1), errors.InvalidTopicError),
         (NewTopic("t", 0, 1), errors.InvalidPartitionsError),
         (NewTopic("t", -2, 1), errors.InvalidPartitionsError),
+        (NewTopic("t", 10_001, 1), errors.PolicyViolationError),
+        (NewTopic("t", 2**31 - 1, 1), errors.PolicyViolationError),
         (NewTopic("t", 1, 0), errors.InvalidReplicationFactorError),
         (NewTopic("t", 1, -2), errors.InvalidReplicationFactorError),
         (NewTopic("t", 1, 2), errors.InvalidReplicationFactorError),
@@ -111,6 +113,12 @@ def test_a_name_given_twice_is_refused_and_the_others_are_created() -> None:
         errors.InvalidRequestError, type(None), errors.InvalidRequestError,
     ]  # fmt: skip
     assert [created.name for created in plan.delta.topics_created] == ["u"]
+
+
+def test_the_partitions_of_one_request_are_counted_together() -> None:
+    requests = [NewTopic("t", 6_000, 1), NewTopic("u", 6_000, 1), NewTopic("v", 4_000, 1)]
+    _, results = create_topics(situation(), requests, False)
+    assert [type(result.error) for result in results] == [type(None), errors.PolicyViolationError, type(None)]
 
 
 def test_growing_a_topic() -> None:
@@ -139,6 +147,7 @@ def test_growing_a_topic() -> None:
         (NewPartitions("t", 1), errors.InvalidPartitionsError),
         (NewPartitions("t", 0), errors.InvalidPartitionsError),
         (NewPartitions("t", -5), errors.InvalidPartitionsError),
+        (NewPartitions("t", 2**31 - 1), errors.PolicyViolationError),
         (NewPartitions("t", 3, ((1,),)), errors.InvalidReplicaAssignmentError),
         (NewPartitions("t", 2, ((7,),)), errors.InvalidReplicaAssignmentError),
         (NewPartitions("t", 2, ((1, 2),)), errors.InvalidReplicaAssignmentError),
