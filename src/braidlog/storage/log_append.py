@@ -130,7 +130,7 @@ class LogAppender:
             origin=origin,
             produce_version=produce_version,
         )
-        rolled = self._roll_if_due(validated, now_ms)
+        rolled = self._roll_if_due(validated, now_ms, origin)
         duplicate = self._account(validated, origin)
         if duplicate is not None:
             return AppendInfo(
@@ -165,9 +165,10 @@ class LogAppender:
             validated.converted,
         )
 
-    def _roll_if_due(self, validated: ValidatedRecords, now_ms: int) -> bool:
+    def _roll_if_due(self, validated: ValidatedRecords, now_ms: int, origin: int) -> bool:
         state = self._state
-        if validated.size > state.settings.segment_bytes:
+        # A copy takes what its original has, also from before the setting was lowered.
+        if validated.size > state.settings.segment_bytes and origin != ORIGIN_REPLICATION:
             raise RecordListTooLargeError(
                 f"{validated.size} bytes appended at once exceed segment.bytes={state.settings.segment_bytes} of "
                 f"{state.topic_partition}"

@@ -66,6 +66,8 @@ class LogState:
         self.truncations = 0
         # Files were created, renamed or removed since the directory was last synced.
         self.directory_changed = True
+        # The log's own directory is new, and its entry in the data directory not synced yet.
+        self.entry_unsynced = True
         self._random = jitter if jitter is not None else _JITTER
 
     def fingerprint(self) -> tuple[int, int, int, int, int]:

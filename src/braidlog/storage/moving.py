@@ -21,6 +21,7 @@ from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
 from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
+from braidlog.wire.records.batch import read_header
 
 _log = logging.getLogger(__name__)
 
@@ -149,6 +150,7 @@ class ReplicaMoves:
                 if not self._is_level(partition, current, future):
                     return
                 future.advance_high_watermark(current.high_watermark)
+                future.increment_log_start_offset(current.log_start_offset)
                 self._promoting = partition
                 manager.promote_future(partition)
             _log.info("%s now lives in %s", partition, directory)
@@ -218,6 +220,10 @@ class _Copy:
 
 
 def append_copy(future: Log, data: bytes, now_ms: int) -> None:
+    first = read_header(data, 0, len(data)).base_offset
+    if first < future.log_end_offset and future.log_end_offset == future.log_start_offset:
+        # The original starts within this batch, where records were deleted: the copy gets all of it first.
+        future.truncate_fully_and_start_at(first)
     future.append_as_follower(ByteSlice(data, 0, len(data)), now_ms=now_ms)
     future.write_staged()
 

@@ -20,6 +20,7 @@ from braidlog.storage.replay import replay_producers
 from braidlog.storage.segment import Segment
 from braidlog.storage.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from braidlog.storage.segment_scan import scan_segment
+from braidlog.wire.records.batch import HEADER_SIZE
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class LogRecovery:
 
     def load(self) -> RecoveryReport:
         state = self._state
+        # After a crash nobody knows whether the directory's own entry was ever synced.
+        state.entry_unsynced = not self._clean or not state.files.exists(state.directory)
         state.files.mkdir(state.directory)
         self.report.removed_files += clear_leftovers(state)
         names = state.files.listdir(state.directory)
@@ -92,6 +95,9 @@ class LogRecovery:
             segment.txn_index.entries()
         except CorruptLogError as corrupt:
             return str(corrupt)
+        if not self._clean and not _points_at_a_batch(segment):
+            # Indexes are synced later than what they index: a power cut may have left an older one.
+            return f"{segment.offset_index.file.path}: its last entry points at no batch"
         return None
 
     def _rebuild(self, segment: Segment) -> None:
@@ -134,6 +140,8 @@ class LogRecovery:
                     reason = f"it follows the corrupt segment {segment.base_offset:020d}"
                     self.report.lost.append(set_aside(state, later, reason))
                     state.segments.remove(later)
+                # A power cut must not bring them back behind what will be appended in their place.
+                state.files.sync_dir(state.directory)
             if segment is not state.segments.active:
                 segment.settle()
             if result.reason is not None:
@@ -237,3 +245,15 @@ class LogRecovery:
         else:
             # A log that was closed without ever having a snapshot never had a producer to remember.
             producers.end_offset = end
+
+
+def _points_at_a_batch(segment: Segment) -> bool:
+    """Whether the last index entry is the place of a batch that ends at its offset, or before where several came."""
+    if segment.offset_index.count == 0:
+        return True
+    offset, position = segment.offset_index.last()
+    walk = segment.walk(position, HEADER_SIZE)
+    try:
+        return walk.advance() and segment.base_offset <= walk.base_offset <= walk.last_offset <= offset
+    except CorruptLogError:
+        return False

@@ -58,6 +58,9 @@ def _sync_files(state: LogState, offset: int) -> None:
         if directory_changed:
             state.snapshots.sync_newest()
             state.files.sync_dir(state.directory)
+        if state.entry_unsynced:
+            state.files.sync_dir(state.data_directory)
+            state.entry_unsynced = False
     except OSError:
         state.directory_changed = True
         raise
