@@ -72,7 +72,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
-        self.committer = Committer(self.round, self.seams.clock, self._run_in_directory, self._directory_fault)
+        self.committer = Committer(
+            self.round, self.seams.clock, self._directory_of, self.seams.executors.run, self._directory_fault
+        )
         self.logs = self._make_log_manager(settings)
         self.logs.open()
         store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path
@@ -200,11 +202,8 @@ class Broker:
 
     # Faults
 
-    def _run_in_directory(
-        self, partition: Partition, work: Callable[[], None], done: Callable[[Exception | None], None]
-    ) -> None:
-        directory = self.logs.registry.directory_of(TopicPartition(partition.topic, partition.index))
-        self.seams.executors.run(directory.path, work, done)
+    def _directory_of(self, partition: Partition) -> str:
+        return self.logs.registry.directory_of(TopicPartition(partition.topic, partition.index)).path
 
     def _fatal(self, problem: Exception) -> None:
         """Nothing can be served any more: whoever runs this broker decides how it ends."""

@@ -23,8 +23,8 @@ from braidlog.storage.log import Log
 
 log = logging.getLogger("braidlog.commit")
 
-# Runs blocking work in the executor of the partition's data directory, then calls back with the failure, if any.
-RunInDirectory = Callable[[Partition, Callable[[], None], Callable[[Exception | None], None]], None]
+# Runs blocking work in the executor of a data directory, then calls back with what it raised, if anything.
+RunInDirectory = Callable[[str, Callable[[], None], Callable[[Exception | None], None]], None]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -48,16 +48,31 @@ class PendingAck:
         raise NotImplementedError
 
 
-class _Sync:
-    """The fdatasyncs of one log: at most one at a time, each covering all that was written before it began."""
+class _Due:
+    """What of one log is written and waits to be synced."""
+
+    __slots__ = ("acks", "end", "log", "partition", "problem", "size")
+
+    def __init__(self, partition: Partition, partition_log: Log) -> None:
+        self.partition = partition
+        self.log = partition_log
+        self.end = 0
+        self.size = 0
+        self.acks: list[PendingAck] = []
+        self.problem: Exception | None = None
+
+
+class _Directory:
+    """The syncs of one data directory: one group of logs at a time, the next gathers meanwhile.
+
+    So a busy disk makes larger groups, not longer queues, and one hand-over to the executor serves a whole round.
+    """
+
+    __slots__ = ("running", "waiting")
 
     def __init__(self) -> None:
-        self.running = False
-        # How many acknowledgements the running one covers.
-        self.covered = 0
-        # Bytes that were written since it began.
-        self.size = 0
-        self.waiting: list[PendingAck] = []
+        self.waiting: dict[Partition, _Due] = {}
+        self.running: dict[Partition, _Due] = {}
 
 
 class Committer:
@@ -65,15 +80,17 @@ class Committer:
         self,
         round_: Round,
         clock: Clock,
+        directory_of: Callable[[Partition], str],
         run_in_directory: RunInDirectory,
         on_fault: Callable[[StorageFault], None],
     ) -> None:
         self._round = round_
         self._clock = clock
+        self._directory_of = directory_of
         self._run_in_directory = run_in_directory
         self._on_fault = on_fault
         self._dirty: dict[Partition, list[PendingAck]] = {}
-        self._syncs: dict[Partition, _Sync] = {}
+        self._directories: dict[str, _Directory] = {}
         # Milliseconds that each sync took; set by the metrics page.
         self.sync_times: Histogram | None = None
         round_.on_commit(self.commit)
@@ -81,7 +98,11 @@ class Committer:
     @property
     def waiting(self) -> int:
         """Requests that wait for a sync."""
-        return sum(len(sync.waiting) + sync.covered for sync in self._syncs.values())
+        count = 0
+        for directory in self._directories.values():
+            for due in [*directory.waiting.values(), *directory.running.values()]:
+                count += len(due.acks)
+        return count
 
     def staged(self, partition: Partition, ack: PendingAck) -> None:
         """A batch of `ack` was staged in the partition's log."""
@@ -108,7 +129,7 @@ class Committer:
             elif failure is not None:
                 log.error("syncing %s-%d failed", partition.topic, partition.index, exc_info=failure)
 
-        self._run_in_directory(partition, work, done)
+        self._run_in_directory(self._directory_of(partition), work, done)
 
     def commit(self) -> None:
         while self._dirty:
@@ -116,6 +137,9 @@ class Committer:
             self._dirty = {}
             for partition, acks in dirty.items():
                 self._write(partition, acks)
+        for path, directory in self._directories.items():
+            if directory.waiting and not directory.running:
+                self._start_group(path, directory)
 
     def _write(self, partition: Partition, acks: list[PendingAck]) -> None:
         partition_log = partition.log
@@ -129,13 +153,8 @@ class Committer:
             self._on_fault(fault)
             self._refuse(partition, acks, fault)
             return
-        # Also while a sync runs: what it covers is not safe yet, and a duplicate of it must not be confirmed earlier.
-        if partition_log.sync_is_due() or partition in self._syncs:
-            sync = self._syncs.setdefault(partition, _Sync())
-            sync.waiting.extend(acks)
-            sync.size += size
-            if not sync.running:
-                self._start_sync(partition, partition_log, sync)
+        if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
+            self._wait_for_sync(partition, partition_log, acks, size)
         else:
             partition.on_safe(partition_log.log_end_offset, size)
             for ack in acks:
@@ -146,54 +165,63 @@ class Committer:
             ack.fail(partition, fault)
             ack.release()
 
-    def _start_sync(self, partition: Partition, partition_log: Log, sync: _Sync) -> None:
-        covered = sync.waiting
-        sync.waiting = []
-        sync.running = True
-        sync.covered = len(covered)
-        size = sync.size
-        sync.size = 0
-        end = partition_log.log_end_offset
+    # Syncing
+
+    def _is_syncing(self, partition: Partition) -> bool:
+        """What the running sync covers is not safe yet, so a duplicate of it must not be confirmed earlier either."""
+        directory = self._directories.get(self._directory_of(partition))
+        return directory is not None and (partition in directory.running or partition in directory.waiting)
+
+    def _wait_for_sync(self, partition: Partition, partition_log: Log, acks: list[PendingAck], size: int) -> None:
+        directory = self._directories.setdefault(self._directory_of(partition), _Directory())
+        due = directory.waiting.get(partition)
+        if due is None:
+            due = directory.waiting[partition] = _Due(partition, partition_log)
+        due.end = partition_log.log_end_offset
+        due.size += size
+        due.acks += acks
+
+    def _start_group(self, path: str, directory: _Directory) -> None:
+        directory.running = directory.waiting
+        directory.waiting = {}
+        group = list(directory.running.values())
         times = self.sync_times
         clock = self._clock
 
         def work() -> None:
-            began = clock.monotonic()
-            partition_log.sync_to(end)
-            if times is not None:
-                times.record((clock.monotonic() - began) * 1000.0)
+            for due in group:
+                began = clock.monotonic()
+                try:
+                    due.log.sync_to(due.end)
+                except Exception as problem:
+                    due.problem = problem
+                if times is not None:
+                    times.record((clock.monotonic() - began) * 1000.0)
 
         def done(failure: Exception | None) -> None:
-            if failure is None and partition.log is partition_log:
-                partition.on_safe(end, size)
-            self._on_synced(partition, partition_log, sync, covered, failure)
+            self._on_synced(path, directory, group, failure)
 
-        self._run_in_directory(partition, work, done)
+        self._run_in_directory(path, work, done)
 
-    def _on_synced(
-        self,
-        partition: Partition,
-        partition_log: Log,
-        sync: _Sync,
-        covered: list[PendingAck],
-        failure: Exception | None,
-    ) -> None:
-        sync.running = False
-        sync.covered = 0
-        if failure is None:
-            for ack in covered:
-                ack.release()
-        else:
-            # Nobody knows what a failed sync left on disk: neither these nor those who wait for the next are safe.
-            fault = failure if isinstance(failure, StorageFault) else StorageFault("", f"sync failed: {failure}")
-            if isinstance(failure, StorageFault):
-                self._on_fault(failure)
+    def _on_synced(self, path: str, directory: _Directory, group: list[_Due], failure: Exception | None) -> None:
+        directory.running = {}
+        for due in group:
+            problem = failure if due.problem is None else due.problem
+            if problem is None and due.partition.log is due.log:
+                due.partition.on_safe(due.end, due.size)
+            if problem is None:
+                for ack in due.acks:
+                    ack.release()
             else:
-                log.error("syncing %s-%d failed", partition.topic, partition.index, exc_info=failure)
-            self._refuse(partition, covered, fault)
-        if sync.waiting and partition.log is partition_log:
-            self._start_sync(partition, partition_log, sync)
-        else:
-            self._refuse(partition, sync.waiting, StorageFault("", f"{partition.topic}-{partition.index} is gone"))
-            self._syncs.pop(partition, None)
+                self._refuse(due.partition, due.acks, self._told(due, problem))
+        if directory.waiting:
+            self._start_group(path, directory)
         self._round.touch()
+
+    def _told(self, due: _Due, problem: Exception) -> StorageFault:
+        """Nobody knows what a failed sync left on disk: the directory is given up, the requests are refused."""
+        if isinstance(problem, StorageFault):
+            self._on_fault(problem)
+            return problem
+        log.error("syncing %s-%d failed", due.partition.topic, due.partition.index, exc_info=problem)
+        return StorageFault("", f"sync failed: {problem}")

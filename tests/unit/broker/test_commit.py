@@ -41,7 +41,7 @@ class Steps:
             callback()
 
     def run_in_directory(
-        self, partition: Partition, work: Callable[[], None], done: Callable[[Exception | None], None]
+        self, directory: str, work: Callable[[], None], done: Callable[[Exception | None], None]
     ) -> None:
         self.blocking.append((work, done))
 
@@ -67,7 +67,9 @@ class World:
         self.clock = ManualClock()
         self.faults: list[StorageFault] = []
         self.round = Round(self.steps)
-        self.committer = Committer(self.round, self.clock, self.steps.run_in_directory, self.faults.append)
+        self.committer = Committer(
+            self.round, self.clock, lambda partition: "/data", self.steps.run_in_directory, self.faults.append
+        )
         files = OsFiles()
         self.partition = Partition("orders", 0, bytes(16), 1, TopicMeter())
         self.log = Log.open(
