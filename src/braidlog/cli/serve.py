@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from braidlog.cli.program import Parser
 from braidlog.core.errors import FatalError, UserError
 
 EXIT_OK = 0
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="braidlog serve", description="Run a broker until it is told to stop.")
+    parser = Parser(prog="braidlog serve", description="Run a broker until it is told to stop.")
     add_arguments(parser)
     options = parser.parse_args(arguments)
     try:
