@@ -149,6 +149,9 @@ class ReplicaMoves:
             with disk_faults(directory, f"move {partition} in"):
                 if not self._is_level(partition, current, future):
                     return
+                if future.recovery_point < current.recovery_point:
+                    # The last stretch, a few records that were acknowledged as synced.
+                    future.sync_to(future.log_end_offset)
                 future.advance_high_watermark(current.high_watermark)
                 future.increment_log_start_offset(current.log_start_offset)
                 self._promoting = partition
