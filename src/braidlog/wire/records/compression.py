@@ -51,6 +51,7 @@ _LZ4_DEFAULT_LEVEL: Final = 9
 _ZSTD_DEFAULT_LEVEL: Final = 3
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK: Final = 128 * 1024
+_GZIP_STEP: Final = 4 * 1024 * 1024
 # A fixed output is allocated, and written, whole: only worth it where the true size cannot be told before.
 _FIXED_OUTPUT_STEP: Final = 4 * 1024 * 1024
 
@@ -133,21 +134,24 @@ def _decompress_gzip(data: memoryview, limit: int) -> bytes:
     rest: bytes | memoryview = data
     while True:
         unpacker = zlib.decompressobj(31)
-        try:
-            # One byte more than allowed is asked for, so that reaching the limit and passing it differ.
-            piece = unpacker.decompress(rest, room + 1)
-        except zlib.error as problem:
-            raise CorruptMessageError(f"gzip data is broken: {problem}") from None
-        room -= len(piece)
-        if room < 0:
-            raise _too_large(CODEC_GZIP, limit)
-        if not unpacker.eof:
-            raise CorruptMessageError("gzip data is cut short")
-        pieces.append(piece)
+        while not unpacker.eof:
+            try:
+                # In steps, since zlib joins the pieces of one call and so takes twice its output; and one byte more
+                # than allowed is asked for, so that reaching the limit and passing it differ.
+                piece = unpacker.decompress(rest, min(room + 1, _GZIP_STEP))
+            except zlib.error as problem:
+                raise CorruptMessageError(f"gzip data is broken: {problem}") from None
+            room -= len(piece)
+            if room < 0:
+                raise _too_large(CODEC_GZIP, limit)
+            rest = unpacker.unconsumed_tail
+            if not piece and not unpacker.eof:
+                raise CorruptMessageError("gzip data is cut short")
+            pieces.append(piece)
         rest = unpacker.unused_data
         # What follows the last member is padding to Java, unless it starts another one.
         if rest[:2] != b"\x1f\x8b":
-            return piece if len(pieces) == 1 else b"".join(pieces)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _compress_snappy(data: bytes) -> bytes:
