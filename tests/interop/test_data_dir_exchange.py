@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
-from tools.peers.kafka import start_kafka, start_kafka_with_zookeeper, start_zookeeper, zookeeper_create
+from tools.peers.kafka import (
+    KafkaBroker,
+    start_kafka,
+    start_kafka_with_zookeeper,
+    start_zookeeper,
+    zookeeper_create,
+)
 
 from support import confluent
 from support.broker import BRAIDLOG, start_target
@@ -112,11 +120,26 @@ def append_more(bootstrap: str) -> None:
         confluent.send(confluent.producer(bootstrap, enable_idempotence=True), topic, plain_samples(30))
 
 
-def test_from_kafka_to_us_and_back(target_kind: str, tmp_path: Path) -> None:
-    partitions = {**PARTITIONS, "transactions": 1}
+NO_CLEANING = {"log.cleaner.backoff.ms": "600000"}
+StartKafka = Callable[[], AbstractContextManager[KafkaBroker]]
+
+
+@pytest.fixture(params=["kraft", "zookeeper"])
+def start_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartKafka]:
+    """Starts an Apache Kafka of either kind on the directory `data`; what it knows of topics outlives it."""
     data = tmp_path / "data"
     data.mkdir()
-    with start_kafka(data, 0, {"log.cleaner.backoff.ms": "600000"}) as kafka:
+    if request.param == "kraft":
+        yield lambda: start_kafka(data, 0, NO_CLEANING)
+    else:
+        with start_zookeeper(tmp_path / "zookeeper") as zookeeper:
+            yield lambda: start_kafka_with_zookeeper(data, zookeeper, 0, NO_CLEANING)
+
+
+def test_from_kafka_to_us_and_back(target_kind: str, tmp_path: Path, start_one: StartKafka) -> None:
+    partitions = {**PARTITIONS, "transactions": 1}
+    data = tmp_path / "data"
+    with start_one() as kafka:
         fill(kafka.bootstrap)
         transact(kafka.bootstrap)
         written = contents(kafka.bootstrap, partitions)
@@ -135,7 +158,7 @@ def test_from_kafka_to_us_and_back(target_kind: str, tmp_path: Path) -> None:
         if name.startswith("codec-"):
             assert hashlib.sha256(after).hexdigest() == digest, f"{name} was changed by being opened"
 
-    with start_kafka(data, 0, {"log.cleaner.backoff.ms": "600000"}) as kafka:
+    with start_one() as kafka:
         assert contents(kafka.bootstrap, partitions) == grown
         check_watermarks(kafka.bootstrap, {"trimmed-0": (40, 130), "transactions-0": (0, 48)})
 
@@ -179,7 +202,7 @@ def test_from_us_to_kafka(target_kind: str, tmp_path: Path, crashed: bool) -> No
                 '"adding_replicas":{},"removing_replicas":{}}'
             )
         zookeeper_create(zookeeper, nodes)
-        with start_kafka_with_zookeeper(data, zookeeper, 0, {"log.cleaner.backoff.ms": "600000"}) as kafka:
+        with start_kafka_with_zookeeper(data, zookeeper, 0, NO_CLEANING) as kafka:
             found = contents(kafka.bootstrap, PARTITIONS)
             if crashed:
                 # As with Kafka, where a log starts is checkpointed once a minute and lost before that.

@@ -41,4 +41,5 @@ def fetch_request(
 
 def compare_fetch(pair: Pair, version: int, topic: str, offset: int, **fields: Any) -> Any:
     """Both sides' answers to this fetch are alike, record bytes included."""
-    return pair.compare("Fetch", version, lambda side: fetch_request(side, version, topic, offset, **fields))
+    what = f"at {offset} {fields}"
+    return pair.compare("Fetch", version, lambda side: fetch_request(side, version, topic, offset, **fields), what)

@@ -101,6 +101,10 @@ def unlike(expected: Any, actual: Any, path: str = "") -> list[str]:
         return [line for number, (e, a) in pairs for line in unlike(e, a, f"{path}#{number}")]
     if path.endswith("error_message") and expected is False:
         return []  # saying more than Kafka does is no difference
+    if isinstance(expected, bytes) and isinstance(actual, bytes) and expected != actual:
+        pairs = enumerate(zip(expected, actual, strict=False))
+        same = next((place for place, (e, a) in pairs if e != a), min(len(expected), len(actual)))
+        return [f"{path}: Kafka {len(expected)} bytes, here {len(actual)}, unlike from byte {same} on"]
     return [] if expected == actual else [f"{path}: Kafka {expected!r}, here {actual!r}"]
 
 
@@ -115,7 +119,7 @@ class Pair:
     def sides(self) -> tuple[Side, Side]:
         return self.kafka, self.ours
 
-    def compare(self, name: str, version: int, request: Message | Callable[[Side], Message]) -> Any:
+    def compare(self, name: str, version: int, request: Message | Callable[[Side], Message], what: str = "") -> Any:
         """Both get the request (or the one made for them); the answers must be alike. Returns Kafka's."""
         expected, actual = (
             side.normal(side.ask(name, version, request if isinstance(request, Message) else request(side)))
@@ -123,7 +127,7 @@ class Pair:
         )
         different = unlike(expected, actual)
         if different:
-            raise AssertionError("\n".join([f"{name} v{version}", *different]))
+            raise AssertionError("\n".join([f"{name} v{version} {what}", *different]))
         return expected
 
     def create(self, name: str, partitions: int = 1, **config: str) -> None:
