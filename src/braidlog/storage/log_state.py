@@ -21,6 +21,10 @@ from braidlog.storage.segment_list import SegmentList
 from braidlog.wire.records.compression import codec_named
 from braidlog.wire.records.validation import AppendPolicy
 
+# What a compressed batch may unfold to: far more than clients put into one, far less than a bomb is made for.
+_DECOMPRESSED_AT_LEAST: Final = 32 << 20
+_DECOMPRESSED_TIMES: Final = 16
+
 # Shared by all logs: making a generator costs more than opening a log.
 _JITTER: Final = random.Random()
 
@@ -158,4 +162,5 @@ def append_policy(settings: LogSettings) -> AppendPolicy:
         timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
         codec=codec,
         level=level,
+        max_decompressed_bytes=max(_DECOMPRESSED_AT_LEAST, _DECOMPRESSED_TIMES * settings.max_message_bytes),
     )
