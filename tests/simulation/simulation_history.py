@@ -102,8 +102,8 @@ class TopicHistory:
     topic_id: bytes
     kind: Kind
     partitions: list[PartitionHistory]
-    # False while a deletion was asked for but not answered.
-    certain: bool = True
+    # A request for so many partitions is under way, or its answer was lost.
+    may_grow_to: int = 0
 
     @property
     def targets(self) -> list[Target]:
@@ -124,6 +124,10 @@ class History:
     def add_topic(self, name: str, topic_id: bytes, kind: Kind, partitions: int) -> None:
         histories = [PartitionHistory(Target(name, topic_id, index), kind) for index in range(partitions)]
         self.topics[topic_id] = TopicHistory(name, topic_id, kind, histories)
+
+    def add_partition(self, topic: TopicHistory) -> None:
+        target = Target(topic.name, topic.topic_id, len(topic.partitions))
+        topic.partitions.append(PartitionHistory(target, topic.kind))
 
     def topic_deleted(self, topic_id: bytes) -> None:
         topic = self.topics.pop(topic_id, None)

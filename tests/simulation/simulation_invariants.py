@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from simulation_history import History, PartitionHistory, Stored, stored
+
 from braidlog.broker.broker import Broker
 from braidlog.testing.consumer import PartitionRead
 from braidlog.testing.simulation import Simulation
-from simulation_history import History, PartitionHistory, Stored, stored
 
 
 class InvariantBroken(AssertionError):

@@ -5,17 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Final
 
-from braidlog.core.errors import BraidlogError
-from braidlog.core.protocol_errors import OffsetOutOfRangeError, ProtocolError
-from braidlog.testing.client import EARLIEST, LATEST, Admin, Client, NoAnswer
-from braidlog.testing.consumer import PartitionRead, ScriptedConsumer, read_once
-from braidlog.testing.disk import SYNC, WRITE
-from braidlog.testing.producer import ALL, ScriptedProducer, Target
-from braidlog.testing.simulation import BrokerEnded, Simulation
-from braidlog.testing.wire import ConnectionLost, Wire
-from braidlog.wire.records.reading import Record
 from simulation_history import NAME_HEADER, History, Kind, PartitionHistory
 from simulation_invariants import (
     InvariantBroken,
@@ -29,10 +21,21 @@ from simulation_invariants import (
     what_survived_is_what_was_written,
 )
 
+from braidlog.core.errors import BraidlogError
+from braidlog.core.protocol_errors import OffsetOutOfRangeError, ProtocolError
+from braidlog.testing.client import EARLIEST, LATEST, Admin, Client, NoAnswer
+from braidlog.testing.consumer import PartitionRead, ScriptedConsumer, read_once
+from braidlog.testing.disk import SYNC, WRITE
+from braidlog.testing.producer import ALL, ScriptedProducer, Target
+from braidlog.testing.simulation import BrokerEnded, Simulation
+from braidlog.testing.wire import ConnectionLost, Wire
+from braidlog.wire.records.reading import Record
+
 FOREVER: Final = {"retention.ms": "-1"}
 KINDS: Final = (
     Kind("plain", {**FOREVER, "segment.bytes": "1500", "index.interval.bytes": "200"}),
     Kind("synced", {**FOREVER, "flush.messages": "1", "segment.bytes": "2000"}, synced=True),
+    Kind("synced", {**FOREVER, "flush.messages": "1", "segment.ms": "3000"}, synced=True),
     Kind("flushed", {**FOREVER, "flush.ms": "3000", "segment.ms": "4000", "segment.jitter.ms": "2000"}),
     Kind(
         "retained",
@@ -64,6 +67,8 @@ CHANGES: Final = (
 )
 CODECS: Final = (0, 0, 0, 1, 2, 3, 4)
 MOST_TOPICS: Final = 4
+MOST_PARTITIONS: Final = 4
+DIRECTORIES: Final = ("/data", "/more")
 VERIFIER: Final = "verifier"
 
 
@@ -242,6 +247,20 @@ class Workload:
             if topic_id in {topic.topic_id for topic in await self._admin.topics()}:
                 await self._admin.delete_topic(topic_id)
 
+    async def _add_partition(self) -> None:
+        topic = self._random.choice(list(self.history.topics.values()))
+        count = len(topic.partitions) + 1
+        if count > MOST_PARTITIONS:
+            return
+        # It may be there from now on, and must be once that is acknowledged.
+        topic.may_grow_to = count
+        await self._admin.create_partitions(topic.name, count)
+        self.history.add_partition(topic)
+
+    async def _move_replica(self) -> None:
+        target = self._random.choice(self.history.partitions).target
+        await self._admin.move_replica(target.topic, target.partition, self._random.choice(DIRECTORIES))
+
     async def _change_config(self) -> None:
         topic = self._random.choice(list(self.history.topics.values()))
         key, values = self._random.choice(CHANGES)
@@ -290,7 +309,8 @@ class Workload:
 
     async def _break_disk(self) -> None:
         kind = self._random.choice([WRITE, SYNC])
-        self._simulation.disk.fail(kind, errno.EIO, after=self._random.randrange(20))
+        under = self._random.choice(DIRECTORIES)
+        self._simulation.disk.fail(kind, errno.EIO, under=under, after=self._random.randrange(20))
         await asyncio.sleep(self._random.random() * 4)
         self._simulation.disk.repair()
 
@@ -302,31 +322,45 @@ class Workload:
         self.history.power_was_cut([producer.producer_id for producer in self._producers])
 
     async def _revive(self) -> None:
-        if not self._simulation.broker.is_up:
+        """Whatever is broken is repaired, and the broker started again."""
+        broker = self._simulation.broker
+        if broker.is_up and len(broker.parts.logs.online_directories) < len(broker.parts.logs.directories):
+            broker.kill()
+        if not broker.is_up:
             self._simulation.disk.repair()
             await self._restart()
 
     async def _restart(self) -> None:
         """Start until it stays up; now and then it falls over while it recovers."""
-        simulation = self._simulation
-        if simulation.broker.is_down:
-            while True:
-                if self._random.randrange(4) == 0:
-                    simulation.disk.end_process_after(self._random.randrange(120))
-                try:
-                    await simulation.broker.start()
-                    break
-                except BrokerEnded:
-                    if self._random.random() < 0.3:
-                        self._lose_power()
-                except BraidlogError as problem:
-                    raise InvariantBroken(f"the broker does not start: {problem}") from problem
-            simulation.disk.repair()
-        await self._verify_topics()
-        for partition in self.history.partitions:
-            if partition.unsettled:
-                await self._read_whole(partition)
+        while True:
+            if self._simulation.broker.is_down and not await self._start():
+                continue
+            try:
+                await self._verify_topics()
+                for partition in self.history.partitions:
+                    if partition.unsettled:
+                        await self._read_whole(partition)
+                break
+            except NoAnswer:
+                if not self._simulation.broker.is_down:
+                    raise
         self._gate.closed = False
+
+    async def _start(self) -> bool:
+        disk = self._simulation.disk
+        if self._random.randrange(4) == 0:
+            disk.end_process_after(self._random.randrange(120))
+        try:
+            await self._simulation.broker.start()
+        except BrokerEnded:
+            if self._random.random() < 0.3:
+                self._lose_power()
+            return False
+        except BraidlogError as problem:
+            raise InvariantBroken(f"the broker does not start: {problem}") from problem
+        finally:
+            disk.repair()
+        return True
 
     # Verifying
 
@@ -335,6 +369,8 @@ class Workload:
         for topic_id, expected in self.history.topics.items():
             check(topic_id in known, f"topic {expected.name}, whose creation was acknowledged, is gone")
             count = len(known[topic_id].partitions)
+            if count == expected.may_grow_to == len(expected.partitions) + 1:
+                self.history.add_partition(expected)
             check(count == len(expected.partitions), f"topic {expected.name} has {count} partitions")
 
     async def _verify_all(self) -> None:
@@ -383,6 +419,8 @@ STEPS: Final[list[tuple[Step, int]]] = [
     (Workload._verify, 6),
     (Workload._create_topic, 5),
     (Workload._delete_topic, 2),
+    (Workload._add_partition, 2),
+    (Workload._move_replica, 3),
     (Workload._change_config, 3),
     (Workload._delete_records, 3),
     (Workload._hang_up, 2),
@@ -393,3 +431,18 @@ STEPS: Final[list[tuple[Step, int]]] = [
     (Workload._fill_disk, 3),
     (Workload._break_disk, 2),
 ]
+
+
+def settings_for(seed: int) -> dict[str, str]:
+    """One or two data directories, housekeeping often or seldom."""
+    random = Random(f"settings of {seed}")
+    directories = DIRECTORIES if random.random() < 0.5 else DIRECTORIES[:1]
+    pace = random.choice([1, 1, 8, 40])
+    return {
+        "log.dirs": ",".join(directories),
+        "log.retention.check.interval.ms": str(1000 * pace),
+        "log.flush.scheduler.interval.ms": str(1000 * pace),
+        "log.flush.offset.checkpoint.interval.ms": str(2000 * pace),
+        "log.flush.start.offset.checkpoint.interval.ms": str(2000 * pace),
+        "replica.high.watermark.checkpoint.interval.ms": str(1500 * pace),
+    }

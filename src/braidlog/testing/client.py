@@ -8,6 +8,17 @@ from typing import Protocol, TypeVar
 from braidlog.core.protocol_errors import from_code
 from braidlog.testing.wire import ConnectionLost, Wire
 from braidlog.wire.apis import APIS, decode_response, encode_request
+from braidlog.wire.generated.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from braidlog.wire.generated.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from braidlog.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -142,6 +153,19 @@ class Admin:
         request = IncrementalAlterConfigsRequest(resources=[resource])
         response = await self._client.call(44, request, 1, IncrementalAlterConfigsResponse)
         _raise_for(response.responses[0].error_code)
+
+    async def create_partitions(self, name: str, count: int) -> None:
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
+        response = await self._client.call(37, request, 3, CreatePartitionsResponse)
+        _raise_for(response.results[0].error_code)
+
+    async def move_replica(self, name: str, index: int, directory: str) -> None:
+        """Ask for the partition to be moved; it happens later."""
+        topic = AlterReplicaLogDirTopic(name=name, partitions=[index])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=directory, topics=[topic])])
+        response = await self._client.call(34, request, 2, AlterReplicaLogDirsResponse)
+        _raise_for(response.results[0].partitions[0].error_code)
 
     async def delete_records(self, name: str, index: int, before: int) -> int:
         """The new start of the log."""

@@ -58,7 +58,11 @@ class ScriptedConsumer:
     async def poll(self, max_wait_ms: int, min_bytes: int = 1) -> list[PartitionRead]:
         """What came; empty also where the session had to begin anew."""
         changed = {target: at for target, at in self.positions.items() if self._known.get(target) != at}
-        gone = [target for target in self._known if target not in self.positions]
+        gone = [
+            ForgottenTopic(topic_id=target.topic_id, partitions=[target.partition])
+            for target in self._known
+            if target not in self.positions
+        ]
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
@@ -66,7 +70,7 @@ class ScriptedConsumer:
             session_id=self._session,
             session_epoch=self._epoch,
             topics=_topics(changed, self._max_bytes),
-            forgotten_topics_data=[ForgottenTopic(topic_id=each.topic_id, partitions=[each.partition]) for each in gone],
+            forgotten_topics_data=gone,
         )
         self._known = dict(self.positions)
         try:

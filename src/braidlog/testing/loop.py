@@ -27,8 +27,8 @@ P = ParamSpec("P")
 
 # Seconds that a job in an executor waits for its thread, and that its result takes to the loop: now and then long.
 _SHORT: Final = 0.0005
-_LONG: Final = 0.05
-_LONG_ONE_IN: Final = 20
+_LONG: Final = 0.3
+_LONG_ONE_IN: Final = 15
 
 
 class SimulationDeadlock(Exception):

@@ -76,6 +76,8 @@ class ScriptedProducer:
         self._idempotent = idempotent
         self._epoch = -1
         self._sequences: dict[Target, int] = {}
+        # Where this producer id has been acknowledged, so that the broker must know its sequences.
+        self._known_to: dict[Target, None] = {}
 
     async def send(self, batches: Sequence[tuple[Target, Sequence[Record], int]]) -> None:
         """Send (target, records, codec) until each is acknowledged, refused for good, or given up."""
@@ -127,13 +129,16 @@ class ScriptedProducer:
             code = answer.error_code
             if code == 0 or (code == DuplicateSequenceNumberError.code and self._idempotent):
                 batch.done = True
+                self._known_to[batch.target] = None
                 self._listener.acknowledged(batch.target, batch.records, answer.base_offset if code == 0 else -1)
             elif code in _TOPIC_IS_GONE:
                 batch.done = True
             elif code == OutOfOrderSequenceNumberError.code and first:
-                # Later ones may only follow a first one that failed; a first one means that the broker has forgotten.
+                # Later ones may only follow a first one that failed; a first one means that the broker has forgotten,
+                # or, of a producer that it did not know, has taken a later one first.
                 batch.done = True
-                self._listener.lost_track(batch.target, self.producer_id)
+                if batch.target in self._known_to:
+                    self._listener.lost_track(batch.target, self.producer_id)
                 self._forget([batch.target])
 
     def _send_unanswered(self, queues: dict[Target, list[_Batch]]) -> None:
@@ -170,6 +175,7 @@ class ScriptedProducer:
             return False
         self.producer_id, self._epoch = response.producer_id, response.producer_epoch
         self._sequences = {}
+        self._known_to = {}
         return True
 
     def _forget(self, targets: list[Target]) -> None:

@@ -94,7 +94,8 @@ class Simulation:
         self.trace = Trace(self.loop.time)
         self.disk = MemoryDisk(self.random, self.clock, self.trace.note)
         # Data directories are there before a broker is, as mount points are.
-        MemoryFiles(self.disk).mkdir("/data")
+        for directory in ("/data", "/more"):
+            MemoryFiles(self.disk).mkdir(directory)
         MemoryFiles(self.disk).sync_dir("/")
         self.clients = Process("clients")
         # ERROR lines of the broker's log, with the exception they told of.

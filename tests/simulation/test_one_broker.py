@@ -1,0 +1,95 @@
+"""One broker lives through a random life, from a seed: see `simulation_workload` for what happens to it, and
+`simulation_invariants` for what must hold.
+
+    BRAIDLOG_SIM_SEED=123 .venv/bin/pytest tests/simulation        replay one seed
+    BRAIDLOG_SIM_SEEDS=1000 .venv/bin/pytest tests/simulation      try that many (make soak: more, and longer lives)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from simulation_workload import Workload, settings_for
+
+from braidlog.testing.simulation import Simulation
+
+QUICK_SEEDS = 60
+QUICK_STEPS = 12
+SOAK_SEEDS = 500
+SOAK_STEPS = 60
+# The lines of the trace that a failure shows.
+SHOWN = 80
+
+
+class Life(NamedTuple):
+    digest: str
+    events: int
+    lives: int
+    acknowledged: int
+
+
+def live(seed: int, steps: int = QUICK_STEPS) -> Life:
+    with Simulation(seed, settings_for(seed)) as simulation:
+        workload = Workload(simulation, steps)
+        try:
+            simulation.run(workload.run())
+        except Exception as problem:
+            replay = f"BRAIDLOG_SIM_SEED={seed} BRAIDLOG_SIM_STEPS={steps} .venv/bin/pytest tests/simulation -k replay"
+            last = "\n".join(list(simulation.trace.last)[-SHOWN:])
+            told = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
+            raise AssertionError(told) from problem
+        trace = simulation.trace
+        return Life(trace.digest(), trace.count, simulation.broker.lives, workload.history.acknowledged_count)
+
+
+def seeds(many: int) -> range:
+    first = int(os.environ.get("BRAIDLOG_SIM_FIRST", "0"))
+    return range(first, first + int(os.environ.get("BRAIDLOG_SIM_SEEDS", many)))
+
+
+@pytest.mark.skipif("BRAIDLOG_SIM_SEED" in os.environ, reason="one seed is replayed")
+@pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
+def test_what_must_hold_holds(seed: int) -> None:
+    life = live(seed)
+    assert life.acknowledged > 0
+
+
+@pytest.mark.skipif("BRAIDLOG_SIM_SEED" not in os.environ, reason="BRAIDLOG_SIM_SEED names no seed to replay")
+def test_replay() -> None:
+    live(int(os.environ["BRAIDLOG_SIM_SEED"]), int(os.environ.get("BRAIDLOG_SIM_STEPS", QUICK_STEPS)))
+
+
+@pytest.mark.parametrize("seed", [3, 14])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    first = live(seed)
+    assert first.events > 500
+    assert first.lives > 1
+    assert live(seed) == first
+    assert live(seed + 1).digest != first.digest
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "4711"])
+def test_a_seed_replays_exactly_in_another_process(hash_seed: str) -> None:
+    """Where sets and dicts of strings iterate in another order."""
+    program = "from test_one_broker import live; print(live(14).digest)"
+    here = str(Path(__file__).parent)
+    path = os.pathsep.join([here, *filter(None, sys.path)])
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.strip() == live(14).digest
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", seeds(SOAK_SEEDS))
+def test_long_lives(seed: int) -> None:
+    live(1_000_000 + seed, SOAK_STEPS)
