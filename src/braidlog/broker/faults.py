@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from braidlog.cluster.store import StoreFailedError
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError, ProtocolError, UnknownServerError
 
@@ -14,7 +15,7 @@ def error_of(problem: Exception, doing: str) -> ProtocolError:
     """What to answer; `doing` says in the log what failed ("produce to orders-0")."""
     if isinstance(problem, ProtocolError):
         return problem
-    if isinstance(problem, StorageFault | OSError):
+    if isinstance(problem, StorageFault | StoreFailedError | OSError):
         log.error("%s failed: %s", doing, problem)
         return KafkaStorageError(str(problem))
     log.error("%s failed: this is a bug in braidlog, please report it", doing, exc_info=problem)
