@@ -137,6 +137,8 @@ class LocalPartitions:
         partition = self._registry.get(key.topic, key.partition)
         if partition is not None:
             partition.log = moved
+            # A copy that was found at start was opened before anybody knew the topic's settings.
+            moved.update_settings(self.settings_of(key.topic))
             moved.advance_high_watermark(moved.log_end_offset)
             partition.wake_readers()
 
