@@ -58,6 +58,9 @@ class Timer(Protocol):
 # Errors after which a client wants to know who leads now (KIP-951).
 _LEADER_HINTS: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
+# Errors that are found before any log is looked at.
+_UNKNOWN: Final = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code, InconsistentTopicIdError.code)
+
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
@@ -288,7 +291,7 @@ class FetchHandler:
                 partition_index=target.index,
                 error_code=error.code,
                 high_watermark=-1,
-                aborted_transactions=None,
+                aborted_transactions=[] if error.code in _UNKNOWN else None,
                 # As Kafka has it: none where old clients cannot be given what is there, else empty.
                 records=None if error.code == UnsupportedCompressionTypeError.code else b"",
             )

@@ -43,7 +43,7 @@ from braidlog.wire.generated.produce import (
     TopicProduceResponse,
 )
 from braidlog.wire.records.batch import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
-from braidlog.wire.records.rejection import record_errors_of
+from braidlog.wire.records.rejection import is_unfit, record_errors_of
 from braidlog.wire.records.validation import ORIGIN_CLIENT
 
 log = logging.getLogger("braidlog.produce")
@@ -183,7 +183,8 @@ def _is_transactional(records: ByteSlice) -> bool:
 
 def _refusal(index: int, error: ProtocolError, partition: Partition | None) -> PartitionProduceResponse:
     log_start = -1
-    if partition is not None and partition.log is not None and error.code not in _WITHOUT_LOG_START:
+    reached = error.code not in _WITHOUT_LOG_START and not is_unfit(error)
+    if partition is not None and partition.log is not None and reached:
         log_start = partition.log.log_start_offset
     response = PartitionProduceResponse(
         index=index,

@@ -65,9 +65,7 @@ def codec_named(name: str) -> int:
     for codec, known in CODEC_NAMES.items():
         if known == name:
             return codec
-    raise UnsupportedCompressionTypeError(
-        f"unknown compression type {name!r}; known are none, gzip, snappy, lz4, zstd"
-    )
+    raise UnsupportedCompressionTypeError(f"unknown compression type {name!r}; known are none, gzip, snappy, lz4, zstd")
 
 
 def codec_name(codec: int) -> str:
@@ -90,9 +88,7 @@ def compress(codec: int, data: bytes, level: int | None = None, *, magic: int = 
     raise UnsupportedCompressionTypeError(f"unknown compression codec {codec}")
 
 
-def decompress(
-    codec: int, buffer: bytes, start: int, end: int, *, limit: int = DEFAULT_LIMIT, magic: int = 2
-) -> bytes:
+def decompress(codec: int, buffer: bytes, start: int, end: int, *, limit: int = DEFAULT_LIMIT, magic: int = 2) -> bytes:
     """What `buffer[start:end]` holds.
 
     Raises CorruptMessageError when it is broken or would exceed `limit` bytes.

@@ -57,9 +57,7 @@ def down_convert(
             )
         records = read_batch(buffer, header, check_crc=check_crc, limit=limit)
         # Readers of compressed messages drop what they did not ask for themselves; of plain ones they do not.
-        wanted = [
-            record for record in records if header.codec != CODEC_NONE or record.offset >= first_offset
-        ]
+        wanted = [record for record in records if header.codec != CODEC_NONE or record.offset >= first_offset]
         if wanted:
             pieces.append(
                 build_message_set(
@@ -129,9 +127,7 @@ def convert_up(
     return validated
 
 
-def _check_old_records(
-    records: list[Record], compressed: bool, now_ms: int, policy: AppendPolicy
-) -> None:
+def _check_old_records(records: list[Record], compressed: bool, now_ms: int, policy: AppendPolicy) -> None:
     errors: list[RecordError] = []
     bad_timestamp = False
     lowest = policy.lowest_timestamp(now_ms)

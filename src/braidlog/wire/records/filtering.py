@@ -24,16 +24,12 @@ from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, SMALLEST_RECORD, re
 RecordSummary = tuple[bytes | None, int, int, bool]
 
 
-def key_offsets(
-    buffer: bytes, header: BatchHeader, *, limit: int = DEFAULT_LIMIT
-) -> list[tuple[bytes | None, int]]:
+def key_offsets(buffer: bytes, header: BatchHeader, *, limit: int = DEFAULT_LIMIT) -> list[tuple[bytes | None, int]]:
     """(key, offset) of every record in order, for the cleaner's offset map; None where there is no key."""
     return [(key, offset) for key, offset, _, _ in record_summaries(buffer, header, limit=limit)]
 
 
-def record_summaries(
-    buffer: bytes, header: BatchHeader, *, limit: int = DEFAULT_LIMIT
-) -> list[RecordSummary]:
+def record_summaries(buffer: bytes, header: BatchHeader, *, limit: int = DEFAULT_LIMIT) -> list[RecordSummary]:
     """(key, offset, timestamp, has value) of every record: what the cleaner decides by."""
     if header.magic < 2:
         return [
@@ -162,9 +158,7 @@ def _copy_kept(
     return max_timestamp
 
 
-def _retain_messages(
-    buffer: bytes, header: BatchHeader, keep: list[bool], level: int | None, limit: int
-) -> bytes:
+def _retain_messages(buffer: bytes, header: BatchHeader, keep: list[bool], level: int | None, limit: int) -> bytes:
     """What stays of a compressed message of an old format; a plain one is a single record, kept whole or not."""
     records = read_batch(buffer, header, check_crc=False, limit=limit)
     if len(keep) != len(records):

@@ -142,9 +142,7 @@ def _read_v2(buffer: bytes, start: i64, end: i64, header: BatchHeader) -> list[R
         sequence = NO_SEQUENCE
         if base_sequence != NO_SEQUENCE and offset_delta >= 0:
             sequence = sequence_after(base_sequence, int(offset_delta))
-        records.append(
-            Record(base_offset + int(offset_delta), timestamp, key, value, headers, attributes, sequence)
-        )
+        records.append(Record(base_offset + int(offset_delta), timestamp, key, value, headers, attributes, sequence))
         index += 1
     if at != end:
         raise InvalidRecordError(f"{end - at} bytes are left after the {count} records of the batch")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from braidlog.core.protocol_errors import InvalidRecordError, InvalidTimestampError, ProtocolError
+from braidlog.core.protocol_errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    ProtocolError,
+    UnsupportedCompressionTypeError,
+)
 
 # (index of the record in its batch, what is wrong with it)
 RecordError = tuple[int, str]
@@ -27,6 +32,18 @@ class RejectedTimestampsError(InvalidTimestampError):
     def __init__(self, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(message)
         self.record_errors = record_errors
+
+
+class UnfitRecordsError(InvalidRecordError):
+    """INVALID_RECORD of a request that never reaches a log: not what a produce of its version may hold."""
+
+
+class UnfitCodecError(UnsupportedCompressionTypeError):
+    """UNSUPPORTED_COMPRESSION_TYPE of a request that never reaches a log."""
+
+
+def is_unfit(error: ProtocolError) -> bool:
+    return isinstance(error, (UnfitRecordsError, UnfitCodecError))
 
 
 def out_of_range(timestamp: int, offset: int, lowest: int, highest: int) -> str:

@@ -7,7 +7,9 @@ One record (all varints are zigzag; `length` counts what follows it):
      | varint | 1 byte, 0  | delta     | delta  | length  |     | length |       | count  |         |
      |        |            | varlong   | varint | varint  |     | varint |       | varint |         |
      +--------+------------+-----------+--------+---------+-----+--------+-------+--------+---------+
-     header: key length varint, key, value length varint, value; a negative length means null
+     header: key length varint, key, value length varint, value; a length of -1 means null
+
+Other negative lengths are refused: Java's reader takes them for null, but librdkafka's would stop there for ever.
 
 The same source runs uncompiled, where native integers are plain ones that never wrap: whatever could pass 64 bits is
 masked or refused, so that both give the same results.
@@ -28,6 +30,8 @@ SMALLEST_RECORD: Final = 6
 
 # A hostile batch may hold millions of bad records; nobody reads more than these, and memory stays bounded.
 MOST_FAULTS: Final = 10_000
+
+NULL: Final = -1
 
 OUT_OF_RANGE: Final = 1
 KEYLESS: Final = 2
@@ -50,9 +54,7 @@ class RecordScan:
         "offsets_consecutive",
     )
 
-    def __init__(
-        self, lowest: int, highest: int, keys_required: bool, offsets_consecutive: bool = True
-    ) -> None:
+    def __init__(self, lowest: int, highest: int, keys_required: bool, offsets_consecutive: bool = True) -> None:
         # Timestamps outside of [lowest, highest] are faults, except -1: "no timestamp".
         self.lowest: i64 = lowest
         self.highest: i64 = highest
@@ -111,6 +113,8 @@ def skip_bytes(buffer: bytes, at: i64, end: i64) -> i64:
         if length > end - at:
             raise InvalidRecordError(f"a record field of {length} bytes does not fit in its record")
         at += length
+    elif length < NULL:
+        raise InvalidRecordError(f"a record field of {length} bytes is impossible")
     return at
 
 
@@ -128,9 +132,7 @@ def skip_headers(buffer: bytes, at: i64, end: i64) -> i64:
     return at
 
 
-def scan_records(
-    buffer: bytes, start: i64, end: i64, count: i64, base_timestamp: i64, scan: RecordScan
-) -> None:
+def scan_records(buffer: bytes, start: i64, end: i64, count: i64, base_timestamp: i64, scan: RecordScan) -> None:
     """Walk `count` records in `buffer[start:end]`, which they must fill exactly.
 
     Raises InvalidRecordError when the structure is broken; leaves everything else in `scan`.
@@ -216,6 +218,8 @@ def scan_records(
         else:
             length, at = read_varint(buffer, at, record_end)
         if length < 0:
+            if length != NULL:
+                raise InvalidRecordError(f"the key of record {index} has a length of {length}")
             if keys_required and len(scan.faults) < MOST_FAULTS:
                 scan.faults.append((index, KEYLESS, timestamp))
         else:
@@ -240,6 +244,8 @@ def scan_records(
             if length > record_end - at:
                 raise InvalidRecordError(f"the value of record {index} does not fit in its record")
             at += length
+        elif length < NULL:
+            raise InvalidRecordError(f"the value of record {index} has a length of {length}")
 
         if at >= record_end:
             raise InvalidRecordError(f"record {index} is cut short")

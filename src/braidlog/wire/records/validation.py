@@ -38,7 +38,14 @@ from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.policy import AppendPolicy as AppendPolicy
 from braidlog.wire.records.policy import ValidatedRecords as ValidatedRecords
 from braidlog.wire.records.policy import check_size
-from braidlog.wire.records.rejection import PRODUCERS_LOG_APPEND_TIME, WITHOUT_KEY, out_of_range, rejection
+from braidlog.wire.records.rejection import (
+    PRODUCERS_LOG_APPEND_TIME,
+    WITHOUT_KEY,
+    UnfitCodecError,
+    UnfitRecordsError,
+    out_of_range,
+    rejection,
+)
 from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, KEYLESS, MOST_FAULTS, RecordScan, scan_records
 
 # Who appends: clients get every check, our coordinators may write control batches and several at once,
@@ -71,7 +78,7 @@ def validate_for_append(
     buffer = records.buffer
     headers = iterate_headers(buffer, records.start, records.end)
     if not headers:
-        raise InvalidRecordError("an append must hold at least one whole record batch")
+        raise UnfitRecordsError("an append must hold at least one whole record batch")
     if origin == ORIGIN_REPLICATION:
         return _accept_replicated(buffer, headers, first_offset)
     if origin == ORIGIN_CLIENT:
@@ -98,17 +105,17 @@ def _check_request(headers: list[BatchHeader], produce_version: int) -> None:
     if produce_version < _FIRST_VERSION_WITH_ZSTD:
         for header in headers:
             if header.codec == CODEC_ZSTD:
-                raise UnsupportedCompressionTypeError(
+                raise UnfitCodecError(
                     f"produce requests of version {produce_version} may not use zstd; "
                     f"it needs version {_FIRST_VERSION_WITH_ZSTD}"
                 )
     if first.magic < 2 and produce_version >= _FIRST_VERSION_WITH_BATCHES:
-        raise InvalidRecordError(
+        raise UnfitRecordsError(
             f"produce requests of version {produce_version} may only hold record batches of magic 2, "
             f"not messages of magic {first.magic}"
         )
     if first.magic >= 2 and len(headers) > 1:
-        raise InvalidRecordError(
+        raise UnfitRecordsError(
             f"produce requests of version {produce_version} may hold only one record batch per partition, "
             f"not {len(headers)}"
         )
@@ -270,5 +277,3 @@ def _accept_replicated(buffer: bytes, headers: list[BatchHeader], first_offset: 
         offset_of_max = header.last_offset if header.max_timestamp != NO_TIMESTAMP else -1
         validated.add(header, header.max_timestamp, offset_of_max)
     return validated
-
-
