@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from setuptools import Extension, setup
+from setuptools import setup
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
 
-def hot_extensions() -> list[Extension]:
+def hot_extensions() -> Sequence[Any]:
     if os.environ.get("BRAIDLOG_PURE") == "1":
         return []
     if shutil.which(os.environ.get("CC", "cc")) is None:
@@ -28,15 +30,16 @@ def hot_extensions() -> list[Extension]:
     from tools.hot import UNITS
 
     sources = [path for unit in UNITS.values() for path in unit]
-    groups = [(unit, name) for name, unit in UNITS.items()]
+    groups: list[tuple[list[str], str | None]] = [(unit, name) for name, unit in UNITS.items()]
     if not sources:
         return []
-    return mypycify(
+    extensions: Sequence[Any] = mypycify(
         ["--strict", *sources],
         opt_level=os.environ.get("BRAIDLOG_OPT", "2"),
         debug_level="0",
         separate=groups,
     )
+    return extensions
 
 
-setup(ext_modules=hot_extensions())
+setup(ext_modules=list(hot_extensions()))
