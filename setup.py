@@ -26,7 +26,6 @@ def hot_extensions() -> Sequence[Any]:
         print("braidlog: no C compiler found; installing the uncompiled (slower) package", file=sys.stderr)
         return []
     from mypyc.build import mypycify
-
     from tools.hot import UNITS
 
     sources = [path for unit in UNITS.values() for path in unit]
