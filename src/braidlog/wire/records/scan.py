@@ -31,7 +31,7 @@ SMALLEST_RECORD: Final = 6
 # A hostile batch may hold millions of bad records; nobody reads more than these, and memory stays bounded.
 MOST_FAULTS: Final = 10_000
 
-NULL: Final = -1
+NULL_LENGTH: Final = -1
 
 OUT_OF_RANGE: Final = 1
 KEYLESS: Final = 2
@@ -113,7 +113,7 @@ def skip_bytes(buffer: bytes, at: i64, end: i64) -> i64:
         if length > end - at:
             raise InvalidRecordError(f"a record field of {length} bytes does not fit in its record")
         at += length
-    elif length < NULL:
+    elif length < NULL_LENGTH:
         raise InvalidRecordError(f"a record field of {length} bytes is impossible")
     return at
 
@@ -218,7 +218,7 @@ def scan_records(buffer: bytes, start: i64, end: i64, count: i64, base_timestamp
         else:
             length, at = read_varint(buffer, at, record_end)
         if length < 0:
-            if length != NULL:
+            if length != NULL_LENGTH:
                 raise InvalidRecordError(f"the key of record {index} has a length of {length}")
             if keys_required and len(scan.faults) < MOST_FAULTS:
                 scan.faults.append((index, KEYLESS, timestamp))
@@ -244,7 +244,7 @@ def scan_records(buffer: bytes, start: i64, end: i64, count: i64, base_timestamp
             if length > record_end - at:
                 raise InvalidRecordError(f"the value of record {index} does not fit in its record")
             at += length
-        elif length < NULL:
+        elif length < NULL_LENGTH:
             raise InvalidRecordError(f"the value of record {index} has a length of {length}")
 
         if at >= record_end:

@@ -75,6 +75,17 @@ def test_timestamps_at_the_edges() -> None:
             scan_records(data, 0, len(data), 1, base, RecordScan(INT64_MIN, INT64_MAX, False))
 
 
+@pytest.mark.parametrize("length", [-2, -64, -65, -8192, -8193, -(2**31)])
+@pytest.mark.parametrize("field", ["key", "value", "header value"])
+def test_only_minus_one_means_null(field: str, length: int) -> None:
+    header = b"\x02\x02h" + encoded(length if field == "header value" else -1)
+    key, value = (encoded(length if field == name else -1) for name in ("key", "value"))
+    body = b"\x00\x00\x00" + key + value + header
+    data = encoded(len(body)) + body
+    with pytest.raises(InvalidRecordError, match=str(length)):
+        scan_records(data, 0, len(data), 1, 0, RecordScan(INT64_MIN, INT64_MAX, False))
+
+
 def test_offsets_with_gaps_only_where_allowed() -> None:
     records = [Record(offset=3), Record(offset=9)]
     body = build_batch(records, base_offset=1, keep_offsets=True)[61:]
