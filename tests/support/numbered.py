@@ -6,6 +6,7 @@ acknowledged; a reading of the partition then proves order, single delivery, and
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from support.eventually import eventually
 
 DEADLINE_S = 60.0
 COMPACTED_KEYS = 7
+# An upper bound: a few questions at the start, then a fetch for each megabyte.
+REQUESTS_OF_A_CHECK = 50
 
 
 @dataclass
@@ -65,6 +68,8 @@ class NumberedWriter:
             Books(topic, index, topic in compacted) for topic, count in partitions.items() for index in range(count)
         ]
         self.failures: list[str] = []
+        self._own_requests = 0
+        self._checks = 0
         self._padding = b"." * 40
         self._producer = Producer(
             {
@@ -80,6 +85,8 @@ class NumberedWriter:
                 "retry.backoff.max.ms": 100,
                 "message.timeout.ms": 120_000,
                 "error_cb": self._on_error,
+                "stats_cb": self._on_statistics,
+                "statistics.interval.ms": 500,
                 "log_level": 2,
                 **{key.replace("_", "."): value for key, value in settings.items()},
             }
@@ -88,6 +95,18 @@ class NumberedWriter:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self.failures.append(f"fatal: {error}")
+
+    def _on_statistics(self, text: str) -> None:
+        self._own_requests = sum(broker["tx"] for broker in json.loads(text)["brokers"].values())
+
+    @property
+    def requests(self) -> int:
+        """Requests that this writer and its checks have sent, up to half a second ago."""
+        return self._own_requests + self._checks * REQUESTS_OF_A_CHECK
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(books.acknowledged) for books in self.books)
 
     def send(self, count: int) -> None:
         """`count` more records to every partition, not waited for."""
@@ -148,6 +167,7 @@ class NumberedWriter:
         assert not self.failures, self.failures[:5]
         # What is acknowledged by now must be found by the reading that begins now.
         books = [Books(b.topic, b.partition, b.compacted, b.sent, set(b.acknowledged)) for b in self.books]
+        self._checks += 1
         found = read_numbers(bootstrap, [(b.topic, b.partition) for b in books])
         for book, live in zip(books, self.books, strict=True):
             book.sent = live.sent  # more may have been sent, and found, meanwhile
