@@ -59,6 +59,8 @@ def roll(state: LogState, base_offset: int) -> Segment:
             active.jitter_ms = state.draw_jitter()
             return active
         raise ValueError(f"{state.topic_partition}: the active segment starts at {base_offset} and is not empty")
+    # Recovery takes up at the new segment and expects the old one to end with a batch.
+    active.finish_cut()
     active.settle()
     crash_point(MID_ROLL)
     try:

@@ -80,6 +80,8 @@ class Segment:
         self._hints: dict[int, int] = {base_offset: 0}
         # A failed write may have left bytes beyond `size` that could not be cut off.
         self._torn = False
+        # They were, but a power cut might bring them back: `finish_cut` before nothing more is written here.
+        self.cut_unsynced = False
 
     @staticmethod
     def create(
@@ -192,6 +194,7 @@ class Segment:
             file.writev(parts)
         except OSError:
             self._torn = True
+            self.cut_unsynced = True
             file.truncate(self.size)
             self._torn = False
             raise
@@ -201,8 +204,18 @@ class Segment:
         """Undo writes that nobody was told of: the file is cut to `size`."""
         self.size = size
         self._torn = True
+        self.cut_unsynced = True
         self.log.get().truncate(size)
         self._torn = False
+
+    def finish_cut(self) -> None:
+        """Nothing lies behind the last batch, also after a power cut; costs a sync, and only after a failed write."""
+        if self.cut_unsynced:
+            file = self.log.get()
+            file.truncate(self.size)
+            self._torn = False
+            file.sync()
+            self.cut_unsynced = False
 
     def note_batch(
         self, position: int, size: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int

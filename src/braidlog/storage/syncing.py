@@ -68,6 +68,7 @@ def _sync_files(state: LogState, offset: int) -> None:
 
 def close_durably(state: LogState) -> None:
     """Leave what a clean start wants to find: whole indexes, a snapshot at the end, everything synced."""
+    state.segments.active.finish_cut()
     for segment in state.segments.items:
         segment.settle()
     state.producers.end_offset = state.log_end_offset
