@@ -65,6 +65,14 @@ class _Batch:
         self.codec = codec
         self.sequence = sequence
         self.done = False
+        # Others of its partition were sent behind it before its answer came; and an answer of its was lost.
+        self.followed = False
+        self.unsure = False
+
+    @property
+    def may_be_forgotten(self) -> bool:
+        """A broker that stopped remembers only the last batch of each producer, as Kafka does."""
+        return self.followed and self.unsure
 
 
 class ScriptedProducer:
@@ -76,7 +84,8 @@ class ScriptedProducer:
         self._idempotent = idempotent
         self._epoch = -1
         self._sequences: dict[Target, int] = {}
-        # Where this producer id has been acknowledged, so that the broker must know its sequences.
+        # Where its first sequence was acknowledged, so that the broker must know the others; of a producer that it does
+        # not know, a broker takes any sequence, as Kafka does, also one that overtook a first one that failed.
         self._known_to: dict[Target, None] = {}
 
     async def send(self, batches: Sequence[tuple[Target, Sequence[Record], int]]) -> None:
@@ -89,7 +98,10 @@ class ScriptedProducer:
             if self._idempotent:
                 sequence = self._sequences.get(target, 0)
                 self._sequences[target] = sequence + len(records)
-            queues.setdefault(target, []).append(_Batch(target, records, codec, sequence))
+            queue = queues.setdefault(target, [])
+            if queue:
+                queue[-1].followed = True
+            queue.append(_Batch(target, records, codec, sequence))
             self._listener.sent(target, records)
         if self._acks == 0:
             self._send_unanswered(queues)
@@ -106,10 +118,10 @@ class ScriptedProducer:
                 queues[target] = [batch for batch in queues[target] if not batch.done]
                 if not queues[target]:
                     del queues[target]
-            if not self._idempotent or not queues:
+            if not self._idempotent or not queues or self.producer_id < 0:
                 return
             if asyncio.get_running_loop().time() > give_up_at:
-                self._forget(list(queues))
+                self._forget()
                 return
             await asyncio.sleep(_BACKOFF_S)
 
@@ -118,6 +130,8 @@ class ScriptedProducer:
         try:
             response = await self._client.call(0, self._request(batches), _VERSION, ProduceResponse)
         except NoAnswer:
+            for batch in batches:
+                batch.unsure = True
             return
         answers = {
             (topic.topic_id, partition.index): partition
@@ -129,17 +143,17 @@ class ScriptedProducer:
             code = answer.error_code
             if code == 0 or (code == DuplicateSequenceNumberError.code and self._idempotent):
                 batch.done = True
-                self._known_to[batch.target] = None
+                if batch.sequence == 0:
+                    self._known_to[batch.target] = None
                 self._listener.acknowledged(batch.target, batch.records, answer.base_offset if code == 0 else -1)
             elif code in _TOPIC_IS_GONE:
                 batch.done = True
             elif code == OutOfOrderSequenceNumberError.code and first:
-                # Later ones may only follow a first one that failed; a first one means that the broker has forgotten,
-                # or, of a producer that it did not know, has taken a later one first.
+                # Later ones may only follow a first one that failed; a first one means that the broker has forgotten.
                 batch.done = True
-                if batch.target in self._known_to:
+                if batch.target in self._known_to and self.producer_id >= 0 and not batch.may_be_forgotten:
                     self._listener.lost_track(batch.target, self.producer_id)
-                self._forget([batch.target])
+                self._forget()
 
     def _send_unanswered(self, queues: dict[Target, list[_Batch]]) -> None:
         for queue in queues.values():
@@ -178,8 +192,6 @@ class ScriptedProducer:
         self._known_to = {}
         return True
 
-    def _forget(self, targets: list[Target]) -> None:
+    def _forget(self) -> None:
         """Batches whose fate is unknown leave a gap in the sequences: go on as somebody else."""
-        for target in targets:
-            self._sequences.pop(target, None)
         self.producer_id = -1
