@@ -184,6 +184,7 @@ class OsFile(File):
             self.close()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OsFiles(Files):
     """The operating system's files."""
 
