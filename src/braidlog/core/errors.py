@@ -14,10 +14,12 @@ class UserError(BraidlogError):
 class StorageFault(BraidlogError):
     """A data directory failed: it goes offline, clients get KAFKA_STORAGE_ERROR, the rest keeps serving."""
 
-    def __init__(self, directory: str, reason: str) -> None:
+    def __init__(self, directory: str, reason: str, cause: OSError | None = None) -> None:
         super().__init__(f"data directory {directory}: {reason}")
         self.directory = directory
         self.reason = reason
+        # Kept here, since compiled code raises without noting the cause.
+        self.cause = cause
 
 
 class CorruptLogError(BraidlogError):

@@ -12,7 +12,7 @@ from braidlog.storage.files import Files
 
 def is_disk_full(fault: BaseException) -> bool:
     """Nothing is broken then: reading goes on, and so does writing once there is room."""
-    cause = fault if isinstance(fault, OSError) else fault.__cause__
+    cause = fault if isinstance(fault, OSError) else getattr(fault, "cause", None)
     return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -22,7 +22,7 @@ def disk_faults(directory: str, doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise StorageFault(directory, f"cannot {doing}: {problem}") from problem
+        raise StorageFault(directory, f"cannot {doing}: {problem}", problem) from problem
 
 
 def read_text(files: Files, directory: str, path: str) -> str | None:
@@ -32,11 +32,11 @@ def read_text(files: Files, directory: str, path: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise StorageFault(directory, f"cannot read {path}: {problem}") from problem
+        raise StorageFault(directory, f"cannot read {path}: {problem}", problem) from problem
 
 
 def write_durably(files: Files, directory: str, path: str, text: str) -> None:
     try:
         files.write_atomic(path, text.encode())
     except OSError as problem:
-        raise StorageFault(directory, f"cannot write {path}: {problem}") from problem
+        raise StorageFault(directory, f"cannot write {path}: {problem}", problem) from problem

@@ -154,7 +154,7 @@ class DirectoryLoader:
                 self._fault = fault
                 return
             except OSError as problem:
-                self._fault = StorageFault(self._directory.path, f"cannot open {name}: {problem}")
+                self._fault = StorageFault(self._directory.path, f"cannot open {name}: {problem}", problem)
                 return
             except CorruptLogError as problem:
                 _log.error("%s stays offline: %s", partition, problem)

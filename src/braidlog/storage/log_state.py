@@ -87,7 +87,7 @@ class LogState:
     def fault(self, problem: OSError) -> StorageFault:
         """The disk's fault in the words that an operator needs."""
         reason = problem.strerror or str(problem)
-        return StorageFault(self.data_directory, f"{self.topic_partition}: {reason}")
+        return StorageFault(self.data_directory, f"{self.topic_partition}: {reason}", problem)
 
     def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
         segment = Segment.create(

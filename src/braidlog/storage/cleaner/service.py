@@ -191,7 +191,9 @@ class LogCleaner:
                 if is_disk_full(problem):
                     reason = f"no space left to compact in {directory}: {problem}"
                     return lambda: self._failed(cleaning, reason)
-                raise StorageFault(directory, f"cannot compact {cleaning.task.partition}: {problem}") from problem
+                raise StorageFault(
+                    directory, f"cannot compact {cleaning.task.partition}: {problem}", problem
+                ) from problem
             return lambda: self._swap(cleaning, outcome)
 
         return act
