@@ -98,6 +98,10 @@ class IndexFile:
                 file.truncate(self._clean)
             if self._clean < len(image):
                 file.writev([bytes(image[self._clean :])])
+        except OSError:
+            # Any part of it may be in the file: the next flush cuts that off first.
+            self._file_size = _UNKNOWN
+            raise
         finally:
             file.close()
         self._clean = self._file_size = len(image)
