@@ -34,6 +34,7 @@ test: setup check
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
 
 test-all: test
+	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
 	$(PYTEST) -m "peer" tests
 
 soak: setup
