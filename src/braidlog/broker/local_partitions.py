@@ -11,6 +11,7 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import log_settings
+from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.meters import TopicMeter
@@ -35,6 +36,8 @@ class LocalPartitions:
         self._image = ClusterImage()
         self._manager: LogManager | None = None
         self._meters: dict[str, TopicMeter] = {}
+        # The first image has the partitions of the time before this start; what comes later is new.
+        self._knows_the_old = False
         settings.on_change(self._broker_settings_changed)
 
     @property
@@ -62,6 +65,7 @@ class LocalPartitions:
                     created += 1
                     if created % _CREATED_AT_A_TIME == 0:
                         await asyncio.sleep(0)
+        self._knows_the_old = True
         for entity in [*delta.configs_changed, *delta.configs_deleted]:
             self._config_changed(entity)
 
@@ -77,7 +81,12 @@ class LocalPartitions:
             partition = Partition(topic.name, index, topic.topic_id, self._broker_id, meter)
             made = self._open(partition)
             self._registry.add(partition)
-        partition.assume(info.leader, info.leader_epoch, info.isr, info.replicas)
+        try:
+            partition.assume(info.leader, info.leader_epoch, info.isr, info.replicas)
+        except StorageFault as fault:
+            # Its directory is offline now, and the partition without a log.
+            self._require_manager().fail_directory(fault)
+            partition.assume(info.leader, info.leader_epoch, info.isr, info.replicas)
         return made
 
     def _open(self, partition: Partition) -> bool:
@@ -85,7 +94,8 @@ class LocalPartitions:
         key = TopicPartition(partition.topic, partition.index)
         had = manager.get(key) is not None
         try:
-            partition.log = manager.create(key, topic_id=partition.topic_id)
+            # An old partition without a log may lie in a directory that is offline: an empty log must not replace it.
+            partition.log = manager.create(key, topic_id=partition.topic_id, is_new=self._knows_the_old)
         except KafkaStorageError as problem:
             log.error("%s stays offline: %s", key, problem.message)
             return False

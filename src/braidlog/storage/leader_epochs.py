@@ -116,9 +116,10 @@ class LeaderEpochs:
     def save(self, *, sync: bool = False) -> None:
         """Write the checkpoint if it lags behind; with `sync` also make it survive a power cut."""
         if self.changed or (sync and self.unsynced):
+            self._files.write_atomic(self.path, encode_epochs(self.entries), sync=sync)
+            # Only now: what could not be written is tried again.
             self.changed = False
             self.unsynced = not sync
-            self._files.write_atomic(self.path, encode_epochs(self.entries), sync=sync)
 
     def sync(self) -> None:
         """Make the last written checkpoint survive a power cut, together with a sync of the directory. Any thread."""

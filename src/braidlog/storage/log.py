@@ -16,10 +16,12 @@ from typing import TypeVar
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
+from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import OffsetOutOfRangeError
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage import reshaping
+from braidlog.storage.durable_text import is_disk_full
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.log_append import AppendInfo, LogAppender, UnexpectedOffsetError
@@ -249,8 +251,12 @@ class Log:
             self._guard(self._state.epochs.save)
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """This replica leads from the log end on."""
-        self.assign_leader_epoch(epoch, self._state.log_end_offset)
+        """This replica leads from the log end on; where the disk is full, the first write saves the epoch."""
+        try:
+            self.assign_leader_epoch(epoch, self._state.log_end_offset)
+        except StorageFault as fault:
+            if not is_disk_full(fault):
+                raise
 
     @property
     def latest_epoch(self) -> int:
@@ -315,7 +321,12 @@ class Log:
 
     def sync_to(self, offset: int) -> None:
         """Make everything below `offset` survive a power cut and move the recovery point there. Any thread."""
-        self._guard(lambda: sync_to(self._state, offset))
+        try:
+            sync_to(self._state, offset)
+        except OSError as problem:
+            # Not even a full disk is harmless here: nobody knows what the kernel dropped. So no cause to be forgiven.
+            fault = self._state.fault(problem)
+            raise StorageFault(fault.directory, f"{fault.reason} while syncing") from problem
 
     def update_settings(self, settings: LogSettings) -> None:
         self._state.apply(settings)

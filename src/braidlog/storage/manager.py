@@ -253,7 +253,9 @@ class LogManager:
                     self.files.write_atomic(f"{directory.path}/{partition}/{FILE_NAME}", data, sync=False)
             except StorageFault as fault:
                 self.fail_directory(fault)
-                raise KafkaStorageError(str(fault)) from fault
+                # Where there is just no room, the next start writes it.
+                if not is_disk_full(fault):
+                    raise KafkaStorageError(str(fault)) from fault
             self.registry.topic_ids[partition] = topic_id
         elif known != topic_id:
             raise InconsistentTopicIdError(

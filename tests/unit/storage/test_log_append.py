@@ -11,6 +11,7 @@ from braidlog.core.protocol_errors import (
     OutOfOrderSequenceNumberError,
     RecordListTooLargeError,
 )
+from braidlog.storage.durable_text import is_disk_full
 from braidlog.storage.log import UnexpectedOffsetError
 from braidlog.wire.records.batch import iterate_headers
 
@@ -288,3 +289,31 @@ def test_what_a_failing_roll_undoes_is_told_to_those_who_had_staged_it(tmp_path:
     assert read_all(log) == [(0, b"a")]
     assert kit.values(log, b"e").first_offset == 1
     assert read_all(log) == [(0, b"a"), (1, b"e")]
+
+
+def test_a_leader_begins_on_a_full_disk_and_saves_its_epoch_with_the_first_record(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    kit = Kit(tmp_path, disk)
+    log = kit.open()
+    kit.values(log, b"a", leader_epoch=1)
+    saved = (kit.path / "leader-epoch-checkpoint").read_bytes()
+    disk.stuck = True
+    log.begin_leader_epoch(2)
+    assert log.latest_epoch == 2
+    assert (kit.path / "leader-epoch-checkpoint").read_bytes() == saved
+    disk.stuck = False
+    kit.values(log, b"b", leader_epoch=2)
+    log.close(flush=False)
+    assert kit.open().leader_epochs == [(1, 0), (2, 1)]
+
+
+def test_a_failed_sync_is_no_full_disk(tmp_path: Path, disk: FailingDisk) -> None:
+    kit = Kit(tmp_path, disk)
+    log = kit.open()
+    kit.values(log, b"a")
+    disk.unsyncable = True
+    with pytest.raises(StorageFault, match="while syncing") as failure:
+        log.sync_to(1)
+    assert not is_disk_full(failure.value)
+    assert log.recovery_point == 0
