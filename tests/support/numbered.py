@@ -108,9 +108,11 @@ class NumberedWriter:
     def acknowledged(self) -> int:
         return sum(len(books.acknowledged) for books in self.books)
 
-    def send(self, count: int) -> None:
-        """`count` more records to every partition, not waited for."""
+    def send(self, count: int, most_waiting: int | None = None) -> None:
+        """`count` more records to every partition where fewer than `most_waiting` wait; their answers come later."""
         for books in self.books:
+            if most_waiting is not None and books.sent - len(books.acknowledged) >= most_waiting:
+                continue
             for number in range(books.sent, books.sent + count):
                 self._producer.produce(
                     books.topic,
@@ -134,24 +136,21 @@ class NumberedWriter:
     def poll(self, seconds: float) -> None:
         self._producer.poll(seconds)
 
-    @property
-    def waiting(self) -> int:
-        return len(self._producer)
-
     def flush(self, seconds: float = DEADLINE_S) -> None:
         left = self._producer.flush(seconds)
         assert left == 0, f"{left} records were neither acknowledged nor refused"
 
     @contextmanager
-    def running(self, at_once: int = 3, most_waiting: int = 400) -> Iterator[None]:
-        """Writes in the background, a few records to every partition at a time, until the block ends."""
+    def running(self, at_once: int = 3, most_waiting: int = 100) -> Iterator[None]:
+        """Writes in the background, a few records to every partition at a time, until the block ends.
+
+        A partition that cannot be written does not keep the others waiting.
+        """
         stop = threading.Event()
 
         def write() -> None:
             while not stop.is_set():
-                if self.waiting < most_waiting:
-                    self.send(at_once)
-                self.poll(0)
+                self.send(at_once, most_waiting)
                 stop.wait(0.01)  # a pace at which a minute of faults stays readable in a second
 
         thread = threading.Thread(target=write, name="numbered writer", daemon=True)
