@@ -99,9 +99,23 @@ class LocalPartitions:
         except KafkaStorageError as problem:
             log.error("%s stays offline: %s", key, problem.message)
             return False
+        if not self._sync_if_asked(partition.log, partition.topic):
+            partition.log = None
+            return False
         # With no follower to ask, all that survived is committed.
         partition.log.advance_high_watermark(partition.log.log_end_offset)
         return not had
+
+    def _sync_if_asked(self, opened: Log, topic: str) -> bool:
+        """In fsync mode, what a killed broker had written but not synced is synced before anybody sees it."""
+        unflushed = opened.unflushed_messages
+        if unflushed > 0 and unflushed >= self.settings_of(topic).flush_messages:
+            try:
+                opened.sync_to(opened.log_end_offset)
+            except StorageFault as fault:
+                self._require_manager().fail_directory(fault)
+                return False
+        return True
 
     def _delete(self, topic: TopicImage) -> None:
         manager = self._require_manager()
