@@ -77,7 +77,7 @@ class PartitionHistory:
     log_start: int = 0
     # A power cut has come since this partition was last read as a whole.
     unsettled: bool = False
-    # It lost power with unsynced segments, of which any may have lost its tail: as in Kafka the log may have holes.
+    # It lost power, and of its unsynced segments any may have lost its tail: as in Kafka the log may have holes.
     may_have_holes: bool = False
     # Producers whose sequences a power cut may have taken.
     excused_producers: dict[int, None] = field(default_factory=dict)
@@ -145,8 +145,8 @@ class History:
     def power_was_cut(self, producer_ids: Sequence[int]) -> None:
         for partition in self.partitions:
             partition.unsettled = True
+            partition.may_have_holes = True
             if not partition.kind.synced:
-                partition.may_have_holes = True
                 partition.excused_producers.update(dict.fromkeys(producer_ids))
 
     # ProducerListener

@@ -212,8 +212,12 @@ def what_survived_is_what_was_written(partition: PartitionHistory, reads: Sequen
     )
     partition.high_watermark = min(partition.high_watermark, end)
     partition.forget_from(end)
-    if partition.may_have_holes:
-        partition.keep({record.offset for read in reads for record in read.records})
+    left = {record.offset for read in reads for record in read.records}
+    if partition.kind.synced:
+        gone = [offset for offset in partition.seen if offset >= reads[-1].log_start and offset not in left]
+        check(not gone, f"{partition.target}: the power cut took what had been read: {gone}")
+    else:
+        partition.keep(left)
     partition.acknowledged_somewhere.clear()
     for read in reads:
         observe(partition, read)
