@@ -54,7 +54,7 @@ class BrokerEnded(Exception):
 class Trace:
     """What happened, as lines of which the last ones are kept and all are hashed."""
 
-    def __init__(self, loop_time: Callable[[], float], kept: int = 20000) -> None:
+    def __init__(self, loop_time: Callable[[], float], kept: int = 400) -> None:
         self._time = loop_time
         self._hash = hashlib.sha256()
         self.count = 0
