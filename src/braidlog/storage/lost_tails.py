@@ -109,7 +109,10 @@ def tail_path(state: LogState, first_offset: int) -> str:
 
 
 def plausible_end(state: LogState, segment: Segment, position: int, first_offset: int) -> int | None:
-    """The offset after the last batch from `position` on: where the next segment starts, or what the headers say."""
+    """The offset after the last batch from `position` on: where the next segment starts, or what the headers say.
+
+    None unless they say it up to the end of the file: half a range would be taken for the whole.
+    """
     for other in state.segments.items:
         if other.base_offset > segment.base_offset:
             return other.base_offset
@@ -120,10 +123,10 @@ def plausible_end(state: LogState, segment: Segment, position: int, first_offset
         while walk.advance():
             # The first header may be what is corrupt: believe it only if it claims no more than its bytes can hold.
             if walk.base_offset < expected or walk.last_offset - expected > walk.size:
-                break
+                return None
             expected = end_offset = walk.last_offset + 1
     except CorruptLogError:
-        pass
+        return None
     return end_offset
 
 

@@ -145,6 +145,17 @@ def test_the_end_of_a_loss_is_told_where_the_last_header_is_believable(kit: Kit,
     assert (lost.first_offset, lost.end_offset) == (4, end)
 
 
+def test_the_end_of_a_loss_is_unknown_where_the_headers_stop_making_sense(kit: Kit) -> None:
+    crashed(kit, 5)
+    path = kit.name(0, ".log")
+    data = bytearray(path.read_bytes())
+    # A little longer than it is: still within the file, but no header follows where it ends.
+    data[iterate_headers(bytes(data), 0, len(data))[1].position + 11] ^= 0x10
+    path.write_bytes(data)
+    (lost,) = kit.open().recovery.lost
+    assert (lost.first_offset, lost.end_offset) == (1, None)
+
+
 def test_a_second_loss_at_the_same_offset_does_not_overwrite_the_first(kit: Kit) -> None:
     crashed(kit, 3)
     for number in range(2):
