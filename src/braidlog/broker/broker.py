@@ -19,9 +19,10 @@ from braidlog.broker.routes import add_routes
 from braidlog.broker.seams import Seams
 from braidlog.broker.storage_settings import storage_settings
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.cluster.records import BrokerRecord
-from braidlog.cluster.registration import cluster_id, generate_broker_id, prepare_store, register
+from braidlog.cluster.registration import cluster_id, generate_broker_id, last_broker_id, prepare_store, register
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
@@ -80,7 +81,7 @@ class Broker:
         store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path
         try:
             self.store = EmbeddedStore.open(self.seams.journal_files(store_dir), self.seams.clock)
-        except BlockingIOError as problem:
+        except (BlockingIOError, CorruptStoreError) as problem:
             raise UserError(str(problem)) from problem
         self.store.on_failure(self._fatal)
         self.session: EmbeddedSession = self.store.connect()
@@ -132,7 +133,10 @@ class Broker:
         elif stored is not None:
             self.broker_id = BrokerId(stored)
         elif settings.get_bool("broker.id.generation.enable"):
-            self.broker_id = await generate_broker_id(self.session, settings.get_int("reserved.broker.max.id"))
+            reserved = settings.get_int("reserved.broker.max.id")
+            # An embedded store has this one broker: should its directories forget the id, the store has not.
+            known_id = await last_broker_id(self.session, reserved)
+            self.broker_id = known_id or await generate_broker_id(self.session, reserved)
         else:
             raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
         self.logs.claim(self.cluster_id, self.broker_id)

@@ -53,6 +53,12 @@ async def generate_broker_id(store: CoordinationStore, reserved_max: int = 1000)
     return BrokerId(reserved_max + stat.version)
 
 
+async def last_broker_id(store: CoordinationStore, reserved_max: int = 1000) -> BrokerId | None:
+    """The id that was generated last; none if there was none so far."""
+    stat = await store.exists(paths.BROKER_SEQUENCE)
+    return BrokerId(reserved_max + stat.version) if stat is not None and stat.version > 0 else None
+
+
 async def register(store: CoordinationStore, broker_id: BrokerId, record: BrokerRecord) -> int:
     """Announce the broker for as long as this session lives; returns its epoch.
 
