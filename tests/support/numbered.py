@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from support.eventually import eventually
 
@@ -175,10 +175,11 @@ class NumberedWriter:
 
 
 def read_numbers(
-    bootstrap: str, partitions: Sequence[tuple[str, int]], **settings: Any
+    bootstrap: str, partitions: Sequence[tuple[str, int]], start: int = 0, **settings: Any
 ) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """All of the partitions, each as (offset, number)."""
+    """All of the partitions from the offset `start` on, each as (offset, number)."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {key: [] for key in partitions}
+    # From an absolute offset: asking for the beginning costs librdkafka half a second of waiting.
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -187,6 +188,8 @@ def read_numbers(
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "check.crcs": True,
+            # The end of a partition is told by an empty fetch: it need not wait for more.
+            "fetch.wait.max.ms": 10,
             "reconnect.backoff.ms": 10,
             "fetch.error.backoff.ms": 20,
             "log_level": 2,
@@ -194,7 +197,7 @@ def read_numbers(
         }
     )
     try:
-        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic, index in partitions])
+        consumer.assign([TopicPartition(topic, index, start) for topic, index in partitions])
         unfinished = set(partitions)
 
         def take() -> bool:
