@@ -21,6 +21,10 @@ class RawConnection:
         self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self._correlation = 0
 
+    @property
+    def local_port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
     def send_frame(self, body: bytes) -> None:
         """A frame: the size is put in front."""
         self._socket.sendall(struct.pack(">i", len(body)) + body)

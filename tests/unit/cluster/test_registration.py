@@ -60,8 +60,10 @@ async def test_the_cluster_id_is_made_once(store: EmbeddedStore) -> None:
 @on_store
 async def test_generated_broker_ids_are_above_the_reserved_and_differ(store: EmbeddedStore) -> None:
     session = store.connect()
+    assert await registration.last_broker_id(session) is None
     assert await registration.generate_broker_id(session) == 1001
     assert await registration.generate_broker_id(session) == 1002
+    assert await registration.last_broker_id(session) == 1002
     assert await registration.generate_broker_id(session, reserved_max=5) == 8
 
 
