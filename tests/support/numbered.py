@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -68,8 +68,18 @@ class NumberedWriter:
             Books(topic, index, topic in compacted) for topic, count in partitions.items() for index in range(count)
         ]
         self.failures: list[str] = []
-        self._own_requests = 0
+        self._own_requests = [0]
         self._checks = 0
+        failures, requests = self.failures, self._own_requests
+
+        # No methods: the producer would keep this object, and so itself, alive and knocking at its broker's port.
+        def on_error(error: KafkaError) -> None:
+            if error.fatal():
+                failures.append(f"fatal: {error}")
+
+        def on_statistics(text: str) -> None:
+            requests[0] = sum(broker["tx"] for broker in json.loads(text)["brokers"].values())
+
         self._padding = b"." * 40
         self._producer = Producer(
             {
@@ -84,25 +94,18 @@ class NumberedWriter:
                 "retry.backoff.ms": 10,
                 "retry.backoff.max.ms": 100,
                 "message.timeout.ms": 120_000,
-                "error_cb": self._on_error,
-                "stats_cb": self._on_statistics,
+                "error_cb": on_error,
+                "stats_cb": on_statistics,
                 "statistics.interval.ms": 500,
                 "log_level": 2,
                 **{key.replace("_", "."): value for key, value in settings.items()},
             }
         )
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self.failures.append(f"fatal: {error}")
-
-    def _on_statistics(self, text: str) -> None:
-        self._own_requests = sum(broker["tx"] for broker in json.loads(text)["brokers"].values())
-
     @property
     def requests(self) -> int:
         """Requests that this writer and its checks have sent, up to half a second ago."""
-        return self._own_requests + self._checks * REQUESTS_OF_A_CHECK
+        return self._own_requests[0] + self._checks * REQUESTS_OF_A_CHECK
 
     @property
     def acknowledged(self) -> int:
@@ -119,19 +122,10 @@ class NumberedWriter:
                     key=b"key-%d" % (number % COMPACTED_KEYS),
                     value=b"%d %s" % (number, self._padding),
                     partition=books.partition,
-                    on_delivery=self._note(books, number),
+                    on_delivery=_noting(books, number, self.failures),
                 )
             books.sent += count
         self._producer.poll(0)
-
-    def _note(self, books: Books, number: int) -> Any:
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                books.acknowledged.add(number)
-            else:
-                self.failures.append(f"{books}: record {number} failed: {error}")
-
-        return delivered
 
     def poll(self, seconds: float) -> None:
         self._producer.poll(seconds)
@@ -172,6 +166,16 @@ class NumberedWriter:
             book.sent = live.sent  # more may have been sent, and found, meanwhile
             book.check(found[book.topic, book.partition])
         return sum(map(len, found.values()))
+
+
+def _noting(books: Books, number: int, failures: list[str]) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            books.acknowledged.add(number)
+        else:
+            failures.append(f"{books}: record {number} failed: {error}")
+
+    return delivered
 
 
 def read_numbers(
