@@ -119,6 +119,10 @@ class Committer:
         else:
             waiting.append(ack)
 
+    def failed(self, fault: StorageFault) -> None:
+        """The disk failed while a batch was staged."""
+        self._on_fault(fault)
+
     def rolled(self, partition: Partition, offset: int) -> None:
         """A segment was completed: sync it behind the scenes, so that a crash costs no more than the active one."""
         partition_log = partition.log

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
@@ -36,6 +37,8 @@ from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_meta
 from braidlog.storage.registry import LogRegistry
 
 _log = logging.getLogger(__name__)
+
+_FULL_EVERY_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class LogManager:
         self._settings_of = settings_of
         self._executor_of = executor_of
         self._preferred: dict[TopicPartition, str] = {}
+        # When to speak again of a directory that has no room.
+        self._tell_full_again: dict[str, float] = {}
 
     # --- start
     def open(self) -> None:
@@ -349,10 +354,17 @@ class LogManager:
         A disk without room has not failed: that is only logged, and what could not be written is tried again.
         """
         if is_disk_full(fault):
-            _log.error("%s; free some space, or lower retention.ms or retention.bytes", fault)
+            self._tell_full(fault)
             return
         self._directory_gone(self.registry.directory_at(fault.directory), fault)
         self.registry.require_one_directory()
+
+    def _tell_full(self, fault: StorageFault) -> None:
+        """Once in a while: producers try again many times a second, and the broker's log needs room as well."""
+        now = self.clock.monotonic()
+        if now >= self._tell_full_again.get(fault.directory, 0.0):
+            self._tell_full_again[fault.directory] = now + _FULL_EVERY_S
+            _log.error("%s; free some space, or lower retention.ms or retention.bytes", fault)
 
     def _directory_gone(self, directory: LogDirectory, fault: StorageFault) -> None:
         if not directory.is_online:

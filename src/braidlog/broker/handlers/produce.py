@@ -15,6 +15,7 @@ from typing import Final
 from braidlog.broker.commit import Committer, PendingAck
 from braidlog.broker.faults import error_of
 from braidlog.core.clock import Clock
+from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRequiredAcksError,
@@ -161,6 +162,9 @@ class ProduceHandler:
             ack.rejected = True
             if partition is not None:
                 partition.meter.failed_produces += 1
+            if isinstance(problem, StorageFault):
+                self._committer.failed(problem)
+                return _refusal(data.index, KafkaStorageError(str(problem)), partition)
             return _refusal(data.index, error_of(problem, f"produce to {topic}-{data.index}"), partition)
 
 
