@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Final
 
-from simulation_history import NAME_HEADER, History, Kind, PartitionHistory
+from simulation_history import NAME_HEADER, History, PartitionHistory
 from simulation_invariants import (
     InvariantBroken,
     check,
@@ -20,6 +19,7 @@ from simulation_invariants import (
     watermarks_are_ordered,
     what_survived_is_what_was_written,
 )
+from simulation_settings import CHANGES, DIRECTORIES, KINDS
 
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import OffsetOutOfRangeError, ProtocolError
@@ -31,44 +31,9 @@ from braidlog.testing.simulation import BrokerEnded, Simulation
 from braidlog.testing.wire import ConnectionLost, Wire
 from braidlog.wire.records.reading import Record
 
-FOREVER: Final = {"retention.ms": "-1"}
-KINDS: Final = (
-    Kind("plain", {**FOREVER, "segment.bytes": "1500", "index.interval.bytes": "200"}),
-    Kind("synced", {**FOREVER, "flush.messages": "1", "segment.bytes": "2000"}, synced=True),
-    Kind("synced", {**FOREVER, "flush.messages": "1", "segment.ms": "3000"}, synced=True),
-    Kind("flushed", {**FOREVER, "flush.ms": "3000", "segment.ms": "4000", "segment.jitter.ms": "2000"}),
-    Kind(
-        "retained",
-        {"retention.bytes": "3000", "segment.bytes": "1000", "file.delete.delay.ms": "1500"},
-        retained=True,
-    ),
-    Kind(
-        "compacted",
-        {
-            **FOREVER,
-            "cleanup.policy": "compact",
-            "segment.bytes": "1200",
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": "5000",
-            "file.delete.delay.ms": "1000",
-        },
-        compacted=True,
-    ),
-    Kind(
-        "stamped",
-        {**FOREVER, "message.timestamp.type": "LogAppendTime", "compression.type": "gzip", "segment.bytes": "3000"},
-    ),
-)
-CHANGES: Final = (
-    ("segment.bytes", ("700", "1500", "8000")),
-    ("index.interval.bytes", ("0", "100", "4096")),
-    ("segment.ms", ("2000", "60000")),
-    ("segment.index.bytes", ("64", "4096")),
-)
 CODECS: Final = (0, 0, 0, 1, 2, 3, 4)
 MOST_TOPICS: Final = 4
 MOST_PARTITIONS: Final = 4
-DIRECTORIES: Final = ("/data", "/more")
 VERIFIER: Final = "verifier"
 
 
@@ -431,18 +396,3 @@ STEPS: Final[list[tuple[Step, int]]] = [
     (Workload._fill_disk, 3),
     (Workload._break_disk, 2),
 ]
-
-
-def settings_for(seed: int) -> dict[str, str]:
-    """One or two data directories, housekeeping often or seldom."""
-    random = Random(f"settings of {seed}")
-    directories = DIRECTORIES if random.random() < 0.5 else DIRECTORIES[:1]
-    pace = random.choice([1, 1, 8, 40])
-    return {
-        "log.dirs": ",".join(directories),
-        "log.retention.check.interval.ms": str(1000 * pace),
-        "log.flush.scheduler.interval.ms": str(1000 * pace),
-        "log.flush.offset.checkpoint.interval.ms": str(2000 * pace),
-        "log.flush.start.offset.checkpoint.interval.ms": str(2000 * pace),
-        "replica.high.watermark.checkpoint.interval.ms": str(1500 * pace),
-    }

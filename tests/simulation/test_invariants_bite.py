@@ -13,7 +13,8 @@ from simulation_invariants import (
     observe,
     what_survived_is_what_was_written,
 )
-from simulation_workload import Workload, settings_for
+from simulation_settings import settings_for
+from simulation_workload import Workload
 
 from braidlog.testing.consumer import PartitionRead
 from braidlog.testing.disk import FileNode, MemoryDisk

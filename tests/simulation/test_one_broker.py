@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from simulation_workload import Workload, settings_for
+from simulation_settings import settings_for
+from simulation_workload import Workload
 
 from braidlog.testing.simulation import Simulation
 
