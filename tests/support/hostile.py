@@ -20,8 +20,11 @@ from random import Random
 from typing import Any
 
 from braidlog.wire.apis import APIS, encode_request, request_header_version
+from braidlog.wire.errors import EncodeError
 from braidlog.wire.generated.headers import RequestHeader
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from braidlog.wire.message import Message, field_names
+from braidlog.wire.reader import Reader
 from braidlog.wire.records.batch import CODEC_GZIP, CODEC_LZ4, CODEC_SNAPPY, CODEC_ZSTD, CRC_AT
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.checksum import crc32c
@@ -34,6 +37,8 @@ CAPTURES = Path(__file__).parent.parent / "unit" / "wire" / "golden" / "captures
 # Where hostile batches go: topics that exist, so that they get as far as a batch can.
 TOPICS = ("captured", "hostile")
 PRODUCE_VERSION = 9
+# What would take the ground away: deleting the topics, or letting them grow to thousands of partitions.
+UNAIMED = (20, 37)
 PROBE = 0x50524F42
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07")
 BOMB_SIZE = 256 * 1024 * 1024
@@ -131,7 +136,7 @@ class Hostility:
             for key, version, body in bodies()
             if key in served and served[key][0] <= version <= served[key][1]
         ]
-        self._answered = (self.spoken, self.lying_batch)
+        self._answered = (self.spoken, self.aimed, self.lying_batch)
         # Most of these end their connection.
         self._endings = {
             self.captured_and_changed: 22,
@@ -146,7 +151,7 @@ class Hostility:
     def burst(self, answered: int = 8, endings: int = 3) -> list[tuple[str, bytes]]:
         """Frames for one connection: some that the broker will refuse politely, then some that it cannot read."""
         random = self.random
-        kinds = random.choices(self._answered, (1, 2), k=random.randint(0, answered))
+        kinds = random.choices(self._answered, (2, 3, 5), k=random.randint(0, answered))
         kinds += random.choices(list(self._endings), list(self._endings.values()), k=random.randint(1, endings))
         return [(kind.__name__, kind()) for kind in kinds]
 
@@ -173,6 +178,34 @@ class Hostility:
         """Sound bytes of any api and version; what they ask for is whatever filled the fields."""
         key, version, body = self.random.choice(self._spoken)
         return framed(header(key, version) + body)
+
+    def aimed(self) -> bytes:
+        """A sound request about topics that exist, with numbers at their edges."""
+        key, version, body = self.random.choice(self._spoken)
+        if key in UNAIMED:
+            return self.spoken()
+        message = APIS[key].request.decode(Reader(body), version)
+        self._aim(message)
+        try:
+            frame = encode_request(key, version, 7, "hostile", message)
+        except (EncodeError, ValueError, OverflowError):
+            return framed(header(key, version) + body)
+        return b"".join(bytes(part) for part in frame.parts())
+
+    def _aim(self, message: Message) -> None:
+        random = self.random
+        for name in field_names(type(message)):
+            value = getattr(message, name)
+            if isinstance(value, Message):
+                self._aim(value)
+            elif isinstance(value, list):
+                for item in value:
+                    if isinstance(item, Message):
+                        self._aim(item)
+            elif isinstance(value, str) and name in ("name", "topic", "topic_name", "resource_name"):
+                setattr(message, name, random.choice(TOPICS))
+            elif isinstance(value, int) and not isinstance(value, bool) and random.random() < 0.5:
+                setattr(message, name, random.choice((-2, -1, 0, 0, 1, 2, 5, 127, 2**31 - 1, -(2**31), 2**63 - 1)))
 
     def spoken_and_changed(self) -> bytes:
         key, version, body = self.random.choice(self._spoken)

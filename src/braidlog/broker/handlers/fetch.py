@@ -57,6 +57,7 @@ class Timer(Protocol):
 
 # Errors after which a client wants to know who leads now (KIP-951).
 _LEADER_HINTS: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
+_HINTS_FROM: Final = 12
 
 # Errors that are found before any log is looked at.
 _UNKNOWN: Final = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code, InconsistentTopicIdError.code)
@@ -297,7 +298,7 @@ class FetchHandler:
             )
             if failed is not None:
                 failed.meter.failed_fetches += 1
-                if error.code in _LEADER_HINTS:
+                if version >= _HINTS_FROM and error.code in _LEADER_HINTS:
                     data.current_leader = LeaderIdAndEpoch(leader_id=failed.leader, leader_epoch=failed.leader_epoch)
             return data
 

@@ -49,6 +49,8 @@ from braidlog.wire.records.validation import ORIGIN_CLIENT
 
 log = logging.getLogger("braidlog.produce")
 
+# From here on a client is told who leads instead (KIP-951).
+_HINTS_FROM: Final = 10
 # Errors that say nothing of the log they were meant for; the others carry its start.
 _WITHOUT_LOG_START: Final = (
     CorruptMessageError.code,
@@ -164,8 +166,9 @@ class ProduceHandler:
                 partition.meter.failed_produces += 1
             if isinstance(problem, StorageFault):
                 self._committer.failed(problem)
-                return _refusal(data.index, KafkaStorageError(str(problem)), partition)
-            return _refusal(data.index, error_of(problem, f"produce to {topic}-{data.index}"), partition)
+                return _refusal(data.index, KafkaStorageError(str(problem)), partition, version)
+            error = error_of(problem, f"produce to {topic}-{data.index}")
+            return _refusal(data.index, error, partition, version)
 
 
 def _has_transaction(request: ProduceRequest) -> bool:
@@ -185,7 +188,9 @@ def _is_transactional(records: ByteSlice) -> bool:
     return records.buffer[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL != 0
 
 
-def _refusal(index: int, error: ProtocolError, partition: Partition | None) -> PartitionProduceResponse:
+def _refusal(
+    index: int, error: ProtocolError, partition: Partition | None, version: int
+) -> PartitionProduceResponse:
     log_start = -1
     reached = error.code not in _WITHOUT_LOG_START and not is_unfit(error)
     if partition is not None and partition.log is not None and reached:
@@ -201,6 +206,6 @@ def _refusal(index: int, error: ProtocolError, partition: Partition | None) -> P
             for record, message in record_errors_of(error)
         ],
     )
-    if partition is not None and error.code == NotLeaderOrFollowerError.code:
+    if version >= _HINTS_FROM and partition is not None and error.code == NotLeaderOrFollowerError.code:
         response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return response
