@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import sys
+import threading
 from typing import Final, TextIO
 
 from braidlog.core.errors import CorruptLogError
@@ -36,9 +38,20 @@ def answer(line: str, passes: InlinePasses) -> str:
         return json.dumps({"error": "bug", "message": f"{type(problem).__name__}: {problem}"})
 
 
+def end_with_the_broker(pipe: int) -> None:
+    """A pass whose broker died must not go on: the next broker's worker writes files of the same names."""
+    hang_up = select.poll()
+    # Asked for nothing, it still tells when the other end is closed.
+    hang_up.register(pipe, 0)
+    hang_up.poll()
+    os._exit(1)
+
+
 def main() -> None:
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
+    watch = threading.Thread(target=end_with_the_broker, args=(sys.stdin.fileno(),), name="broker watch", daemon=True)
+    watch.start()
     serve(sys.stdin, sys.stdout, OsFiles())
 
 
