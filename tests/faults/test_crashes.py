@@ -8,6 +8,7 @@ makes the cleaner swap segments, short intervals make checkpoints frequent.
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,6 +116,44 @@ def _let_it_write(writer: NumberedWriter, broker: Broker) -> None:
 @pytest.mark.timeout(600)
 def test_fifty_crashes_lose_nothing_acknowledged(tmp_path: Path) -> None:
     crash_for(tmp_path, 50, seed=20)
+
+
+def _children(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    return {int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_compaction_does_not_outlive_its_broker(tmp_path: Path) -> None:
+    """Else it would write into the files of the next broker's compaction."""
+    settings = {**SETTINGS, "log.cleaner.io.max.bytes.per.second": "20000"}
+    port = lasting_port()
+    bootstrap = f"127.0.0.1:{port}"
+    with start_braidlog(tmp_path / "data", settings, port=port) as broker:
+        create_topic(
+            bootstrap,
+            "compacted",
+            cleanup_policy="compact",
+            min_cleanable_dirty_ratio="0.01",
+            segment_bytes="20000",
+        )
+        writer = NumberedWriter(bootstrap, {"compacted": 1}, compacted=["compacted"], batch_size=15_000)
+        for _ in range(10):
+            writer.send(2000)
+            writer.flush()
+        eventually(lambda: bool(_children(broker.process.pid)))
+        [worker] = _children(broker.process.pid)
+        broker.process.signal(signal.SIGKILL)
+        # Throttled as it is, the pass would have taken a minute.
+        eventually(lambda: not _runs(worker), deadline_s=10)
+    with start_braidlog(tmp_path / "data", {"braidlog.http.listen": ""}, port=port):
+        writer.check(bootstrap)
 
 
 @pytest.mark.soak
