@@ -7,6 +7,7 @@ from typing import Any
 
 from braidlog.core.ids import ZERO_ID
 from braidlog.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from braidlog.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from braidlog.wire.message import Message
@@ -53,7 +54,13 @@ class Side:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         answer: Any = self.ask("Metadata", 12, request)
         topic = answer.topics[0]
-        return topic.error_code == 0 and all(p.error_code == 0 for p in topic.partitions)
+        if topic.error_code != 0 or any(p.error_code != 0 for p in topic.partitions):
+            return False
+        # Metadata may name a leader that does not know of it yet: its own answer counts.
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
+        led: Any = self.ask("ListOffsets", 7, offsets)
+        return all(p.error_code == 0 for p in led.topics[0].partitions)
 
     def produce(self, topic: str, records: bytes, version: int = 9, acks: int = -1) -> Any:
         partition = PartitionProduceData(index=0, records=records)
