@@ -188,7 +188,7 @@ class Hostility:
         self._aim(message)
         try:
             frame = encode_request(key, version, 7, "hostile", message)
-        except (EncodeError, ValueError, OverflowError, TypeError):  # the last is what compiled code says of a large number
+        except (EncodeError, ValueError, OverflowError, TypeError):  # the last: compiled code, of a large number
             return framed(header(key, version) + body)
         return b"".join(bytes(part) for part in frame.parts())
 
