@@ -107,7 +107,7 @@ def produce(topic: str, records: bytes, acks: int = 1) -> bytes:
 def with_right_checksum(batch: bytearray) -> bytes:
     """The batch's CRC made to fit its contents; a batch cut before its end stays as it is."""
     if len(batch) >= CRC_AT + 4:
-        batch[CRC_AT : CRC_AT + 4] = struct.pack(">I", crc32c(bytes(batch[CRC_AT + 4 :])))
+        batch[CRC_AT : CRC_AT + 4] = struct.pack(">I", crc32c(bytes(batch[CRC_AT + 4 :]), 0))
     return bytes(batch)
 
 

@@ -127,8 +127,10 @@ class NumberedWriter:
             books.sent += count
         self._producer.poll(0)
 
-    def poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+    def polled(self) -> bool:
+        """Take the answers that came; always true, to be asked among other conditions."""
+        self._producer.poll(0.01)
+        return True
 
     def flush(self, seconds: float = DEADLINE_S) -> None:
         left = self._producer.flush(seconds)
@@ -207,9 +209,9 @@ def read_numbers(
         def take() -> bool:
             for message in consumer.consume(1000, 0.1):
                 error = message.error()
-                key = (message.topic(), message.partition())
+                key = (str(message.topic()), int(message.partition() or 0))
                 if error is None:
-                    found[key].append((message.offset(), int(message.value().split()[0])))
+                    found[key].append((int(message.offset() or 0), int((message.value() or b"").split()[0])))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unfinished.discard(key)
                 else:
