@@ -96,11 +96,6 @@ class Partition:
 
     # Reading
 
-    def read_limit(self, isolation: int) -> int:
-        """The first offset that a consumer may not see."""
-        log = self.require_log()
-        return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
-
     def read(self, offset: int, max_bytes: int, isolation: int, min_one_batch: bool) -> LogRead:
         log = self.require_log()
         limit = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark

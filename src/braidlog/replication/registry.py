@@ -28,12 +28,6 @@ class Registry:
     def name_of(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
-    def id_of(self, topic: str) -> bytes | None:
-        partitions = self._topics.get(topic)
-        if not partitions:
-            return None
-        return next(iter(partitions.values())).topic_id
-
     def add(self, partition: Partition) -> None:
         self._topics.setdefault(partition.topic, {})[partition.index] = partition
         self._names[partition.topic_id] = partition.topic
