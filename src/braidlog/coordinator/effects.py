@@ -1,0 +1,84 @@
+"""What an operation on a shard decides: records to append, replies that wait for them, work to do afterwards.
+
+A shard never acts. It looks at its state, decides, and the runtime appends, waits and answers:
+
+    operation -> Effects -> records appended -> replayed into the shard -> committed -> replies, then actions
+
+So the state that matters is what a replay of the partition gives. Who waits for a reply is a `Ticket`: a shard may keep
+it as long as it likes (a member that waits for the others to join) and name it in a later operation's effects.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.wire.message import Message
+
+
+class Moment(NamedTuple):
+    """Now, for a pure operation: `wall_ms` for what is written down, `monotonic` (seconds) for deadlines."""
+
+    wall_ms: int
+    monotonic: float
+
+
+class Caller(NamedTuple):
+    """Who asks, and in which version of the request."""
+
+    version: int
+    client_id: str
+    host: str
+
+
+class Ticket(Protocol):
+    """Somebody who waits for a reply; answered exactly once, by one of the two. Shards only keep and pass it on."""
+
+    def answer(self, response: Message) -> None: ...
+
+    def fail(self, error: ProtocolError) -> None: ...
+
+
+class PendingRecord(NamedTuple):
+    """A record to append; a value of None deletes what the key stands for."""
+
+    key: bytes
+    value: bytes | None
+    # The shard's state has it in it already: the runtime does not replay it, and rebuilds the shard if it cannot be
+    # written.
+    applied: bool = False
+
+
+class Action:
+    """Something to be done outside of the shard once the records are committed; the broker knows each kind."""
+
+    __slots__ = ()
+
+
+class Effects:
+    """One operation's outcome. Records go into one batch, so they become durable together or not at all."""
+
+    __slots__ = ("actions", "producer_epoch", "producer_id", "records", "replies")
+
+    def __init__(self) -> None:
+        self.records: list[PendingRecord] = []
+        self.replies: list[tuple[Ticket, Message | ProtocolError]] = []
+        self.actions: list[Action] = []
+        # Set for records that belong to a transaction: they count only once its commit marker is there.
+        self.producer_id = -1
+        self.producer_epoch = -1
+
+    def write(self, key: bytes, value: bytes | None, *, applied: bool = False) -> None:
+        self.records.append(PendingRecord(key, value, applied))
+
+    def reply(self, ticket: Ticket, response: Message | ProtocolError) -> None:
+        self.replies.append((ticket, response))
+
+    def act(self, action: Action) -> None:
+        self.actions.append(action)
+
+    def add(self, other: Effects) -> None:
+        """Take over what another operation, without a transaction, decided."""
+        self.records += other.records
+        self.replies += other.replies
+        self.actions += other.actions
