@@ -1,0 +1,35 @@
+"""What a transaction asks the broker to do once its records are committed."""
+
+from __future__ import annotations
+
+from braidlog.coordinator.effects import Action
+from braidlog.core.types import TopicPartition
+
+
+class SendMarkers(Action):
+    """Tell the partitions of a transaction how it ended; the shard wants to hear of each (`markers_written`).
+
+    The epoch is the one that the markers carry: in transaction version 2 one above that of the data (KIP-890).
+    """
+
+    __slots__ = ("commits", "coordinator_epoch", "partitions", "producer_epoch", "producer_id", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        commits: bool,
+        partitions: tuple[TopicPartition, ...],
+        coordinator_epoch: int,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.commits = commits
+        self.partitions = partitions
+        self.coordinator_epoch = coordinator_epoch
+
+    def __repr__(self) -> str:
+        outcome = "commit" if self.commits else "abort"
+        return f"<SendMarkers {outcome} {self.transactional_id} {self.producer_id}/{self.producer_epoch}>"
