@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from braidlog.coordinator.effects import Effects, Moment
+from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
 
@@ -20,12 +21,23 @@ class ReplayedRecord(NamedTuple):
     producer_epoch: int = -1
 
 
+class UnknownKindError(BraidlogError):
+    """A record whose key has a version that this shard does not know: skipped when a partition is loaded."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"records of kind {version} are unknown")
+        self.version = version
+
+
 class Shard(Protocol):
     """The state of one partition; every method is pure but for that state."""
 
     def replay(self, record: ReplayedRecord) -> None:
-        """Take a record into the state. Raises what explains itself where its bytes make no sense (the runtime adds
-        file and offset, and the shard stays unavailable)."""
+        """Take a record into the state.
+
+        Raises UnknownKindError, or MalformedError where its bytes make no sense: the loader adds file and offset, and
+        the shard stays unavailable.
+        """
         ...
 
     def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
