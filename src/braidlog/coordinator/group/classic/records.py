@@ -1,0 +1,85 @@
+"""A classic group as the one record that the log keeps of it.
+
+```
+key    int16 version = 2    group
+value  int16 version = 3    protocol type, generation, protocol, leader, since when in its state,
+                            members: id, instance, client, host, timeouts, subscription, assignment
+```
+
+A group that is being rebalanced has no record of that: a crash takes it back to the generation before, whose members
+then join again.
+"""
+
+from __future__ import annotations
+
+from braidlog.coordinator.effects import Effects
+from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.member import Member, Protocol
+from braidlog.coordinator.group.classic.states import EMPTY, STABLE
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from braidlog.wire.layouts import layout_reader, layout_version, versioned
+
+VALUE_VERSION = 3
+NEWEST_READ = 4
+
+
+def store(group: ClassicGroup, effects: Effects) -> None:
+    """Write down what the group is now; it is Stable or Empty."""
+    value = snapshot(group)
+    group.stored = value
+    key = versioned(GroupMetadataKey(group=group.group_id), KEY_VERSION)
+    effects.write(key, versioned(value, VALUE_VERSION), applied=True)
+
+
+def snapshot(group: ClassicGroup) -> GroupMetadataValue:
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=group.state_since_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata_of(group.protocol_name),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def restore(group_id: str, value: bytes) -> ClassicGroup:
+    version = layout_version(value)
+    if not 0 <= version <= NEWEST_READ:
+        raise MalformedError(f"version {version} of the record of group {group_id!r} is not known")
+    stored = GroupMetadataValue.decode(layout_reader(value), version)
+    group = ClassicGroup(group_id, stored.current_state_timestamp)
+    group.stored = stored
+    group.generation = stored.generation
+    group.protocol_type = stored.protocol_type or None
+    group.protocol_name = stored.protocol
+    group.leader = stored.leader
+    for told in stored.members:
+        rebalance_timeout_ms = told.rebalance_timeout if told.rebalance_timeout >= 0 else told.session_timeout
+        group.add(
+            Member(
+                told.member_id,
+                told.group_instance_id,
+                told.client_id,
+                told.client_host,
+                rebalance_timeout_ms,
+                told.session_timeout,
+                [Protocol(stored.protocol or "", told.subscription)],
+                told.assignment,
+            )
+        )
+    group.state = STABLE if group.members else EMPTY
+    group.learn_subscriptions()
+    return group

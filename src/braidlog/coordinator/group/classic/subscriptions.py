@@ -1,0 +1,39 @@
+"""What the members of a consumer group read, out of bytes that only they need to understand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.consumer_protocol import ConsumerProtocolSubscription
+from braidlog.wire.layouts import layout_reader, layout_version
+
+NEWEST = 3
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics of all members; None if one of them cannot be understood."""
+    topics: set[str] = set()
+    for content in metadata:
+        try:
+            # The first field in every version; what follows it is not always what the version promises.
+            topics.update(layout_reader(content).strings(False) if layout_version(content) >= 0 else ())
+        except MalformedError:
+            return None
+    return frozenset(topics)
+
+
+def parse_subscription(content: bytes) -> ConsumerProtocolSubscription | None:
+    """
+    ```
+    version       int16    newer than known: read as the newest known, the rest is for others
+    subscription  ConsumerProtocolSubscription in that version
+    ```
+    """
+    try:
+        version = layout_version(content)
+        if version < 0:
+            return None
+        return ConsumerProtocolSubscription.decode(layout_reader(content), min(version, NEWEST))
+    except MalformedError:
+        return None
