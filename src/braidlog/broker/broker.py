@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from braidlog.broker.adoption import topics_to_adopt
 from braidlog.broker.commit import Committer
+from braidlog.broker.coordination import Coordination
+from braidlog.broker.coordinator_routes import add_coordinator_routes
 from braidlog.broker.dispatch import Dispatch
 from braidlog.broker.fetch_sessions import FetchSessions
 from braidlog.broker.handlers.fetch import FetchHandler
@@ -95,6 +97,8 @@ class Broker:
         self.moves = ReplicaMoves(self.logs)
         self.cleaner = LogCleaner(self.logs, self.seams.passes(self.seams.files))
         self.controller.add_listener(self.local)
+        self.coordination = self._make_coordination()
+        self.controller.add_listener(self.coordination)
         await self.controller.start(bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
         self._add_handlers(settings)
@@ -151,6 +155,18 @@ class Broker:
             self.seams.new_id,
         )
 
+    def _make_coordination(self) -> Coordination:
+        return Coordination(
+            self.broker_id,
+            self.registry,
+            self.committer,
+            self.controller,
+            self.settings,
+            self.seams,
+            self.tasks,
+            self._directory_of,
+        )
+
     async def _register(
         self, settings: BrokerSettings, advertised: tuple[Endpoint, ...], protocols: dict[str, str]
     ) -> None:
@@ -203,6 +219,7 @@ class Broker:
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
+        add_coordinator_routes(self)
 
     # Faults
 
@@ -229,6 +246,8 @@ class Broker:
         drained = asyncio.Event()
         self.round.after = lambda: None if busy() else drained.set()
         self.fetch.finish_all()
+        self.round.run()
+        self.coordination.stop()
         self.round.run()
         try:
             async with asyncio.timeout(timeout_s):

@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from braidlog.broker.dispatch import CALL, FLOW, Route
+from braidlog.broker.faults import error_of
 from braidlog.broker.handlers import metadata
 from braidlog.broker.handlers.api_versions import ApiVersionsHandler
 from braidlog.broker.handlers.list_offsets import ListOffsetsHandler
 from braidlog.broker.handlers.metadata import MetadataHandler
+from braidlog.broker.tickets import ExchangeTicket
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.message import Message
@@ -40,6 +42,14 @@ class Late:
     def handle(self, request: Message, exchange: Exchange) -> Any:
         return self._load().handle(request, exchange)
 
+    def flow(self, request: Message, exchange: Exchange) -> None:
+        """For handlers that answer the exchange themselves; what fails before they took it on is told here."""
+        try:
+            self._load().handle(request, exchange)
+        except Exception as problem:
+            error = error_of(problem, f"{self._module} v{exchange.version}")
+            ExchangeTicket(exchange, request, self.refuse).fail(error)
+
     def refuse(self, request: Message, version: int, error: ProtocolError) -> Message | None:
         handler = self._load()
         owner = handler if hasattr(handler, "refuse") else self._loaded
@@ -58,13 +68,14 @@ def add_routes(broker: Broker) -> None:
         dispatch.add(Route(key, CALL, handler.handle, handler.refuse))
 
     versions = ApiVersionsHandler(dispatch.routes)
-    topics = MetadataHandler(controller, settings.get_bool("auto.create.topics.enable"))
+    topics = MetadataHandler(
+        controller, settings.get_bool("auto.create.topics.enable"), broker.coordination.topics.wanted
+    )
     dispatch.add(Route(0, FLOW, broker.produce.handle, None))
     dispatch.add(Route(1, FLOW, broker.fetch.handle, None))
     dispatch.add(Route(2, CALL, ListOffsetsHandler(broker.registry).handle, None))
     dispatch.add(Route(3, CALL, topics.handle, metadata.refuse))
     dispatch.add(Route(18, CALL, versions.handle, versions.refuse))
-    late(10, "find_coordinator", lambda m: m)
     late(19, "create_topics", lambda m: m.CreateTopicsHandler(controller, broker.settings))
     late(20, "delete_topics", lambda m: m.DeleteTopicsHandler(controller))
     late(21, "delete_records", lambda m: m.DeleteRecordsHandler(broker.registry))

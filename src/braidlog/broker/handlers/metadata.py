@@ -8,7 +8,7 @@ A topic that is auto-created is described in the same response: its creation is 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from braidlog.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -39,9 +39,11 @@ from braidlog.wire.generated.metadata import (
 
 
 class MetadataHandler:
-    def __init__(self, controller: Controller, auto_create: bool) -> None:
+    def __init__(self, controller: Controller, auto_create: bool, wanted: Callable[[str], NewTopic]) -> None:
         self._controller = controller
         self._auto_create = auto_create
+        # How a topic of that name is made: the internal ones are not like the others.
+        self._wanted = wanted
 
     def handle(
         self, request: MetadataRequest, exchange: Exchange
@@ -67,7 +69,7 @@ class MetadataHandler:
     async def _create_then_describe(
         self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
     ) -> MetadataResponse:
-        results = await self._controller.create_topics([NewTopic(name) for name in names])
+        results = await self._controller.create_topics([self._wanted(name) for name in names])
         errors = {
             result.name: result.error
             for result in results

@@ -25,6 +25,14 @@ SETTINGS: Final = (
 
 # Key -> (Kafka's default, why ours differs).
 DIFFERENCES: Final = {
+    "group.coordinator.rebalance.protocols": (
+        "classic",
+        "the newer group protocol is complete here, so it need not be switched on first (as from Kafka 4.0 on)",
+    ),
+    "group.consumer.migration.policy": (
+        "disabled",
+        "a group moves to the newer protocol, and back, member by member, without a pause (as from Kafka 4.0 on)",
+    ),
     "listeners": (
         "PLAINTEXT://:9092",
         "an unprotected broker listens on the loopback interface until it is told otherwise",

@@ -1,0 +1,186 @@
+"""Puts the two coordinators into a broker: their logs, their settings, and what the cluster's image tells them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from random import Random
+
+from braidlog.broker.commit import Committer
+from braidlog.broker.coordinator_logs import CoordinatorLogs
+from braidlog.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.live_settings import LiveSettings
+from braidlog.broker.seams import Seams
+from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
+from braidlog.config.broker import BrokerSettings
+from braidlog.controller.loop import Controller
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.group.topics import TopicFacts
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.coordinator.txn.shard import TxnShard
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import BrokerId
+from braidlog.replication.partition import Partition
+from braidlog.replication.registry import Registry
+
+
+class ImageTopics:
+    """The cluster's topics as groups see them."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        # The image that listeners are being told of is newer than the controller's until all of them know.
+        self.newest: ClusterImage | None = None
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self.newest or self._controller.image
+
+    def get(self, name: str) -> TopicFacts | None:
+        topic = self._image.topic(name)
+        return None if topic is None else TopicFacts(topic.topic_id, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        topic = self._image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        return list(self._image.topics)
+
+    def racks_of(self, name: str, partition: int) -> frozenset[str]:
+        topic = self._image.topic(name)
+        if topic is None or partition >= len(topic.partitions):
+            return frozenset()
+        brokers = self._image.brokers
+        racks = (brokers[replica].rack for replica in topic.partitions[partition].replicas if replica in brokers)
+        return frozenset(rack for rack in racks if rack)
+
+
+class Coordination:
+    """Both coordinators, and the listener that makes them follow the image."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        registry: Registry,
+        committer: Committer,
+        controller: Controller,
+        settings: LiveSettings,
+        seams: Seams,
+        tasks: Tasks,
+        directory_of: Callable[[Partition], str],
+    ) -> None:
+        self._broker_id = broker_id
+        self._settings = settings
+        self._group_settings = group_settings(settings.current)
+        self._txn_settings = txn_settings(settings.current)
+        settings.on_change(self._settings_changed)
+        self._image_topics = ImageTopics(controller)
+        self.topics = InternalTopics(controller, settings)
+
+        def logs(topic: str, read_size: str) -> CoordinatorLogs:
+            return CoordinatorLogs(
+                topic,
+                registry,
+                committer,
+                seams.clock,
+                seams.executors,
+                directory_of,
+                lambda: settings.current.get_int(read_size),
+            )
+
+        self.groups: Coordinator[GroupShard] = Coordinator(
+            OFFSETS_TOPIC,
+            logs(OFFSETS_TOPIC, "offsets.load.buffer.size"),
+            lambda _: GroupShard(lambda: self._group_settings, self._image_topics, new_member_ids(seams.random)),
+            lambda: self.topics.partition_count(OFFSETS_TOPIC),
+            seams.clock,
+            tasks,
+            lambda: settings.current.get_int("offsets.topic.compression.codec"),
+        )
+        self.transactions: Coordinator[TxnShard] = Coordinator(
+            TRANSACTIONS_TOPIC,
+            logs(TRANSACTIONS_TOPIC, "transaction.state.log.load.buffer.size"),
+            lambda leader_epoch: TxnShard(lambda: self._txn_settings, leader_epoch),
+            lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
+            seams.clock,
+            tasks,
+        )
+
+    def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        self._group_settings = group_settings(settings)
+        self._txn_settings = txn_settings(settings)
+
+    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """After the logs were made (see `local_partitions`): lead what is led here, tell groups of topics."""
+        self._image_topics.newest = image
+        changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
+        for topic in changed:
+            self._follow(topic)
+        for topic in delta.topics_deleted:
+            self._forget(topic)
+        if delta.topics_deleted:
+            deleted = [topic.name for topic in delta.topics_deleted]
+            self.groups.tell_all(lambda shard, now: shard.topics_deleted(deleted, now))
+        if changed or delta.topics_deleted:
+            self.groups.tell_all(lambda shard, now: shard.topics_changed(now))
+
+    def _coordinator_of(self, topic: str) -> Coordinator[GroupShard] | Coordinator[TxnShard] | None:
+        if topic == OFFSETS_TOPIC:
+            return self.groups
+        return self.transactions if topic == TRANSACTIONS_TOPIC else None
+
+    def _follow(self, topic: TopicImage) -> None:
+        coordinator = self._coordinator_of(topic.name)
+        if coordinator is None:
+            return
+        for index, partition in enumerate(topic.partitions):
+            if partition.leader == self._broker_id:
+                coordinator.lead(index, partition.leader_epoch)
+            else:
+                coordinator.resign(index)
+
+    def _forget(self, topic: TopicImage) -> None:
+        coordinator = self._coordinator_of(topic.name)
+        if coordinator is not None:
+            for index in range(len(topic.partitions)):
+                coordinator.resign(index)
+
+    def stop(self) -> None:
+        """Before the broker drains: whoever waits for a rebalance is told to look elsewhere."""
+        self.groups.stop()
+        self.transactions.stop()
+
+
+def new_member_ids(random: Random) -> Callable[[], str]:
+    return lambda: str(uuid.UUID(bytes=random.randbytes(16), version=4))
+
+
+def group_settings(settings: BrokerSettings) -> GroupSettings:
+    protocols = settings.get_list("group.coordinator.rebalance.protocols")
+    policy = settings.get_str("group.consumer.migration.policy").lower()
+    return GroupSettings(
+        min_session_timeout_ms=settings.get_int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=settings.get_int("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=settings.get_int("group.initial.rebalance.delay.ms"),
+        max_size=settings.get_int("group.max.size"),
+        offset_metadata_max_bytes=settings.get_int("offset.metadata.max.bytes"),
+        offsets_retention_ms=settings.get_int("offsets.retention.minutes") * 60_000,
+        offsets_check_interval_ms=settings.get_int("offsets.retention.check.interval.ms"),
+        consumer_protocol="consumer" in protocols,
+        consumer_session_timeout_ms=settings.get_int("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=settings.get_int("group.consumer.heartbeat.interval.ms"),
+        consumer_max_size=settings.get_int("group.consumer.max.size"),
+        upgrade_allowed=policy in ("upgrade", "bidirectional"),
+        downgrade_allowed=policy in ("downgrade", "bidirectional"),
+    )
+
+
+def txn_settings(settings: BrokerSettings) -> TxnSettings:
+    return TxnSettings(
+        max_timeout_ms=settings.get_int("transaction.max.timeout.ms"),
+        id_expiration_ms=settings.get_int("transactional.id.expiration.ms"),
+        id_check_interval_ms=settings.get_int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+    )

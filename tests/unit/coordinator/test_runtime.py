@@ -1,0 +1,441 @@
+"""The runtime against a log that a test commits, or fails, when it likes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from braidlog.coordinator.effects import Action, Effects, Moment, Ticket
+from braidlog.coordinator.port import Chunk, Done
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
+from braidlog.core.clock import ManualClock
+from braidlog.core.protocol_errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    ProtocolError,
+)
+from braidlog.core.tasks import Tasks
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.heartbeat import HeartbeatResponse
+from braidlog.wire.message import Message
+from braidlog.wire.records.batch import iterate_headers
+from support.tickets import RecordingTicket
+
+
+class CounterShard:
+    """Counts by name: `a` -> how often `a` was written."""
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.counts: dict[bytes, int] = {}
+        self.pending: dict[int, list[bytes]] = {}
+        self.deadline: float | None = None
+        self.waiting: list[Ticket] = []
+        self.was_loaded = False
+
+    def count(self, name: bytes, ticket: Ticket) -> Effects:
+        effects = Effects()
+        effects.write(name, b"+1")
+        effects.reply(ticket, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0) + 1))
+        return effects
+
+    def read(self, name: bytes, ticket: Ticket) -> Effects:
+        effects = Effects()
+        effects.reply(ticket, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0)))
+        return effects
+
+    def replay(self, record: ReplayedRecord) -> None:
+        if record.key == b"unknown":
+            raise UnknownKindError(99)
+        if record.key == b"nonsense":
+            raise MalformedError("nonsense")
+        if record.producer_id >= 0:
+            self.pending.setdefault(record.producer_id, []).append(record.key)
+            return
+        self.counts[record.key] = self.counts.get(record.key, 0) + 1
+
+    def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
+        for name in self.pending.pop(producer_id, []):
+            if commits:
+                self.counts[name] = self.counts.get(name, 0) + 1
+
+    def loaded(self, now: Moment) -> Effects:
+        self.was_loaded = True
+        return Effects()
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+    def expire(self, now: Moment) -> Effects:
+        self.deadline = None
+        effects = Effects()
+        effects.write(b"expired", b"+1")
+        return effects
+
+    def abandon(self, error: ProtocolError) -> Effects:
+        effects = Effects()
+        for ticket in self.waiting:
+            effects.reply(ticket, error)
+        return effects
+
+
+class FakeLogs:
+    """One batch after another per partition; `commit` confirms what is staged, `fail` takes it back."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self.ends: dict[int, int] = {}
+        self.staged: list[tuple[int, bytes, int, Done]] = []
+        self.refuse_with: ProtocolError | None = None
+
+    def append(self, partition: int, batch: bytes, done: Done) -> int:
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        offset = self.ends.get(partition, 0) + sum(count for at, _, count, _ in self.staged if at == partition)
+        (header,) = iterate_headers(batch, 0, len(batch))
+        placed = offset.to_bytes(8, "big") + batch[8:]
+        self.staged.append((partition, placed, header.count, done))
+        return offset
+
+    def commit(self) -> None:
+        staged, self.staged = self.staged, []
+        for partition, batch, count, _ in staged:
+            self.batches.setdefault(partition, []).append(batch)
+            self.ends[partition] = self.ends.get(partition, 0) + count
+        for _, _, _, done in staged:
+            done(None)
+
+    def fail(self) -> None:
+        staged, self.staged = self.staged, []
+        for _, _, _, done in staged:
+            done(KafkaStorageError("the disk is full"))
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        return 0, self.ends.get(partition, 0)
+
+    async def read(self, partition: int, offset: int) -> Chunk:
+        return Chunk(b"".join(self.batches.get(partition, [])), self.ends.get(partition, 0))
+
+    def where(self, partition: int, offset: int) -> str:
+        return f"topic-{partition}/00000000000000000000.log"
+
+
+class World:
+    def __init__(self) -> None:
+        self.logs = FakeLogs()
+        self.clock = ManualClock()
+        self.tasks = Tasks("test")
+        self.shards: list[CounterShard] = []
+        self.performed: list[Action] = []
+        self.coordinator = self.start()
+
+    def start(self) -> Coordinator[CounterShard]:
+        self.coordinator = Coordinator("topic", self.logs, self._make, lambda: 4, self.clock, self.tasks)
+        self.coordinator.perform = self.performed.append
+        return self.coordinator
+
+    def _make(self, leader_epoch: int) -> CounterShard:
+        self.shards.append(CounterShard(leader_epoch))
+        return self.shards[-1]
+
+    @property
+    def shard(self) -> CounterShard:
+        return self.shards[-1]
+
+    def count(self, name: bytes) -> RecordingTicket:
+        ticket = RecordingTicket()
+        self.coordinator.submit_to(0, ticket, lambda shard, now: shard.count(name, ticket))
+        return ticket
+
+    def read(self, name: bytes) -> RecordingTicket:
+        ticket = RecordingTicket()
+        self.coordinator.submit_to(0, ticket, lambda shard, now: shard.read(name, ticket))
+        return ticket
+
+    async def settle(self) -> None:
+        """Enough turns of the loop for whatever it has to do."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not self.coordinator.loading_partitions()
+
+
+def in_loop(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def main() -> None:
+            await test(World())
+
+        asyncio.run(main())
+
+    run.__name__ = getattr(test, "__name__", "run")
+    return run
+
+
+def number(response: Message | None) -> Any:
+    assert isinstance(response, HeartbeatResponse)
+    return response.throttle_time_ms
+
+
+@in_loop
+async def test_a_reply_waits_for_its_records(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    first, second = world.count(b"a"), world.count(b"a")
+    assert not first.answered
+    assert not second.answered
+    world.logs.commit()
+    assert (number(first.response), number(second.response)) == (1, 2)
+
+
+@in_loop
+async def test_a_read_waits_for_what_it_saw(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    assert number(world.read(b"a").response) == 0
+    world.count(b"a")
+    read = world.read(b"a")
+    assert not read.answered
+    world.logs.commit()
+    assert number(read.response) == 1
+
+
+@in_loop
+async def test_an_error_of_the_operation_is_told_and_changes_nothing(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    ticket = RecordingTicket()
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        raise GroupIdNotFoundError
+
+    world.coordinator.submit_to(0, ticket, operation)
+    assert isinstance(ticket.error, GroupIdNotFoundError)
+    assert not world.logs.staged
+
+
+@in_loop
+async def test_a_bug_is_told_as_such_and_the_next_operation_works(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    ticket = RecordingTicket()
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        raise ZeroDivisionError
+
+    world.coordinator.submit_to(0, ticket, operation)
+    assert ticket.error is not None
+    assert ticket.error.code == -1
+    world.count(b"a")
+    world.logs.commit()
+    assert world.shard.counts == {b"a": 1}
+
+
+@in_loop
+async def test_a_failed_append_rebuilds_the_shard_from_its_log(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    world.count(b"a")
+    world.logs.commit()
+    lost, also_lost, waiting = world.count(b"a"), world.count(b"b"), RecordingTicket()
+    world.shard.waiting.append(waiting)
+    world.logs.fail()
+    for ticket in (lost, also_lost, waiting):
+        assert isinstance(ticket.error, CoordinatorNotAvailableError)
+    assert isinstance(world.count(b"a").error, CoordinatorLoadInProgressError)
+    await world.settle()
+    assert len(world.shards) == 2
+    assert world.shard.counts == {b"a": 1}
+
+
+@in_loop
+async def test_a_refused_append_fails_the_ticket_alone(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    world.logs.refuse_with = KafkaStorageError("offline")
+    assert isinstance(world.count(b"a").error, KafkaStorageError)
+    world.logs.refuse_with = None
+    assert number(world.read(b"a").response) == 0
+    assert len(world.shards) == 1
+
+
+@in_loop
+async def test_a_refused_append_of_what_the_shard_believes_rebuilds_it(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    ticket = RecordingTicket()
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        shard.counts[b"a"] = 1
+        effects = Effects()
+        effects.write(b"a", b"+1", applied=True)
+        effects.reply(ticket, HeartbeatResponse())
+        return effects
+
+    world.logs.refuse_with = KafkaStorageError("offline")
+    world.coordinator.submit_to(0, ticket, operation)
+    assert isinstance(ticket.error, KafkaStorageError)
+    await world.settle()
+    assert world.shard.counts == {}
+    assert len(world.shards) == 2
+
+
+@in_loop
+async def test_records_that_are_applied_are_not_replayed(world: World) -> None:
+    world.coordinator.lead(0, 5)
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        shard.counts[b"a"] = 1
+        effects = Effects()
+        effects.write(b"a", b"+1", applied=True)
+        return effects
+
+    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    assert world.shard.counts == {b"a": 1}
+
+
+@in_loop
+async def test_actions_follow_the_commit(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    action = Action()
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        effects = Effects()
+        effects.write(b"a", b"+1")
+        effects.act(action)
+        return effects
+
+    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    assert world.performed == []
+    world.logs.commit()
+    assert world.performed == [action]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_transactions_records_wait_for_its_marker(commits: bool) -> None:
+    @in_loop
+    async def run(world: World) -> None:
+        world.coordinator.lead(0, 5)
+
+        def operation(shard: CounterShard, now: Moment) -> Effects:
+            effects = Effects()
+            effects.producer_id, effects.producer_epoch = 7, 1
+            effects.write(b"a", b"+1")
+            return effects
+
+        world.coordinator.submit_to(0, RecordingTicket(), operation)
+        assert world.shard.counts == {}
+        told: list[ProtocolError | None] = []
+        world.coordinator.write_marker(0, 7, 1, commits, 3, told.append)
+        expected = {b"a": 1} if commits else {}
+        assert world.shard.counts == expected
+        assert told == []
+        world.logs.commit()
+        assert told == [None]
+        world.start().lead(0, 6)
+        await world.settle()
+        assert world.shard.counts == expected
+
+    run()
+
+
+@in_loop
+async def test_a_marker_is_refused_while_loading(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    world.count(b"a")
+    world.logs.commit()
+    world.start().lead(0, 6)
+    told: list[ProtocolError | None] = []
+    world.coordinator.write_marker(0, 7, 1, True, 3, told.append)
+    assert isinstance(told[0], CoordinatorLoadInProgressError)
+    await world.settle()
+
+
+@in_loop
+async def test_a_restart_replays_everything(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    for name in (b"a", b"b", b"a"):
+        world.count(name)
+    world.logs.commit()
+    world.start().lead(0, 6)
+    assert isinstance(world.read(b"a").error, CoordinatorLoadInProgressError)
+    await world.settle()
+    assert world.shard.leader_epoch == 6
+    assert world.shard.was_loaded
+    assert number(world.read(b"a").response) == 2
+
+
+@in_loop
+async def test_an_unknown_kind_is_skipped_nonsense_is_not(world: World) -> None:
+    world.coordinator.lead(0, 5)
+
+    def operation(*names: bytes) -> Callable[[CounterShard, Moment], Effects]:
+        def operate(shard: CounterShard, now: Moment) -> Effects:
+            effects = Effects()
+            for name in names:
+                effects.write(name, b"", applied=True)
+            return effects
+
+        return operate
+
+    world.coordinator.submit_to(0, RecordingTicket(), operation(b"a", b"unknown", b"b"))
+    world.coordinator.lead(1, 5)
+    world.coordinator.submit_to(1, RecordingTicket(), operation(b"a", b"nonsense"))
+    world.logs.commit()
+    world.start().lead(0, 6)
+    world.coordinator.lead(1, 6)
+    await world.settle()
+    assert world.coordinator.active_partitions() == [0]
+    assert world.shards[-2].counts == {b"a": 1, b"b": 1}
+    ticket = RecordingTicket()
+    world.coordinator.submit_to(1, ticket, lambda shard, now: shard.read(b"a", ticket))
+    assert isinstance(ticket.error, CoordinatorNotAvailableError)
+
+
+@in_loop
+async def test_an_unreadable_partition_names_file_and_offset(world: World) -> None:
+    from braidlog.coordinator.loading import UnreadableShardError, load
+
+    world.coordinator.lead(0, 5)
+    world.count(b"a")
+    world.logs.commit()
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        effects = Effects()
+        effects.write(b"nonsense", b"", applied=True)
+        return effects
+
+    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.logs.commit()
+    with pytest.raises(UnreadableShardError, match=r"offset 1 in topic-0/0{20}\.log"):
+        await load(CounterShard(0), "topic", 0, world.logs)
+
+
+@in_loop
+async def test_who_waits_is_told_when_the_partition_moves(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    staged, waiting = world.count(b"a"), RecordingTicket()
+    world.shard.waiting.append(waiting)
+    world.coordinator.resign(0)
+    assert isinstance(staged.error, NotCoordinatorError)
+    assert isinstance(waiting.error, NotCoordinatorError)
+    assert isinstance(world.count(b"a").error, NotCoordinatorError)
+    # The disk's late answer finds nobody.
+    world.logs.commit()
+
+
+@in_loop
+async def test_the_next_deadline_is_minded(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    world.shard.deadline = world.clock.monotonic()
+    world.read(b"a")
+    await world.settle()
+    world.logs.commit()
+    assert world.shard.counts == {b"expired": 1}
+
+
+@in_loop
+async def test_ask_awaits_the_reply(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    answer = await world.coordinator.ask_partition(0, lambda shard, ticket, now: shard.read(b"a", ticket))
+    assert number(answer) == 0
+    with pytest.raises(NotCoordinatorError):
+        await world.coordinator.ask_partition(3, lambda shard, ticket, now: shard.read(b"a", ticket))
