@@ -17,7 +17,7 @@ from tools.peers.kafka import BROKER_JVM, kafka_home
 
 from bench import machine, programs, report
 from bench.measures import BRAIDLOG, KAFKA, Verdict
-from bench.scenarios import latency, lifetime, perftest, scale, small_requests, throughput
+from bench.scenarios import groups, latency, lifetime, perftest, scale, small_requests, throughput
 from bench.session import Plan, Session
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,13 +27,14 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "startup": lifetime.measure_startup,
     "memory": lifetime.measure_memory,
     "scale": scale.measure,
+    "groups": groups.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
 }
-ALL = (*list(SCENARIOS)[:3], *THROUGHPUT, *list(SCENARIOS)[3:])
+ALL = (*list(SCENARIOS)[:4], *THROUGHPUT, *list(SCENARIOS)[4:])
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -20,6 +20,7 @@ TITLES = {
     "cpu": "Processor time",
     "fsync": "fsync before every acknowledgement",
     "scale": "As it grows",
+    "groups": "Groups that settle",
 }
 HEADINGS = ("", "unit", "braidlog (min–max)", "Kafka 3.9.1 (min–max)", "ratio (min–max)", "target", "")
 MISSING = "–"

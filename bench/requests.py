@@ -19,12 +19,12 @@ class RequestFailed(Exception):
     """The broker refused, or the connection broke, where a benchmark cannot go on."""
 
 
-def _text(value: str) -> bytes:
+def text(value: str) -> bytes:
     encoded = value.encode()
     return struct.pack(">h", len(encoded)) + encoded
 
 
-class _Reply:
+class Reply:
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._at = 0
@@ -39,8 +39,14 @@ class _Reply:
         length = self.number("h")
         if length < 0:
             return None
+        return self.take(length).decode()
+
+    def take(self, length: int) -> bytes:
         self._at += length
-        return self._body[self._at - length : self._at].decode()
+        return self._body[self._at - length : self._at]
+
+    def skip(self, length: int) -> None:
+        self._at += length
 
 
 class Requester:
@@ -56,12 +62,12 @@ class Requester:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, key: int, version: int, body: bytes) -> _Reply:
+    def ask(self, key: int, version: int, body: bytes) -> Reply:
         self._correlation += 1
-        head = struct.pack(">hhi", key, version, self._correlation) + _text("bench")
+        head = struct.pack(">hhi", key, version, self._correlation) + text("bench")
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", self._receive(4))
-        reply = _Reply(self._receive(size))
+        reply = Reply(self._receive(size))
         if reply.number("i") != self._correlation:
             raise RequestFailed("a reply carried the wrong correlation id")
         return reply
@@ -82,8 +88,8 @@ class Requester:
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic of one replica and return when each of its partitions serves."""
-        configs = b"".join(_text(key) + _text(value) for key, value in (settings or {}).items())
-        body = struct.pack(">i", 1) + _text(name) + struct.pack(">ihi", partitions, 1, 0)
+        configs = b"".join(text(key) + text(value) for key, value in (settings or {}).items())
+        body = struct.pack(">i", 1) + text(name) + struct.pack(">ihi", partitions, 1, 0)
         body += struct.pack(">i", len(settings or {})) + configs + struct.pack(">i?", 120_000, False)
         self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body))
         self.await_leaders(name, partitions)
@@ -96,10 +102,10 @@ class Requester:
             time.sleep(0.01)
 
     def delete_topic(self, name: str) -> None:
-        body = struct.pack(">i", 1) + _text(name) + struct.pack(">i", 120_000)
+        body = struct.pack(">i", 1) + text(name) + struct.pack(">i", 120_000)
         self._check_topics("DeleteTopics", self.ask(DELETE_TOPICS, 1, body), message=False)
 
-    def _check_topics(self, api: str, reply: _Reply, message: bool = True) -> None:
+    def _check_topics(self, api: str, reply: Reply, message: bool = True) -> None:
         reply.number("i")  # throttle time
         for _ in range(reply.number("i")):
             name, code = reply.text(), reply.number("h")
@@ -110,7 +116,7 @@ class Requester:
     def _led_partitions(self, topic: str, partitions: int) -> int:
         """How many partitions answer as their leader; Metadata may name one before it serves."""
         asked = b"".join(struct.pack(">iiq", partition, -1, EARLIEST) for partition in range(partitions))
-        body = struct.pack(">ibi", -1, 0, 1) + _text(topic) + struct.pack(">i", partitions) + asked
+        body = struct.pack(">ibi", -1, 0, 1) + text(topic) + struct.pack(">i", partitions) + asked
         reply = self.ask(LIST_OFFSETS, 5, body)
         reply.number("i")  # throttle time
         led = 0

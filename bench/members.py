@@ -1,0 +1,200 @@
+"""Members of groups by hand, many in one process: they join, sync, and follow every rebalance until all agree."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Sequence
+from typing import Final, Self
+
+from bench.requests import TIMEOUT_S, Reply, RequestFailed, text
+
+FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
+NONE: Final = 0
+# What a client answers by asking the same again, a little later.
+NOT_YET: Final = {14: "loading", 15: "no coordinator yet", 16: "not the coordinator"}
+REBALANCE_IN_PROGRESS: Final = 27
+MEMBER_ID_REQUIRED: Final = 79
+ILLEGAL_GENERATION: Final = 22
+RETRY_S: Final = 0.02
+SESSION_MS: Final = 30_000
+REBALANCE_MS: Final = 60_000
+HEARTBEAT_S: Final = 0.5
+
+
+def _bytes(value: bytes) -> bytes:
+    return struct.pack(">i", len(value)) + value
+
+
+_NULL_TEXT: Final = struct.pack(">h", -1)
+
+
+class Connection:
+    """One request at a time, over an asyncio stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation = 0
+
+    @classmethod
+    async def open(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def ask(self, key: int, version: int, body: bytes) -> Reply:
+        self._correlation += 1
+        head = struct.pack(">hhi", key, version, self._correlation) + text("bench")
+        self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        reply = Reply(await self._reader.readexactly(size))
+        if reply.number("i") != self._correlation:
+            raise RequestFailed("a reply carried the wrong correlation id")
+        return reply
+
+    async def find_coordinator(self, group: str) -> None:
+        """Until the coordinator serves; there is one broker, so it is known where it is."""
+        while True:
+            reply = await self.ask(FIND_COORDINATOR, 1, text(group) + b"\x00")
+            reply.number("i")  # throttle time
+            code = reply.number("h")
+            if code == NONE:
+                return
+            if code not in NOT_YET:
+                raise RequestFailed(f"FindCoordinator answered with error code {code}")
+            await asyncio.sleep(RETRY_S)
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class Member:
+    """A classic member whose leader gives every member one number."""
+
+    def __init__(self, connection: Connection, group: str) -> None:
+        self._connection = connection
+        self.group = group
+        self.member_id = ""
+        self.generation = -1
+        self.size = 0
+        self.assigned = b""
+
+    async def join(self) -> None:
+        """Through as many rounds as it takes to have an assignment."""
+        while not await self._sync(await self._join()):
+            pass
+
+    async def _join(self) -> list[str]:
+        """The members, where this one leads them; else nobody."""
+        metadata = struct.pack(">hi", 0, 1) + text("bench") + struct.pack(">i", -1)
+        while True:
+            body = text(self.group) + struct.pack(">ii", SESSION_MS, REBALANCE_MS) + text(self.member_id) + _NULL_TEXT
+            body += text("consumer") + struct.pack(">i", 1) + text("range") + _bytes(metadata)
+            reply = await self._connection.ask(JOIN_GROUP, 5, body)
+            reply.number("i")  # throttle time
+            code = reply.number("h")
+            generation = reply.number("i")
+            reply.text()  # protocol
+            leader = reply.text()
+            member_id = reply.text() or ""
+            if code in (NONE, MEMBER_ID_REQUIRED):
+                self.member_id = member_id
+            if code == NONE:
+                break
+            if code in NOT_YET:
+                await asyncio.sleep(RETRY_S)
+            elif code != MEMBER_ID_REQUIRED:
+                raise RequestFailed(f"JoinGroup answered with error code {code}")
+        self.generation = generation
+        members: list[str] = []
+        for _ in range(reply.number("i")):
+            members.append(reply.text() or "")
+            reply.text()  # instance
+            reply.skip(reply.number("i"))
+        return members if leader == self.member_id else []
+
+    async def _sync(self, members: Sequence[str]) -> bool:
+        assignments = b"".join(
+            text(member) + _bytes(struct.pack(">hii", 0, number, len(members)))
+            for number, member in enumerate(members)
+        )
+        body = text(self.group) + struct.pack(">i", self.generation) + text(self.member_id) + _NULL_TEXT
+        body += struct.pack(">i", len(members)) + assignments
+        reply = await self._connection.ask(SYNC_GROUP, 3, body)
+        reply.number("i")  # throttle time
+        code = reply.number("h")
+        if code in (REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION):
+            return False
+        if code != NONE:
+            raise RequestFailed(f"SyncGroup answered with error code {code}")
+        self.assigned = reply.take(reply.number("i"))
+        _, _, self.size = struct.unpack(">hii", self.assigned)
+        return True
+
+    async def is_current(self) -> bool:
+        """A heartbeat: false where the group rebalances."""
+        body = text(self.group) + struct.pack(">i", self.generation) + text(self.member_id) + _NULL_TEXT
+        reply = await self._connection.ask(HEARTBEAT, 3, body)
+        reply.number("i")  # throttle time
+        code = reply.number("h")
+        if code in (REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION):
+            return False
+        if code != NONE:
+            raise RequestFailed(f"Heartbeat answered with error code {code}")
+        return True
+
+
+async def _stay(member: Member, wanted: int, settled: asyncio.Event, here: list[Member]) -> None:
+    """Join and follow rebalances until a generation has all of the members."""
+    await member.join()
+    while not settled.is_set():
+        if sum(other.size == wanted and other.generation == member.generation for other in here) == wanted:
+            settled.set()
+        try:
+            async with asyncio.timeout(HEARTBEAT_S):
+                await settled.wait()
+        except TimeoutError:
+            if not await member.is_current():
+                await member.join()
+
+
+async def one_group(port: int, count: int) -> float:
+    """Seconds until `count` members that come at once are in one generation, each with a share of its own."""
+    connections = [await Connection.open(port) for _ in range(count)]
+    await connections[0].find_coordinator("crowd")
+    members = [Member(connection, "crowd") for connection in connections]
+    settled = asyncio.Event()
+    began = time.monotonic()
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        for member in members:
+            tasks.create_task(_stay(member, count, settled, members))
+    seconds = time.monotonic() - began
+    if len({member.assigned for member in members}) != count:
+        raise RequestFailed("two members were given the same share")
+    for connection in connections:
+        await connection.close()
+    return seconds
+
+
+async def many_groups(port: int, count: int) -> tuple[float, list[Connection]]:
+    """Seconds until `count` groups of one member each are stable; their connections stay open."""
+    connections = [await Connection.open(port) for _ in range(count)]
+    await connections[0].find_coordinator("crowd")
+    members = [Member(connection, f"alone-{number}") for number, connection in enumerate(connections)]
+    began = time.monotonic()
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        for member in members:
+            tasks.create_task(member.join())
+    return time.monotonic() - began, connections
+
+
+async def first_join(port: int) -> float:
+    """Seconds from the very first FindCoordinator, which makes the topic, to the first member's assignment."""
+    connection = await Connection.open(port)
+    began = time.monotonic()
+    await connection.find_coordinator("first")
+    await Member(connection, "first").join()
+    seconds = time.monotonic() - began
+    await connection.close()
+    return seconds
