@@ -35,6 +35,7 @@ from braidlog.storage.segment import Segment
 from braidlog.storage.segment_names import CLEANED_SUFFIX
 from braidlog.storage.syncing import close_durably, sync_to
 from braidlog.storage.txn_index import AbortedTxn
+from braidlog.storage.verification import Verification
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT, ORIGIN_REPLICATION
 
 __all__ = [
@@ -185,6 +186,14 @@ class Log:
     def append_as_follower(self, records: ByteSlice, *, now_ms: int) -> AppendInfo:
         """Stage what the leader sent as it is; UnexpectedOffsetError where it starts before the end of the log."""
         return self._appender.stage(records, -1, now_ms, ORIGIN_REPLICATION, LATEST_PRODUCE_VERSION)
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
+        """Before a transactional batch (KIP-890): what to hold while the coordinator is asked, None to go ahead."""
+        return self._state.producers.begin_verification(producer_id, epoch, sequence, now_ms)
+
+    def may_write(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
+        """Whether no marker and no other transaction came in between."""
+        return self._state.producers.may_write(producer_id, epoch, verification)
 
     @property
     def has_staged(self) -> bool:

@@ -19,6 +19,7 @@ from braidlog.core.protocol_errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
+from braidlog.storage.verification import Verification, Verifications
 from braidlog.wire.records.batch import BatchHeader
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_REPLICATION
 
@@ -137,6 +138,8 @@ class ProducerState:
         self.ongoing: dict[int, int] = {}
         # Ended ones whose marker is not below the high watermark yet: first offset → the marker's offset.
         self.unreplicated: dict[int, int] = {}
+        # Transactions that have nothing here yet and wait for the coordinator's word.
+        self.verifications = Verifications(partition)
         # Batches below it are accounted for.
         self.end_offset = 0
         self._undo: list[_Undo] = []
@@ -145,6 +148,7 @@ class ProducerState:
         self.producers = {}
         self.ongoing = {}
         self.unreplicated = {}
+        self.verifications.clear()
         self.end_offset = end_offset
         self._undo = []
 
@@ -172,24 +176,22 @@ class ProducerState:
         if header.is_control:
             return self._append_marker(header, marker, entry, origin) if marker is not None else None
         epoch = header.producer_epoch
+        if entry is not None and epoch < entry.epoch:
+            self._fence(header, entry, origin)
+        if origin == ORIGIN_CLIENT:
+            self.verifications.check_order(header)
         if entry is None:
             updated = ProducerEntry(producer_id, epoch, [], -1, -1, NO_OFFSET)
             kept: list[BatchMetadata] = []
         else:
-            if epoch < entry.epoch:
-                self._fence(header, entry, origin)
             if origin == ORIGIN_CLIENT:
                 self._check_sequence(header, entry)
-            updated = ProducerEntry(
-                producer_id, epoch, [], -1, entry.coordinator_epoch, entry.txn_first_offset
-            )
+            updated = ProducerEntry(producer_id, epoch, [], -1, entry.coordinator_epoch, entry.txn_first_offset)
             kept = entry.batches[-(BATCHES_KEPT - 1) :] if entry.epoch == epoch else []
         updated.last_timestamp = header.max_timestamp
         updated.batches = [
             *kept,
-            BatchMetadata(
-                header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
-            ),
+            BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp),
         ]
         transactional = header.is_transactional
         if updated.txn_first_offset >= 0 and not transactional:
@@ -204,6 +206,8 @@ class ProducerState:
         else:
             self._undo.append(_Undo(producer_id, entry, None, None))
         self.producers[producer_id] = updated
+        if transactional:
+            self.verifications.end(producer_id)
         return None
 
     def _append_marker(
@@ -222,12 +226,11 @@ class ProducerState:
                     f"{self.partition}, which has seen epoch {entry.coordinator_epoch}"
                 )
             if entry.txn_first_offset >= 0:
-                completed = CompletedTxn(
-                    producer_id, entry.txn_first_offset, header.base_offset, not marker.commits
-                )
+                completed = CompletedTxn(producer_id, entry.txn_first_offset, header.base_offset, not marker.commits)
             if entry.epoch == epoch:
                 batches = entry.batches
         self._undo.append(_Undo(producer_id, entry, None, None))
+        self.verifications.end(producer_id)
         self.producers[producer_id] = ProducerEntry(
             producer_id, epoch, batches, header.max_timestamp, marker.coordinator_epoch, NO_OFFSET
         )
@@ -281,6 +284,22 @@ class ProducerState:
 
     # --- transactions
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
+        """What to hold while the coordinator is asked; None for an open transaction: the coordinator knows of it."""
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        return self.verifications.begin(producer_id, epoch, sequence, now_ms)
+
+    def may_write(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
+        """Whether a transactional batch is welcome, its verification (if it needed one) having been answered."""
+        if verification is not None and self.verifications.holds(producer_id, verification):
+            return True
+        return self.has_open_transaction(producer_id, epoch)
+
     def stable_offset_after(self, completed: CompletedTxn) -> int:
         """Where the last stable offset will stand once `completed` is over and replicated."""
         for first_offset, producer_id in self.ongoing.items():
@@ -291,9 +310,7 @@ class ProducerState:
     def complete(self, completed: CompletedTxn) -> None:
         """The transaction stays unstable until the high watermark has passed its marker."""
         entry = self.producers.get(completed.producer_id)
-        self._undo.append(
-            _Undo(completed.producer_id, entry, dict(self.ongoing), dict(self.unreplicated))
-        )
+        self._undo.append(_Undo(completed.producer_id, entry, dict(self.ongoing), dict(self.unreplicated)))
         self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
 
@@ -326,6 +343,7 @@ class ProducerState:
         expired = [entry.producer_id for entry in self.producers.values() if self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
         return len(expired)
 
     def restore(self, entry: ProducerEntry) -> None:

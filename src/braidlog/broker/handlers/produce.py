@@ -2,24 +2,30 @@
 
     v0–v2   message sets, converted up to batches         v8    errors name the records at fault
     v3      record batches, transactional id              v10   the current leader with NOT_LEADER_OR_FOLLOWER
-    v7      zstd                                          v13   topic ids instead of names
+    v7      zstd                                          v11   TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE
+                                                          v12   producing adds a partition to the transaction
+                                                          v13   topic ids instead of names
 
+A request with transactional batches waits, and its connection with it, until the coordinator has confirmed those that
+would be the first of their transaction in a partition (see `broker/transactional_produce`).
 acks=0 has no response; an error then closes the connection, the only way left to tell the producer.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.commit import Committer, PendingAck
 from braidlog.broker.faults import error_of
+from braidlog.broker.transactional_produce import CheckPartitions, TransactionCheck, has_transaction
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (
+    CoordinatorNotAvailableError,
     CorruptMessageError,
     InvalidRequiredAcksError,
-    InvalidTxnStateError,
     KafkaStorageError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
@@ -30,6 +36,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.slices import ByteSlice
+from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import ACKS_ALL, Partition
 from braidlog.replication.registry import Registry
@@ -43,7 +50,6 @@ from braidlog.wire.generated.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from braidlog.wire.records.batch import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from braidlog.wire.records.rejection import is_unfit, record_errors_of
 from braidlog.wire.records.validation import ORIGIN_CLIENT
 
@@ -71,7 +77,10 @@ class ProduceAck(PendingAck):
         self.acks = acks
         self.topics: list[TopicProduceResponse] = []
         self.rejected = False
-        self.nameless_transaction = False
+        # Why all of the request is refused.
+        self.refused: ProtocolError | None = None
+        # Where some of its batches are transactional.
+        self.check: TransactionCheck | None = None
 
     def on_durable(self) -> None:
         if self.failures:
@@ -96,25 +105,77 @@ class ProduceAck(PendingAck):
                     partition.base_offset = -1
 
 
+class WaitingProduce:
+    """A produce whose coordinator is being asked; appended when that has answered."""
+
+    def __init__(
+        self, handler: ProduceHandler, request: ProduceRequest, ack: ProduceAck, check: TransactionCheck
+    ) -> None:
+        self.handler = handler
+        self.request = request
+        self.ack = ack
+        self.check = check
+
+    def checked(self, answers: dict[TopicPartition, ProtocolError | None]) -> None:
+        self.check.take(answers)
+        self.handler.append(self.request, self.ack)
+
+
 class ProduceHandler:
     def __init__(self, registry: Registry, committer: Committer, clock: Clock) -> None:
         self._registry = registry
         self._committer = committer
         self._clock = clock
+        # Of the transaction coordinators; set where there are any.
+        self.check_partitions: CheckPartitions | None = None
+        # transaction.partition.verification.enable
+        self.verifies: Callable[[], bool] | None = None
 
     def handle(self, request: ProduceRequest, exchange: Exchange) -> None:
         ack = ProduceAck(exchange, request.acks)
-        by_id = exchange.version >= 13
+        if has_transaction(request):
+            if request.transactional_id is not None:
+                self._append_checked(request, request.transactional_id, ack)
+                return
+            # A request is looked at as a whole: one transactional batch without the id that it belongs to refuses all.
+            ack.refused = TransactionalIdAuthorizationFailedError("transactional records need a transactional id")
+        self.append(request, ack)
+
+    def _append_checked(self, request: ProduceRequest, transactional_id: str, ack: ProduceAck) -> None:
+        required = self.verifies is None or self.verifies()
+        check = ack.check = TransactionCheck(ack.exchange.version, required)
+        try:
+            check.prepare(request, self._registry, self._clock.wall_ms())
+        except ProtocolError as error:
+            ack.refused = error
+        if ack.refused is not None or not check.held:
+            self.append(request, ack)
+            return
+        waiting = WaitingProduce(self, request, ack, check)
+        targets = list(check.held)
+        if self.check_partitions is None:
+            nobody = CoordinatorNotAvailableError("this broker has no transaction coordinator")
+            waiting.checked(dict.fromkeys(targets, nobody))
+            return
+        self.check_partitions(
+            transactional_id, check.producer_id, check.producer_epoch, targets, check.adds, waiting.checked
+        )
+        if not check.answered:
+            # The producer's next batches must not overtake these.
+            ack.exchange.channel.mute()
+
+    def append(self, request: ProduceRequest, ack: ProduceAck) -> None:
+        """Stage every batch that may be; the acknowledgement follows when they are durable."""
+        version = ack.exchange.version
+        by_id = version >= 13
         now_ms = self._clock.wall_ms()
-        # Kafka looks at a request as a whole: one transactional batch without the id that it belongs to refuses all.
-        ack.nameless_transaction = request.transactional_id is None and _has_transaction(request)
         for topic in request.topic_data:
             name: str | None = topic.name
             if by_id:
                 name = self._registry.name_of(topic.topic_id)
             answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
-                answers.append(self._append(name, by_id, data, ack, exchange.version, now_ms))
+                answers.append(self._append(name, by_id, data, ack, version, now_ms))
             ack.topics.append(
                 TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=answers)
             )
@@ -133,8 +194,12 @@ class ProduceHandler:
         try:
             if ack.acks != 1 and ack.acks != ACKS_ALL and ack.acks != 0:
                 raise InvalidRequiredAcksError(f"acks is {ack.acks}; use 0, 1 or -1 (all)")
-            if ack.nameless_transaction:
-                raise TransactionalIdAuthorizationFailedError("transactional records need a transactional id")
+            if ack.refused is not None:
+                raise ack.refused
+            if ack.check is not None and topic is not None:
+                refusal = ack.check.refused.get(TopicPartition(topic, data.index))
+                if refusal is not None:
+                    raise refusal
             if topic is not None:
                 partition = self._registry.get(topic, data.index)
             if partition is None:
@@ -143,8 +208,8 @@ class ProduceHandler:
             if not isinstance(records, ByteSlice):
                 records = ByteSlice(b"", 0, 0)
             partition.meter.produces += 1
-            if _is_transactional(records):
-                raise InvalidTxnStateError("the partition was not added to a transaction that is under way")
+            if ack.check is not None:
+                ack.check.admit(TopicPartition(partition.topic, data.index), records, partition.require_log())
             info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT)
             # A duplicate, too, is acknowledged only when the batch that it repeats is safe.
             self._committer.staged(partition, ack)
@@ -171,26 +236,7 @@ class ProduceHandler:
             return _refusal(data.index, error, partition, version)
 
 
-def _has_transaction(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if isinstance(records, ByteSlice) and _is_transactional(records):
-                return True
-    return False
-
-
-def _is_transactional(records: ByteSlice) -> bool:
-    """By a look at the first batch's attributes; whether they are sound is for the validation to say."""
-    start = records.start
-    if records.end - start <= ATTRIBUTES_AT + 1 or records.buffer[start + MAGIC_AT] != 2:
-        return False
-    return records.buffer[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL != 0
-
-
-def _refusal(
-    index: int, error: ProtocolError, partition: Partition | None, version: int
-) -> PartitionProduceResponse:
+def _refusal(index: int, error: ProtocolError, partition: Partition | None, version: int) -> PartitionProduceResponse:
     log_start = -1
     reached = error.code not in _WITHOUT_LOG_START and not is_unfit(error)
     if partition is not None and partition.log is not None and reached:
