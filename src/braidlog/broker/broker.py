@@ -165,6 +165,7 @@ class Broker:
             self.seams,
             self.tasks,
             self._directory_of,
+            self.producer_ids,
         )
 
     async def _register(

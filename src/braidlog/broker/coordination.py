@@ -11,7 +11,9 @@ from braidlog.broker.coordinator_logs import CoordinatorLogs
 from braidlog.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
 from braidlog.broker.live_settings import LiveSettings
 from braidlog.broker.seams import Seams
+from braidlog.broker.transactions import SpareProducerIds
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
+from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
 from braidlog.coordinator.group.settings import GroupSettings
@@ -71,6 +73,7 @@ class Coordination:
         seams: Seams,
         tasks: Tasks,
         directory_of: Callable[[Partition], str],
+        producer_ids: ProducerIds,
     ) -> None:
         self._broker_id = broker_id
         self._settings = settings
@@ -100,10 +103,11 @@ class Coordination:
             tasks,
             lambda: settings.current.get_int("offsets.topic.compression.codec"),
         )
+        spare_ids = SpareProducerIds(producer_ids, tasks)
         self.transactions: Coordinator[TxnShard] = Coordinator(
             TRANSACTIONS_TOPIC,
             logs(TRANSACTIONS_TOPIC, "transaction.state.log.load.buffer.size"),
-            lambda leader_epoch: TxnShard(lambda: self._txn_settings, leader_epoch),
+            lambda leader_epoch: TxnShard(lambda: self._txn_settings, spare_ids.take, leader_epoch),
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             seams.clock,
             tasks,

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from braidlog.cluster.producer_ids import ProducerIds
+from braidlog.coordinator.effects import Action
+from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.actions import SendMarkers
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.coordinator.txn.shard import TxnShard
+from braidlog.coordinator.txn.transaction import EPOCH_PER_TRANSACTION
+from braidlog.core.protocol_errors import (
+    BY_CODE,
+    CoordinatorLoadInProgressError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    ProtocolError,
+    TransactionCoordinatorFencedError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from braidlog.wire.message import Message
 
-Checked = Callable[[dict[TopicPartition, ProtocolError | None]], None]
+log = logging.getLogger("braidlog.transactions")
+
+Answers = dict[TopicPartition, ProtocolError | None]
+Checked = Callable[[Answers], None]
+
+# Between tries to write markers, in seconds.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+# A newer coordinator has taken over, or a newer producer: repeating it cannot help.
+_FINAL: Final = (InvalidProducerEpochError, TransactionCoordinatorFencedError)
 
 
 class MarkerSink(Protocol):
@@ -26,7 +57,100 @@ class MarkerSink(Protocol):
     ) -> None: ...
 
 
+class SpareProducerIds:
+    """Producer ids for operations that cannot wait: those at hand, while more are claimed behind the scenes."""
+
+    def __init__(self, producer_ids: ProducerIds, tasks: Tasks) -> None:
+        self._producer_ids = producer_ids
+        self._tasks = tasks
+        self._claiming = False
+
+    def take(self) -> int:
+        try:
+            return self._producer_ids.take()
+        except CoordinatorLoadInProgressError:
+            if not self._claiming:
+                self._claiming = True
+                self._tasks.spawn("claiming producer ids", self._claim())
+            raise
+
+    async def _claim(self) -> None:
+        try:
+            await self._producer_ids.reserve()
+        finally:
+            self._claiming = False
+
+
+class _CheckTicket:
+    """Turns the shard's answer into one per partition."""
+
+    __slots__ = ("_done", "_partitions")
+
+    def __init__(self, partitions: list[TopicPartition], done: Checked) -> None:
+        self._partitions = partitions
+        self._done = done
+
+    def answer(self, response: Message) -> None:
+        assert isinstance(response, AddPartitionsToTxnResult)
+        answers: Answers = {}
+        for topic in response.topic_results:
+            for partition in topic.results_by_partition:
+                error = error_from(partition.partition_error_code)
+                answers[TopicPartition(topic.name, partition.partition_index)] = error
+        self._done(answers)
+
+    def fail(self, error: ProtocolError) -> None:
+        # The coordinator speaks of a fenced producer, partitions of its epoch (KIP-588).
+        told = InvalidProducerEpochError(error.message) if isinstance(error, ProducerFencedError) else error
+        self._done(dict.fromkeys(self._partitions, told))
+
+
+class _Nobody:
+    """Nobody waits for the answer; a coordinator that lost its partition leaves the rest to the next one."""
+
+    def answer(self, response: Message) -> None:
+        pass
+
+    def fail(self, error: ProtocolError) -> None:
+        log.debug("left to the next coordinator: %s", error)
+
+
+class _MarkerRound:
+    """One attempt at the markers of a transaction."""
+
+    def __init__(self, desk: TransactionDesk, action: SendMarkers) -> None:
+        self._desk = desk
+        self._action = action
+        self._left = len(action.partitions)
+        self._written: list[TopicPartition] = []
+        self._failed = False
+
+    def done(self, partition: TopicPartition, error: ProtocolError | None) -> None:
+        self._left -= 1
+        if error is None or isinstance(error, UnknownTopicOrPartitionError):
+            # A partition that is gone needs no marker.
+            self._written.append(partition)
+        elif isinstance(error, _FINAL):
+            log.error("%s: %s refused the marker for good: %s", self._action, partition, error)
+        else:
+            self._failed = True
+            if self._action.attempt == 0:
+                log.warning("%s: %s could not be marked yet: %s", self._action, partition, error)
+        if self._left == 0:
+            self._desk.round_over(self._action, self._written, self._failed)
+
+
 class TransactionDesk:
+    def __init__(
+        self,
+        transactions: Coordinator[TxnShard],
+        markers: MarkerSink,
+        call_later: Callable[[float, Callable[[], None]], Any],
+    ) -> None:
+        self._transactions = transactions
+        self._markers = markers
+        self._call_later = call_later
+
     def check_partitions(
         self,
         transactional_id: str,
@@ -38,10 +162,62 @@ class TransactionDesk:
     ) -> None:
         """Whether the producer may write to the partitions now (KIP-890); with `add` they join its transaction.
 
-        `done` is called exactly once, at once where nothing needs to be written; None means yes.
+        `done` is called exactly once, at once where nothing needs to be written. None means yes; a partition outside
+        of the transaction is TRANSACTION_ABORTABLE, which clients of old are told as INVALID_TXN_STATE; a producer
+        that was fenced is INVALID_PRODUCER_EPOCH. What else there may be concerns all partitions alike.
         """
-        raise NotImplementedError
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for partition in partitions:
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = AddPartitionsToTxnTopic(name=partition.topic)
+            topic.partitions.append(partition.partition)
+        wanted = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            verify_only=not add,
+            topics=list(topics.values()),
+        )
+        ticket = _CheckTicket(partitions, done)
+        if add:
+            version = EPOCH_PER_TRANSACTION
+            self._transactions.submit(
+                transactional_id, ticket, lambda shard, now: shard.add_partitions(wanted, version, ticket, now)
+            )
+        else:
+            self._transactions.submit(
+                transactional_id, ticket, lambda shard, now: shard.verify_partitions(wanted, ticket, now)
+            )
 
-    def send_markers(self, action: SendMarkers) -> None:
-        """Write the markers, again and again where that can help, then tell the shard."""
-        raise NotImplementedError
+    # Markers
+
+    def perform(self, action: Action) -> None:
+        assert isinstance(action, SendMarkers)
+        attempt = _MarkerRound(self, action)
+        self._markers.write(
+            action.producer_id,
+            action.producer_epoch,
+            action.commits,
+            action.coordinator_epoch,
+            action.partitions,
+            attempt.done,
+        )
+
+    def round_over(self, action: SendMarkers, written: list[TopicPartition], failed: bool) -> None:
+        """Every partition has said something: tell the shard, and try those again that might still take it."""
+        self._transactions.submit(
+            action.transactional_id, _Nobody(), lambda shard, now: shard.markers_written(action, written, now)
+        )
+        if failed:
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(action.attempt, 6))
+            self._call_later(pause, lambda: self._retry(action))
+
+    def _retry(self, action: SendMarkers) -> None:
+        self._transactions.submit(
+            action.transactional_id, _Nobody(), lambda shard, now: shard.retry_markers(action, now)
+        )
+
+
+def error_from(code: int) -> ProtocolError | None:
+    return None if code == 0 else BY_CODE.get(code, UnknownServerError)()

@@ -8,6 +8,7 @@ from braidlog.cluster import notices, paths
 from braidlog.cluster.notices import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from braidlog.cluster.store import BadVersionError, CoordinationStore, ensure_path
 from braidlog.core.errors import FatalError
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
 from braidlog.core.types import BrokerId, ProducerId
 
 _MAX_PRODUCER_ID = (1 << 63) - 1
@@ -42,9 +43,17 @@ class ProducerIds:
         self._blocks: deque[ProducerIdBlock] = deque()
 
     async def next_id(self) -> ProducerId:
+        await self.reserve()
+        return self.take()
+
+    async def reserve(self) -> None:
+        """Have an id at hand: the next `take`, if nothing else is awaited before it, cannot fail."""
+        while not self._blocks:
+            self._blocks.append(await claim_block(self._store, self._broker_id))
+
+    def take(self) -> ProducerId:
         if not self._blocks:
-            block = await claim_block(self._store, self._broker_id)
-            self._blocks.append(block)
+            raise CoordinatorLoadInProgressError("producer ids are being claimed; try again")
         block = self._blocks.popleft()
         if block.first < block.last:
             self._blocks.appendleft(block._replace(first=block.first + 1))

@@ -1,78 +1,360 @@
-"""The shard of one partition of `__transaction_state`."""
+"""The shard of one partition of `__transaction_state`: decides, writes down, and sees transactions to their end.
+
+    EndTxn → Prepare record committed → EndTxn answered → markers sent → every partition confirmed → Complete record
+
+The first record decides the outcome for good; all that follows is repeated after a restart until it is done.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
+from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.effects import Effects, Moment, Ticket
 from braidlog.coordinator.shard import ReplayedRecord
+from braidlog.coordinator.txn import queries, records
+from braidlog.coordinator.txn.actions import SendMarkers
+from braidlog.coordinator.txn.ending import end
+from braidlog.coordinator.txn.initialising import Claim, initialise
+from braidlog.coordinator.txn.joining import current, join
 from braidlog.coordinator.txn.settings import TxnSettings
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.coordinator.txn.states import TxnState
+from braidlog.coordinator.txn.transaction import CLASSIC, NO_ID, Transaction
+from braidlog.core.protocol_errors import (
+    ConcurrentTransactionsError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    ProtocolError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
+    TransactionalIdNotFoundError,
+    UnsupportedVersionError,
+)
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
-from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnTransaction
-from braidlog.wire.generated.end_txn import EndTxnRequest
-from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
+from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from braidlog.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from braidlog.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+# What a deadline is for: to abort an open transaction, to forget an idle id, to write Complete once more.
+TIMEOUT: Final = "timeout"
+EXPIRY: Final = "expiry"
+COMPLETION: Final = "completion"
+# Ids that are forgotten by one batch of records.
+_FORGOTTEN_AT_ONCE: Final = 500
+# What could not be written is tried again after this many seconds.
+_RETRY_S: Final = 1.0
+# A timeout that never comes (KIP-939).
+_ENDLESS_MS: Final = 0x7FFF_FFFF
 
 
 class TxnShard:
-    """Implements `coordinator.shard.Shard`; `coordinator_epoch` is the leader epoch of its partition."""
+    """Implements `coordinator.shard.Shard`; `coordinator_epoch` is the leader epoch of its partition.
 
-    def __init__(self, settings: Callable[[], TxnSettings], coordinator_epoch: int) -> None:
+    `take_producer_id` gives a fresh producer id, or raises the error that tells the client to try again.
+    """
+
+    def __init__(
+        self, settings: Callable[[], TxnSettings], take_producer_id: Callable[[], int], coordinator_epoch: int
+    ) -> None:
         self._settings = settings
+        self._take_producer_id = take_producer_id
         self.coordinator_epoch = coordinator_epoch
+        self.transactions: dict[str, Transaction] = {}
+        # Soft, rebuilt by `loaded`: the attempt under way for each Prepare state, with what it still waits for.
+        self._sending: dict[str, tuple[SendMarkers, dict[TopicPartition, None]]] = {}
+        self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
+        # None until loaded: then deadlines follow what is replayed.
+        self._now: Moment | None = None
 
-    def init_producer_id(
-        self, request: InitProducerIdRequest, reserved_id: int, caller: Caller, ticket: Ticket, now: Moment
-    ) -> Effects:
-        raise NotImplementedError
+    # Producers
+
+    def init_producer_id(self, request: InitProducerIdRequest, ticket: Ticket, now: Moment) -> Effects:
+        transactional_id = request.transactional_id or ""
+        if not transactional_id:
+            raise InvalidRequestError("a transactional id must not be empty")
+        if request.enable_2pc:
+            raise TransactionalIdAuthorizationFailedError("two-phase commit of others is not served")
+        if request.keep_prepared_txn:
+            raise UnsupportedVersionError("prepared transactions of others are not served")
+        if not 0 < request.transaction_timeout_ms <= self._settings().max_timeout_ms:
+            raise InvalidTransactionTimeoutError("the timeout must be above 0 and at most transaction.max.timeout.ms")
+        claim = Claim(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        before = self.transactions.get(transactional_id)
+        take_id = self._take_producer_id
+        timeout_ms = request.transaction_timeout_ms
+        after = initialise(before, transactional_id, timeout_ms, claim, take_id, now.wall_ms)
+        effects = self._begin(now)
+        if after is not before:
+            self._write(effects, after, now)
+        if after.prepared:
+            error = ConcurrentTransactionsError("the open transaction is being aborted; try again")
+            effects.reply(ticket, error)
+        else:
+            response = InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
+            effects.reply(ticket, response)
+        return effects
+
+    # Partitions
 
     def add_partitions(
-        self, wanted: AddPartitionsToTxnTransaction, caller: Caller, ticket: Ticket, now: Moment
+        self, wanted: AddPartitionsToTxnTransaction, client_version: int, ticket: Ticket, now: Moment
     ) -> Effects:
-        raise NotImplementedError
+        """Answered by an AddPartitionsToTxnResult; whatever fails, fails for all partitions."""
+        partitions = partitions_of(wanted)
+        effects = self._begin(now)
+        producer = (wanted.transactional_id, wanted.producer_id, wanted.producer_epoch)
+        self._join(effects, producer, frozenset(partitions), client_version, now)
+        effects.reply(ticket, _result(wanted.transactional_id, partitions, frozenset(partitions)))
+        return effects
+
+    def verify_partitions(self, wanted: AddPartitionsToTxnTransaction, ticket: Ticket, now: Moment) -> Effects:
+        """Answered by an AddPartitionsToTxnResult; what is not in the transaction is TRANSACTION_ABORTABLE."""
+        if not wanted.transactional_id:
+            raise InvalidRequestError("a transactional id must not be empty")
+        found = current(self.transactions.get(wanted.transactional_id), wanted.producer_id, wanted.producer_epoch)
+        effects = self._begin(now)
+        effects.reply(ticket, _result(wanted.transactional_id, partitions_of(wanted), found.partitions))
+        return effects
 
     def add_offsets(
-        self, request: AddOffsetsToTxnRequest, offsets_partition: int, caller: Caller, ticket: Ticket, now: Moment
+        self, request: AddOffsetsToTxnRequest, offsets_partition: int, ticket: Ticket, now: Moment
     ) -> Effects:
-        raise NotImplementedError
+        effects = self._begin(now)
+        producer = (request.transactional_id, request.producer_id, request.producer_epoch)
+        self._join(effects, producer, frozenset([TopicPartition(OFFSETS_TOPIC, offsets_partition)]), CLASSIC, now)
+        effects.reply(ticket, AddOffsetsToTxnResponse())
+        return effects
 
-    def end_txn(
-        self, request: EndTxnRequest, reserved_id: int, caller: Caller, ticket: Ticket, now: Moment
-    ) -> Effects:
-        raise NotImplementedError
+    def _join(
+        self,
+        effects: Effects,
+        producer: tuple[str, int, int],
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+        now: Moment,
+    ) -> None:
+        transactional_id, producer_id, epoch = producer
+        if not transactional_id:
+            raise InvalidRequestError("a transactional id must not be empty")
+        before = self.transactions.get(transactional_id)
+        after = join(before, producer_id, epoch, partitions, client_version, now.wall_ms)
+        if after is not None:
+            self._write(effects, after, now)
+
+    # Ends
+
+    def end_txn(self, request: EndTxnRequest, moves_epoch: bool, ticket: Ticket, now: Moment) -> Effects:
+        """`moves_epoch`: the client speaks transaction version 2, and is told its next producer id and epoch."""
+        if not request.transactional_id:
+            raise InvalidRequestError("a transactional id must not be empty")
+        before = self.transactions.get(request.transactional_id)
+        after = end(
+            before,
+            request.producer_id,
+            request.producer_epoch,
+            request.committed,
+            moves_epoch,
+            self._take_producer_id,
+            now.wall_ms,
+        )
+        effects = self._begin(now)
+        if after is not None:
+            self._write(effects, after, now)
+        told = after or before
+        response = EndTxnResponse()
+        if moves_epoch and told is not None:
+            rotates = told.next_id != NO_ID
+            response.producer_id = told.next_id if rotates else told.producer_id
+            response.producer_epoch = 0 if rotates else told.producer_epoch
+        effects.reply(ticket, response)
+        return effects
+
+    def markers_written(self, action: SendMarkers, partitions: list[TopicPartition], now: Moment) -> Effects:
+        """These have the marker, or are gone for good; the last of them completes the transaction."""
+        effects = self._begin(now)
+        attempt, waiting = self._sending.get(action.transactional_id, (None, {}))
+        if attempt is not action:
+            return effects
+        for partition in partitions:
+            waiting.pop(partition, None)
+        if not waiting:
+            self._complete(effects, action.transactional_id, now)
+        return effects
+
+    def retry_markers(self, action: SendMarkers, now: Moment) -> Effects:
+        """Send once more what of the attempt is still missing, unless the attempt is over."""
+        effects = self._begin(now)
+        attempt, waiting = self._sending.get(action.transactional_id, (None, {}))
+        if attempt is action and waiting:
+            transaction = self.transactions[action.transactional_id]
+            effects.act(self._send(transaction, list(waiting), action.attempt + 1))
+        return effects
+
+    def _complete(self, effects: Effects, transactional_id: str, now: Moment) -> None:
+        transaction = self.transactions[transactional_id]
+        # Gone again as soon as the record is there.
+        self._deadlines.set((COMPLETION, transactional_id), now.monotonic + _RETRY_S)
+        self._write(effects, transaction.completed(now.wall_ms), now)
+
+    # Questions
 
     def describe(self, transactional_id: str, ticket: Ticket, now: Moment) -> Effects:
-        raise NotImplementedError
+        """Answered by the TransactionState of DescribeTransactions."""
+        if not transactional_id:
+            raise InvalidRequestError("a transactional id must not be empty")
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id}")
+        effects = self._begin(now)
+        effects.reply(ticket, queries.describe(transaction))
+        return effects
 
-    def list(self, request: ListTransactionsRequest, ticket: Ticket, now: Moment) -> Effects:
-        raise NotImplementedError
-
-    def markers_written(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[TopicPartition], now: Moment
+    def list_transactions(
+        self, request: ListTransactionsRequest, id_matches: Callable[[str], bool] | None, ticket: Ticket, now: Moment
     ) -> Effects:
-        raise NotImplementedError
+        """Answered by a ListTransactionsResponse."""
+        effects = self._begin(now)
+        matching = queries.list_matching(self.transactions.values(), request, id_matches, now.wall_ms)
+        effects.reply(ticket, matching)
+        return effects
+
+    # Writing
+
+    def _begin(self, now: Moment) -> Effects:
+        self._now = now
+        return Effects()
+
+    def _write(self, effects: Effects, after: Transaction, now: Moment) -> None:
+        """Write a transaction down; what was decided is told to its partitions, if there are any."""
+        transactional_id = after.transactional_id
+        effects.write(records.encode_key(transactional_id), records.encode_value(after))
+        if not after.prepared:
+            return
+        if after.partitions:
+            effects.act(self._send(after, sorted(after.partitions), 0))
+        else:
+            completed = after.completed(now.wall_ms)
+            effects.write(records.encode_key(transactional_id), records.encode_value(completed))
+
+    def _send(self, transaction: Transaction, partitions: list[TopicPartition], attempt: int) -> SendMarkers:
+        action = SendMarkers(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.commits,
+            partitions,
+            self.coordinator_epoch,
+            attempt,
+        )
+        self._sending[transaction.transactional_id] = (action, dict.fromkeys(partitions))
+        return action
 
     # Shard
 
     def replay(self, record: ReplayedRecord) -> None:
-        raise NotImplementedError
+        decoded = records.decode(record)
+        if decoded is None:
+            return
+        transactional_id, transaction = decoded
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = transaction
+        if self._now is not None:
+            self._arm(transactional_id, transaction, self._now)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
         """Nobody writes to this topic in transactions."""
 
+    def _arm(self, transactional_id: str, transaction: Transaction | None, now: Moment) -> None:
+        """Let the soft state follow what was written down."""
+        deadlines = self._deadlines
+        ongoing = transaction is not None and transaction.state == TxnState.Ongoing
+        if transaction is None or not transaction.idle:
+            deadlines.cancel((EXPIRY, transactional_id))
+        else:
+            left_ms = transaction.updated_ms + self._settings().id_expiration_ms - now.wall_ms
+            deadlines.set((EXPIRY, transactional_id), now.monotonic + max(0, left_ms) / 1000)
+        if transaction is not None and ongoing and transaction.timeout_ms < _ENDLESS_MS:
+            left_ms = min(transaction.started_ms - now.wall_ms, 0) + transaction.timeout_ms
+            deadlines.set((TIMEOUT, transactional_id), now.monotonic + max(0, left_ms) / 1000)
+        else:
+            deadlines.cancel((TIMEOUT, transactional_id))
+        if transaction is None or not transaction.prepared:
+            deadlines.cancel((COMPLETION, transactional_id))
+            self._sending.pop(transactional_id, None)
+
     def loaded(self, now: Moment) -> Effects:
-        raise NotImplementedError
+        """Take up what a restart interrupted: markers of whatever was decided are sent again, all of them."""
+        effects = self._begin(now)
+        for transactional_id, transaction in self.transactions.items():
+            self._arm(transactional_id, transaction, now)
+            if not transaction.prepared:
+                continue
+            if transaction.partitions:
+                effects.act(self._send(transaction, sorted(transaction.partitions), 0))
+            else:
+                self._complete(effects, transactional_id, now)
+        return effects
 
     def next_deadline(self) -> float | None:
-        raise NotImplementedError
+        return self._deadlines.next()
 
     def expire(self, now: Moment) -> Effects:
-        raise NotImplementedError
+        effects = self._begin(now)
+        forgotten = 0
+        for kind, transactional_id in self._deadlines.pop_due(now.monotonic):
+            transaction = self.transactions.get(transactional_id)
+            if transaction is None:
+                continue
+            if kind == TIMEOUT and transaction.state == TxnState.Ongoing:
+                # The record, once there, cancels this; should it fail, the next try is due then.
+                self._deadlines.set((TIMEOUT, transactional_id), now.monotonic + _RETRY_S)
+                self._write(effects, transaction.fenced(now.wall_ms), now)
+            elif kind == COMPLETION and transaction.prepared:
+                self._complete(effects, transactional_id, now)
+            elif kind == EXPIRY and transaction.idle:
+                forgotten += 1
+                later = 0.0 if forgotten > _FORGOTTEN_AT_ONCE else _RETRY_S
+                self._deadlines.set((EXPIRY, transactional_id), now.monotonic + later)
+                if forgotten <= _FORGOTTEN_AT_ONCE:
+                    effects.write(records.encode_key(transactional_id), None)
+        return effects
 
     def abandon(self, error: ProtocolError) -> Effects:
-        raise NotImplementedError
+        """Nobody waits in here: every request is answered by the operation that served it."""
+        return Effects()
 
     def durable_state(self) -> object:
-        raise NotImplementedError
+        return {
+            transactional_id: records.encode_value(transaction)
+            for transactional_id, transaction in self.transactions.items()
+        }
+
+
+def partitions_of(wanted: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+
+
+def _result(
+    transactional_id: str, partitions: list[TopicPartition], known: frozenset[TopicPartition]
+) -> AddPartitionsToTxnResult:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for partition in partitions:
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = AddPartitionsToTxnTopicResult(name=partition.topic)
+        code = 0 if partition in known else TransactionAbortableError.code
+        result = AddPartitionsToTxnPartitionResult(partition_index=partition.partition, partition_error_code=code)
+        topic.results_by_partition.append(result)
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))

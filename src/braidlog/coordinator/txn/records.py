@@ -1,0 +1,97 @@
+"""Transactions as records of `__transaction_state`, in the layouts that Kafka's own tools read.
+
+    key     version int16 = 0, transactional id
+    value   version int16 = 1, flexible since then; absent where the id is forgotten:
+                producer id, epoch, timeout, state, partitions by topic (null in Empty), last update, start
+                tag 0      producer id before this one       tag 1   producer id after this transaction
+                tag 2      transaction version of the client
+                tag 10000  epoch before this one: braidlog's own, by which a lost answer survives a restart
+
+Version 0, which Kafka 3.9 writes unless told otherwise, is read as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.coordinator.shard import ReplayedRecord
+from braidlog.coordinator.txn.states import TxnState
+from braidlog.coordinator.txn.transaction import Transaction
+from braidlog.core.types import TopicPartition
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from braidlog.wire.layouts import layout_reader, layout_version, versioned
+
+KEY_VERSION: Final = 0
+VALUE_VERSION: Final = 1
+
+
+def encode_key(transactional_id: str) -> bytes:
+    return versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+    """In an order that does not depend on how they came together."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def encode_value(transaction: Transaction) -> bytes:
+    topics = by_topic(transaction.partitions)
+    partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None if transaction.state == TxnState.Empty else partitions,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+        previous_producer_id=transaction.previous_id,
+        next_producer_id=transaction.next_id,
+        client_transaction_version=transaction.client_version,
+        last_producer_epoch=transaction.last_epoch,
+    )
+    return versioned(value, VALUE_VERSION)
+
+
+def decode(record: ReplayedRecord) -> tuple[str, Transaction | None] | None:
+    """The id and what became of it (None: forgotten); nothing at all for a kind of key from the future."""
+    if layout_version(record.key) != KEY_VERSION:
+        return None
+    reader = layout_reader(record.key)
+    transactional_id = TransactionLogKey.decode(reader, KEY_VERSION).transactional_id
+    if record.value is None:
+        return transactional_id, None
+    version = layout_version(record.value)
+    if not 0 <= version <= VALUE_VERSION:
+        raise MalformedError(f"transactional id {transactional_id!r}: value version {version} is not known")
+    value = TransactionLogValue.decode(layout_reader(record.value), version)
+    try:
+        state = TxnState(value.transaction_status)
+    except ValueError:
+        raise MalformedError(
+            f"transactional id {transactional_id!r}: state {value.transaction_status} is not known"
+        ) from None
+    partitions = frozenset(
+        TopicPartition(topic.topic, index)
+        for topic in value.transaction_partitions or []
+        for index in topic.partition_ids
+    )
+    return transactional_id, Transaction(
+        transactional_id,
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        state,
+        partitions,
+        value.transaction_last_update_timestamp_ms,
+        value.transaction_start_timestamp_ms,
+        value.last_producer_epoch,
+        # Kafka 4 repeats the present id here where it did not change.
+        value.previous_producer_id if value.previous_producer_id != value.producer_id else -1,
+        value.next_producer_id,
+        value.client_transaction_version,
+    )
