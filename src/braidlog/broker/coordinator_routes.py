@@ -30,3 +30,11 @@ def add_coordinator_routes(broker: Broker) -> None:
         dispatch.add(Route(key, FLOW, handler.flow, handler.refuse))
 
     late(10, "find_coordinator", lambda m: m.FindCoordinatorHandler(controller, coordination.topics))
+    late(61, "describe_producers", lambda m: m.DescribeProducersHandler(broker.registry))
+    flow(
+        27,
+        "write_txn_markers",
+        lambda m: m.WriteTxnMarkersHandler(
+            m.MarkerWriter(broker.registry, broker.committer, broker.seams.clock, coordination.groups)
+        ),
+    )
