@@ -12,6 +12,7 @@ CLUSTER: Final = "/cluster"
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
+CONSUMERS: Final = "/consumers"
 FEATURE: Final = "/feature"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
@@ -33,7 +34,7 @@ CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips")
 
 # What a broker creates empty when it first meets a store, parents first.
 PERSISTENT_PATHS: Final = (
-    "/consumers",
+    CONSUMERS,
     CLUSTER,
     BROKER_IDS,
     TOPICS,
@@ -74,3 +75,12 @@ def config(entity: str) -> str:
 
 def deleted_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
+
+
+def consumer_offsets(group_id: str) -> str:
+    """Where the offsets lay that groups committed before Kafka kept them in a topic."""
+    return f"{CONSUMERS}/{group_id}/offsets"
+
+
+def consumer_offset(group_id: str, topic_name: str, index: int) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets/{topic_name}/{index}"
