@@ -18,6 +18,9 @@ from braidlog.storage.log import Log
 if TYPE_CHECKING:
     from braidlog.broker.server import Server
 
+# Beyond the longest timeout: what its coordinator needs to notice and to abort.
+_LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
+
 _RUNNING: Final = 3
 _STARTING: Final = 1
 
@@ -144,6 +147,13 @@ def _partitions(registry: Registry, server: Server) -> None:
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         lambda: [(("Fetch",), broker.fetch.waiting), (("Produce",), broker.committer.waiting)],
     )
+
+    def has_late_transaction(partition: Partition) -> bool:
+        longest_ms = broker.settings.current.get_int("transaction.max.timeout.ms") + _LATE_TRANSACTION_MS
+        now_ms = server.seams.clock.wall_ms()
+        return partition.log is not None and partition.log.has_late_transaction(now_ms, longest_ms)
+
+    registry.read(prefix + "partitionswithlatetransactionscount", lambda: led(has_late_transaction))
     sessions = broker.sessions
     registry.read("kafka_server_fetchsessioncache_numincrementalfetchsessions", lambda: len(sessions))
     registry.read("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", lambda: sessions.partitions)

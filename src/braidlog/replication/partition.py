@@ -89,10 +89,16 @@ class Partition:
         log = self.log
         if log is None:
             return
+        unstable = log.first_unstable_offset if self.readers else -1
         log.advance_high_watermark(end)
-        if self.readers:
-            for reader in list(self.readers):
-                reader.grown(size)
+        if not self.readers:
+            return
+        if unstable >= 0 and log.first_unstable_offset != unstable:
+            # A transaction has ended: more than these bytes became readable for those who read committed data only.
+            self.wake_readers()
+            return
+        for reader in list(self.readers):
+            reader.grown(size)
 
     # Reading
 

@@ -169,6 +169,16 @@ class Log:
             return max(unstable, state.log_start_offset)
         return state.high_watermark
 
+    @property
+    def first_unstable_offset(self) -> int:
+        """Where the earliest transaction begins that holds read_committed readers back; -1 for none."""
+        return self._state.producers.first_unstable_offset()
+
+    def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
+        """Whether the earliest open transaction had no batch for so long that it must be hanging."""
+        last_ms = self._state.producers.oldest_transaction_ms()
+        return last_ms >= 0 and now_ms - last_ms > longest_ms
+
     # --- append
 
     def append_as_leader(

@@ -326,6 +326,13 @@ class ProducerState:
                 first = earliest
         return first
 
+    def oldest_transaction_ms(self) -> int:
+        """When the producer of the earliest open transaction last wrote; -1 where none is open."""
+        for producer_id in self.ongoing.values():
+            entry = self.producers.get(producer_id)
+            return entry.last_timestamp if entry is not None else -1
+        return -1
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker lies below are stable now."""
         if self.unreplicated:
