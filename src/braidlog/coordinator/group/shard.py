@@ -1,8 +1,7 @@
 """The shard of one partition of `__consumer_offsets`: which part answers what.
 
-    classic     join, sync, heartbeat and leave of groups that assign among themselves   record keys 2
-    consumer    the newer protocol, where the coordinator assigns                         record keys 3 and up
-    offsets     what groups committed, whichever protocol they speak                      record keys 0, 1
+    classic     join, sync, heartbeat and leave of groups that assign among themselves    record key 2
+    offsets     what groups committed, whichever protocol they speak                      record keys 0 and 1
 
 The parts share the groups and the deadlines, and nothing else.
 """
@@ -12,13 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Effects, Moment
+from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
+from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicProtocol, DeadlineKey
 from braidlog.coordinator.group.group import Group
+from braidlog.coordinator.group.listing import described, is_listed, listed
+from braidlog.coordinator.group.offsets import OffsetStore
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.shard import ReplayedRecord
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import GroupIdNotFoundError, InvalidGroupIdError, ProtocolError
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.delete_groups import DeletableGroupResult
+from braidlog.wire.generated.heartbeat import HeartbeatRequest
+from braidlog.wire.generated.join_group import JoinGroupRequest
+from braidlog.wire.generated.leave_group import LeaveGroupRequest
+from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from braidlog.wire.generated.offset_commit import OffsetCommitRequest
+from braidlog.wire.generated.offset_delete import OffsetDeleteRequest
+from braidlog.wire.generated.offset_fetch import OffsetFetchRequest
+from braidlog.wire.generated.sync_group import SyncGroupRequest
+from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from braidlog.wire.layouts import layout_reader, layout_version
 
 
@@ -27,29 +40,101 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.classic = ClassicProtocol(self.groups, self.deadlines, settings, new_member_id)
+        self.offsets = OffsetStore(
+            self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.heard_from
+        )
+
+    # Members
+
+    def join_group(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        require_group_id(request.group_id)
+        return self.classic.join_group(request, caller, ticket, now)
+
+    def sync_group(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        require_group_id(request.group_id)
+        return self.classic.sync_group(request, caller, ticket, now)
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        require_group_id(request.group_id)
+        return self.classic.heartbeat(request, caller, ticket, now)
+
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        require_group_id(request.group_id)
+        return self.classic.leave_group(request, caller, ticket, now)
+
+    # Offsets
+
+    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        return self.offsets.commit_offsets(request, caller, ticket, now)
+
+    def commit_txn_offsets(
+        self, request: TxnOffsetCommitRequest, caller: Caller, ticket: Ticket, now: Moment
+    ) -> Effects:
+        return self.offsets.commit_txn_offsets(request, caller, ticket, now)
+
+    def fetch_offsets(self, request: OffsetFetchRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        return self.offsets.fetch_offsets(request, caller, ticket, now)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        return self.offsets.delete_offsets(request, caller, ticket, now)
+
+    # Groups as a whole
+
+    def describe_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+        """Replies with one `DescribedGroup`."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise GroupIdNotFoundError(f"there is no classic group {group_id!r}")
+        effects = Effects()
+        effects.reply(ticket, described(group))
+        return effects
+
+    def list_groups(self, request: ListGroupsRequest, ticket: Ticket, now: Moment) -> Effects:
+        effects = Effects()
+        groups = [listed(group) for group in self.groups.values() if is_listed(group, request)]
+        effects.reply(ticket, ListGroupsResponse(groups=groups))
+        return effects
+
+    def delete_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+        """The group and its offsets go in one batch; replies with one `DeletableGroupResult`."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+        group.validate_delete()
+        effects = Effects()
+        self.offsets.tombstone_all(group_id, effects)
+        group.write_tombstones(effects)
+        effects.reply(ticket, DeletableGroupResult(group_id=group_id))
+        return effects
 
     # What the cluster tells
 
     def topics_changed(self, now: Moment) -> Effects:
+        """Classic members watch the topics themselves."""
         return Effects()
 
     def topics_deleted(self, names: list[str], now: Moment) -> Effects:
-        return Effects()
+        return self.offsets.topics_deleted(names, now)
 
     # What the runtime asks
 
     def replay(self, record: ReplayedRecord) -> None:
         version = layout_version(record.key)
         key = layout_reader(record.key)
-        if version == KEY_VERSION:
+        if version < 0:
+            raise MalformedError(f"a key of version {version} cannot be")
+        if version < KEY_VERSION:
+            self.offsets.replay(version, key, record.value, record)
+        elif version == KEY_VERSION:
             self.classic.replay(version, key, record.value, record)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
-        pass
+        self.offsets.replay_marker(producer_id, producer_epoch, commits)
 
     def loaded(self, now: Moment) -> Effects:
         effects = Effects()
         self.classic.loaded(now, effects)
+        self.offsets.loaded(now, effects)
         return effects
 
     def next_deadline(self) -> float | None:
@@ -58,8 +143,11 @@ class GroupShard:
     def expire(self, now: Moment) -> Effects:
         effects = Effects()
         for key in self.deadlines.pop_due(now.monotonic):
-            if key[0].startswith("classic."):
+            part, _, _ = key[0].partition(".")
+            if part == "classic":
                 self.classic.on_deadline(key, now, effects)
+            else:
+                self.offsets.on_deadline(key, now, effects)
         return effects
 
     def abandon(self, error: ProtocolError) -> Effects:
@@ -68,4 +156,9 @@ class GroupShard:
         return effects
 
     def durable_state(self) -> object:
-        return {"classic": self.classic.durable_state()}
+        return {"classic": self.classic.durable_state(), "offsets": self.offsets.durable_state()}
+
+
+def require_group_id(group_id: str) -> None:
+    if not group_id:
+        raise InvalidGroupIdError("members join a group by its id; it is empty")

@@ -1,27 +1,42 @@
-"""The classic group protocol over the groups of one shard."""
+"""The classic group protocol over the groups of one shard: its operations, its replay, its deadlines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Effects, Moment
+from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
 from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
-from braidlog.coordinator.group.classic.records import restore
+from braidlog.coordinator.group.classic.joining import Attempt, Joining
+from braidlog.coordinator.group.classic.member import Protocol
+from braidlog.coordinator.group.classic.rebalance import JOIN, SESSION, DeadlineKey, Rebalances, assignment_of
+from braidlog.coordinator.group.classic.records import plain, restore, snapshot, store
+from braidlog.coordinator.group.classic.states import EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.shard import ReplayedRecord
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import (
+    NONE,
+    CoordinatorNotAvailableError,
+    InconsistentGroupProtocolError,
+    ProtocolError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
 from braidlog.wire.generated.group_records import GroupMetadataKey
+from braidlog.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from braidlog.wire.generated.join_group import JoinGroupRequest
+from braidlog.wire.generated.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from braidlog.wire.generated.sync_group import SyncGroupRequest
 from braidlog.wire.reader import Reader
 
-# Kind, group, member.
-DeadlineKey = tuple[str, str, str]
-
-SESSION: Final = "classic.session"
-JOIN: Final = "classic.join"
-SYNC: Final = "classic.sync"
+# The first version of LeaveGroup that names several members.
+BATCHED_FROM = 3
 
 
 class ClassicProtocol:
@@ -33,16 +48,131 @@ class ClassicProtocol:
         new_member_id: Callable[[], str],
     ) -> None:
         self._groups = groups
-        self._deadlines = deadlines
-        self._settings = settings
-        self._new_member_id = new_member_id
+        self._rebalances = Rebalances(deadlines, settings)
+        self._joining = Joining(self._rebalances, settings, new_member_id)
 
-    def simple_group(self, group_id: str) -> Group:
-        """A group that only has offsets: no members, no protocol type."""
+    def _member_group(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = ClassicGroup(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise UnknownMemberIdError(f"there is no group {group_id!r}; join again")
+        group.validate_alive()
         return group
+
+    # Operations
+
+    def join_group(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        self._joining.validate(request)
+        effects = Effects()
+        protocols = [Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]
+        attempt = Attempt(request, protocols, caller, ticket, now, effects)
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            self._joining.join(group, attempt)
+            return effects
+        if request.member_id:
+            raise UnknownMemberIdError(f"there is no group {request.group_id!r}; join again")
+        group = ClassicGroup(request.group_id, now.wall_ms)
+        store(group, effects)
+        self._joining.join(group, attempt)
+        self._groups[request.group_id] = group
+        return effects
+
+    def sync_group(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        group = self._member_group(request.group_id)
+        group.validate_member(request.member_id, request.group_instance_id)
+        group.validate_generation(request.generation_id)
+        for told, known in (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol_name),
+        ):
+            if told is not None and known is not None and told != known:
+                raise InconsistentGroupProtocolError(f"the group uses {known!r}, not {told!r}")
+        if group.state == PREPARING:
+            raise RebalanceInProgressError(f"group {group.group_id!r} rebalances; join again")
+        effects = Effects()
+        member = group.members[request.member_id]
+        self._rebalances.synced(group, member.member_id)
+        if group.state == STABLE:
+            effects.reply(ticket, assignment_of(group, member))
+            return effects
+        if member.sync_ticket is not None:
+            effects.reply(member.sync_ticket, RebalanceInProgressError("the member sent a newer sync"))
+        member.sync_ticket = ticket
+        if group.leader == member.member_id:
+            assignments = {part.member_id: part.assignment for part in request.assignments}
+            self._rebalances.distribute(group, assignments, now, effects)
+        return effects
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        group = self._member_group(request.group_id)
+        group.validate_member(request.member_id, request.group_instance_id)
+        group.validate_generation(request.generation_id)
+        self._rebalances.touch(group, group.members[request.member_id], now)
+        effects = Effects()
+        if group.state == PREPARING:
+            effects.reply(ticket, RebalanceInProgressError(f"group {group.group_id!r} rebalances; join again"))
+        else:
+            effects.reply(ticket, HeartbeatResponse())
+        return effects
+
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+        if caller.version >= BATCHED_FROM:
+            leaving = request.members
+        else:
+            leaving = [MemberIdentity(member_id=request.member_id)]
+        effects = Effects()
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            group.validate_alive()
+            before = len(group.members)
+            left = [self._leave(group, member, effects) for member in leaving]
+            if len(group.members) < before:
+                self._rebalances.after_removal(group, now, effects)
+            else:
+                self._rebalances.complete_if_joined(group, now, effects)
+        else:
+            left = [UnknownMemberIdError.code] * len(leaving)
+        effects.reply(ticket, _left(caller.version, leaving, left))
+        return effects
+
+    def _leave(self, group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> int:
+        member_id = identity.member_id
+        if not member_id and identity.group_instance_id is not None:
+            # An administrator removes a static member without knowing its id.
+            member_id = group.static_members.get(identity.group_instance_id, "")
+        elif member_id in group.pending_joins:
+            self._rebalances.end_session(group, member_id)
+            group.remove(member_id)
+            return NONE
+        try:
+            group.validate_member(member_id, identity.group_instance_id)
+        except ProtocolError as error:
+            return error.code
+        self._rebalances.expel(group, group.members[member_id], effects)
+        return NONE
+
+    # For the other parts
+
+    def heard_from(self, group: Group, member_id: str, now: Moment) -> None:
+        """A member's commit keeps its session alive too."""
+        if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
+            member = group.members.get(member_id)
+            if member is not None:
+                self._rebalances.touch(group, member, now)
+
+    def dissolve(self, group: ClassicGroup, error: ProtocolError, now: Moment, effects: Effects) -> None:
+        """The group goes on under the newer protocol: whoever waits hears `error`. Its record is the caller's."""
+        self._rebalances.dissolve(group, error, effects, now.wall_ms)
+
+    def take_over(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        """Go on with a group of the newer protocol, Stable with members and assignments: a rebalance follows."""
+        self._groups[group.group_id] = group
+        store(group, effects)
+        for member in group.members.values():
+            self._rebalances.touch(group, member, now)
+        self._rebalances.prepare(group, now, effects)
+
+    # What the shard passes on
 
     def replay(self, version: int, key: Reader, value: bytes | None, record: ReplayedRecord) -> None:
         group_id = GroupMetadataKey.decode(key, version).group
@@ -51,19 +181,54 @@ class ClassicProtocol:
             return
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
+            # Only an Empty group is deleted, so nobody waits: those with an id but no membership join anew.
+            gone = CoordinatorNotAvailableError(f"group {group_id!r} is gone; look up its coordinator again")
+            self._rebalances.dissolve(group, gone, Effects(), record.timestamp)
             del self._groups[group_id]
 
     def loaded(self, now: Moment, effects: Effects) -> None:
-        pass
+        """Members that were there get a whole session to show that they still are."""
+        for group in list(self._groups.values()):
+            if isinstance(group, ClassicGroup):
+                for member in group.members.values():
+                    self._rebalances.touch(group, member, now)
 
     def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
-        pass
+        kind, group_id, member_id = key
+        group = self._groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return
+        if kind == SESSION:
+            self._rebalances.on_session_over(group, member_id, now, effects)
+        elif kind == JOIN:
+            self._rebalances.on_join_deadline(group, now, effects)
+        else:
+            self._rebalances.on_sync_deadline(group, now, effects)
 
     def abandon(self, error: ProtocolError, effects: Effects) -> None:
-        pass
+        for group in self._groups.values():
+            if isinstance(group, ClassicGroup):
+                for member in group.members.values():
+                    self._rebalances.refuse_waiting(group, member, error, effects)
 
     def durable_state(self) -> object:
-        return {}
+        state = {}
+        for group_id, group in self._groups.items():
+            if isinstance(group, ClassicGroup) and group.stored is not None:
+                settled = group.state in (STABLE, EMPTY)
+                state[group_id] = plain(snapshot(group) if settled else group.stored)
+        return state
+
+
+def _left(version: int, leaving: list[MemberIdentity], errors: list[int]) -> LeaveGroupResponse:
+    if version < BATCHED_FROM:
+        return LeaveGroupResponse(error_code=errors[0])
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
+            for member, error in zip(leaving, errors, strict=True)
+        ]
+    )
 
 
 __all__ = ["KEY_VERSION", "ClassicProtocol", "DeadlineKey"]

@@ -83,3 +83,27 @@ def restore(group_id: str, value: bytes) -> ClassicGroup:
     group.state = STABLE if group.members else EMPTY
     group.learn_subscriptions()
     return group
+
+
+def plain(value: GroupMetadataValue) -> object:
+    """What can be compared and printed."""
+    return (
+        value.protocol_type,
+        value.generation,
+        value.protocol,
+        value.leader,
+        value.current_state_timestamp,
+        tuple(
+            (
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout,
+                member.session_timeout,
+                member.subscription,
+                member.assignment,
+            )
+            for member in value.members
+        ),
+    )

@@ -1,0 +1,283 @@
+"""How a classic group gets from one generation to the next, and how members are missed.
+
+    join deadline     the initial delay of a group without members, then the members' rebalance timeout: whoever has not
+                      joined again by then is out
+    sync deadline     whoever was told of the generation and does not ask for its assignment within the rebalance
+                      timeout is out
+    session deadline  whoever is silent for its session timeout is out; for the time of a member's waiting join or sync
+                      it does not count, since its connection is muted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.effects import Effects, Moment, Ticket
+from braidlog.coordinator.group.classic.group import ClassicGroup
+from braidlog.coordinator.group.classic.member import Member
+from braidlog.coordinator.group.classic.records import store
+from braidlog.coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError, UnknownMemberIdError
+from braidlog.wire.generated.join_group import JoinGroupResponse, JoinGroupResponseMember
+from braidlog.wire.generated.sync_group import SyncGroupResponse
+
+# Kind, group, member.
+DeadlineKey = tuple[str, str, str]
+
+SESSION: Final = "classic.session"
+JOIN: Final = "classic.join"
+SYNC: Final = "classic.sync"
+
+# A new member does not know its id until its join is answered, so it cannot send heartbeats; if its client went away
+# meanwhile, this is how long the group waits for it.
+NEW_MEMBER_TIMEOUT_MS: Final = 300_000
+# Between two looks for a member that could lead, where only silent static members are left.
+SHORTEST_REPEAT_MS: Final = 1_000
+
+
+class Rebalances:
+    def __init__(self, deadlines: Deadlines[DeadlineKey], settings: Callable[[], GroupSettings]) -> None:
+        self._deadlines = deadlines
+        self._settings = settings
+
+    # Sessions
+
+    def touch(self, group: ClassicGroup, member: Member, now: Moment) -> None:
+        """The member is alive: its session starts anew."""
+        self.set_session(group, member.member_id, member.session_timeout_ms, now)
+
+    def set_session(self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Moment) -> None:
+        self._deadlines.set((SESSION, group.group_id, member_id), now.monotonic + timeout_ms / 1000)
+
+    def end_session(self, group: ClassicGroup, member_id: str) -> None:
+        self._deadlines.cancel((SESSION, group.group_id, member_id))
+
+    def on_session_over(self, group: ClassicGroup, member_id: str, now: Moment, effects: Effects) -> None:
+        if member_id in group.pending_joins:
+            group.remove(member_id)
+            self.complete_if_joined(group, now, effects)
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            return
+        waits = member.join_ticket is not None or member.sync_ticket is not None
+        if member.is_new or not waits:
+            self.expel(group, member, effects)
+            self.after_removal(group, now, effects)
+
+    def expel(self, group: ClassicGroup, member: Member, effects: Effects) -> None:
+        """Take a member out; if it is still there after all, it hears that it must join anew."""
+        gone = UnknownMemberIdError(f"member {member.member_id!r} is no longer in group {group.group_id!r}; join again")
+        self.refuse_waiting(group, member, gone, effects)
+        self.end_session(group, member.member_id)
+        group.remove(member.member_id)
+
+    def after_removal(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        if group.state in (STABLE, COMPLETING):
+            self.prepare(group, now, effects)
+        else:
+            self.complete_if_joined(group, now, effects)
+
+    # Preparing
+
+    def prepare_or_complete(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        """Somebody joined: start a rebalance, or see whether that was the last one the running one waited for."""
+        if group.state in (STABLE, COMPLETING, EMPTY):
+            self.prepare(group, now, effects)
+        else:
+            self.complete_if_joined(group, now, effects)
+
+    def prepare(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        if group.state == COMPLETING:
+            self._reset_assignments(group, effects)
+        self._deadlines.cancel((SYNC, group.group_id, ""))
+        initial = group.state == EMPTY
+        group.move(PREPARING, now.wall_ms)
+        if initial:
+            # Give the others of a starting application time to join the first generation too (KIP-134).
+            delay_ms = self._settings().initial_rebalance_delay_ms
+            group.extend_delay = False
+            group.delay_left_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+            self._set_join_deadline(group, delay_ms, now)
+        elif group.everybody_joined():
+            self._complete(group, now, effects)
+        else:
+            self._set_join_deadline(group, group.rebalance_timeout_ms(), now)
+
+    def complete_if_joined(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        if group.state == PREPARING and not is_initial(group) and group.everybody_joined():
+            self._complete(group, now, effects)
+
+    def on_join_deadline(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        if group.state != PREPARING:
+            return
+        if is_initial(group) and group.extend_delay and group.delay_left_ms > 0:
+            delay_ms = min(self._settings().initial_rebalance_delay_ms, group.delay_left_ms)
+            group.extend_delay = False
+            group.delay_left_ms -= delay_ms
+            self._set_join_deadline(group, delay_ms, now)
+        else:
+            self._complete(group, now, effects)
+
+    def _set_join_deadline(self, group: ClassicGroup, delay_ms: int, now: Moment) -> None:
+        self._deadlines.set((JOIN, group.group_id, ""), now.monotonic + max(delay_ms, 0) / 1000)
+
+    # Completing
+
+    def _complete(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        """The generation begins, with those who joined in time."""
+        self._deadlines.cancel((JOIN, group.group_id, ""))
+        if group.joined < len(group.members):
+            for member in [m for m in group.members.values() if m.join_ticket is None and m.instance_id is None]:
+                self.expel(group, member, effects)
+        if group.members and not _elect_leader(group):
+            # Only static members that did not join: they stay until their sessions end.
+            self._set_join_deadline(group, max(group.rebalance_timeout_ms(), SHORTEST_REPEAT_MS), now)
+            return
+        group.begin_generation(now.wall_ms)
+        if not group.members:
+            store(group, effects)
+            return
+        for member in group.members.values():
+            self.answer_join(group, member, effects, with_members=group.leader == member.member_id)
+            self.touch(group, member, now)
+            member.is_new = False
+            group.pending_syncs[member.member_id] = None
+        self._deadlines.set((SYNC, group.group_id, ""), now.monotonic + max(group.rebalance_timeout_ms(), 0) / 1000)
+
+    def on_sync_deadline(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
+        if group.state not in (COMPLETING, STABLE) or not group.pending_syncs:
+            return
+        for member_id in list(group.pending_syncs):
+            self.expel(group, group.members[member_id], effects)
+        self.prepare(group, now, effects)
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending_syncs.pop(member_id, None)
+        if not group.pending_syncs:
+            self._deadlines.cancel((SYNC, group.group_id, ""))
+
+    def distribute(self, group: ClassicGroup, assignments: dict[str, bytes], now: Moment, effects: Effects) -> None:
+        """The leader has spoken: the generation is written down, and everybody who asked gets its part."""
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+        group.move(STABLE, now.wall_ms)
+        store(group, effects)
+        for member in group.members.values():
+            ticket = member.sync_ticket
+            if ticket is not None:
+                member.sync_ticket = None
+                effects.reply(ticket, assignment_of(group, member))
+                self.touch(group, member, now)
+
+    def _reset_assignments(self, group: ClassicGroup, effects: Effects) -> None:
+        error = RebalanceInProgressError(f"group {group.group_id!r} rebalances again; join again")
+        for member in group.members.values():
+            member.assignment = b""
+            ticket = member.sync_ticket
+            if ticket is not None:
+                member.sync_ticket = None
+                effects.reply(ticket, error)
+
+    # Replies
+
+    def wait_for_join(self, group: ClassicGroup, member: Member, ticket: Ticket, effects: Effects) -> None:
+        """Keep the ticket until the generation begins; one that the member sent before is not needed any more."""
+        if member.join_ticket is None:
+            group.joined += 1
+        else:
+            effects.reply(member.join_ticket, RebalanceInProgressError("the member sent a newer join"))
+        member.join_ticket = ticket
+
+    def answer_join(
+        self,
+        group: ClassicGroup,
+        member: Member,
+        effects: Effects,
+        *,
+        with_members: bool = False,
+        skip_assignment: bool = False,
+        leader: str | None = None,
+    ) -> None:
+        ticket = member.join_ticket
+        if ticket is not None:
+            member.join_ticket = None
+            group.joined -= 1
+            answer = joined(group, member, with_members=with_members, skip_assignment=skip_assignment, leader=leader)
+            effects.reply(ticket, answer)
+
+    def refuse_waiting(self, group: ClassicGroup, member: Member, error: ProtocolError, effects: Effects) -> None:
+        if member.join_ticket is not None:
+            effects.reply(member.join_ticket, error)
+            member.join_ticket = None
+            group.joined -= 1
+        if member.sync_ticket is not None:
+            effects.reply(member.sync_ticket, error)
+            member.sync_ticket = None
+
+    def dissolve(self, group: ClassicGroup, error: ProtocolError, effects: Effects, now_ms: int) -> None:
+        """The group ends here (it is deleted, or goes on under the newer protocol): nobody waits, nothing is due."""
+        for member in group.members.values():
+            self.refuse_waiting(group, member, error, effects)
+            self.end_session(group, member.member_id)
+        for member_id in group.pending_joins:
+            self.end_session(group, member_id)
+        self._deadlines.cancel((JOIN, group.group_id, ""))
+        self._deadlines.cancel((SYNC, group.group_id, ""))
+        if group.state != DEAD:
+            group.move(DEAD, now_ms)
+
+
+def is_initial(group: ClassicGroup) -> bool:
+    """In its initial delay: nobody was in it before."""
+    return group.state == PREPARING and group.history[-1] == EMPTY
+
+
+def _elect_leader(group: ClassicGroup) -> bool:
+    """A leader that joined: the old one if it did."""
+    leader = group.members.get(group.leader) if group.leader is not None else None
+    if leader is not None and leader.join_ticket is not None:
+        return True
+    for member in group.members.values():
+        if member.join_ticket is not None:
+            group.leader = member.member_id
+            return True
+    return False
+
+
+def joined(
+    group: ClassicGroup,
+    member: Member,
+    *,
+    with_members: bool = False,
+    skip_assignment: bool = False,
+    leader: str | None = None,
+) -> JoinGroupResponse:
+    members = []
+    if with_members:
+        members = [
+            JoinGroupResponseMember(
+                member_id=other.member_id,
+                group_instance_id=other.instance_id,
+                metadata=other.metadata_of(group.protocol_name),
+            )
+            for other in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name or "",
+        leader=(group.leader if leader is None else leader) or "",
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )
