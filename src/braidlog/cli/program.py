@@ -30,6 +30,8 @@ NOUNS: Final = {
     "configs": "read and change settings of topics and brokers",
     "produce": "write records to a topic",
     "consume": "read records of a topic",
+    "groups": "list and describe groups, reset their offsets, delete them",
+    "transactions": "list and describe transactions, find and abort hanging ones",
     "log": "look into, check and repair the files of a partition",
     "doctor": "find out what is wrong, and what to do about it",
     "completion": "completion for bash, zsh or fish",

@@ -97,6 +97,8 @@ class Node:
             raise UnsupportedVersionError(
                 f"the broker at {self.address} has an older {APIS[api_key].name}, which cannot say this: {problem}"
             ) from problem
+        except UnicodeEncodeError as problem:
+            raise UserError(f"{problem.object!a} is not UTF-8 text, which names have to be") from problem
 
     def _decoded(self, api_key: int, version: int, frame: bytes) -> Message:
         try:

@@ -34,6 +34,28 @@ _ADVICE: Final[dict[int, str]] = {
     errors.ClusterAuthorizationFailedError.code: "not authorized for the cluster",
     errors.TopicDeletionDisabledError.code: "the broker has delete.topic.enable=false",
     errors.CorruptMessageError.code: "bytes on disk or on the way are damaged; `braidlog log verify` finds where",
+    errors.GroupIdNotFoundError.code: "it does not exist; `braidlog groups list` shows what does",
+    errors.InvalidGroupIdError.code: "that is no name for a group; give one that is not empty",
+    errors.NonEmptyGroupError.code: "it has active members; stop them first (`braidlog groups describe --members` "
+    "shows who they are)",
+    errors.GroupSubscribedToTopicError.code: "the group is reading this topic; stop its members first (`braidlog "
+    "groups describe --members` shows who they are)",
+    errors.UnknownMemberIdError.code: "the group has active members by now; stop them and try again",
+    errors.RebalanceInProgressError.code: "the group is rebalancing; stop its members and try again",
+    errors.GroupAuthorizationFailedError.code: "not authorized for it",
+    errors.CoordinatorNotAvailableError.code: "its coordinator is not available; `braidlog topics describe` of "
+    "__consumer_offsets or __transaction_state shows why",
+    errors.CoordinatorLoadInProgressError.code: "its coordinator is still loading; try again",
+    errors.NotCoordinatorError.code: "its coordinator moved; try again",
+    errors.TransactionalIdNotFoundError.code: "it does not exist; `braidlog transactions list` shows what does",
+    errors.TransactionalIdAuthorizationFailedError.code: "not authorized for it",
+    errors.ConcurrentTransactionsError.code: "its transaction before is still being ended; try again",
+    errors.InvalidProducerEpochError.code: "its producer has a newer epoch by now; look again with `braidlog "
+    "transactions producers`",
+    errors.TransactionCoordinatorFencedError.code: "a newer coordinator has ended a transaction here meanwhile; look "
+    "again with `braidlog transactions producers`",
+    errors.InvalidTxnStateError.code: "its transaction is in a state that does not allow this; look again with "
+    "`braidlog transactions describe`",
     errors.UnknownServerError.code: "the broker failed; its log has the reason",
 }
 

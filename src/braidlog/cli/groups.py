@@ -1,0 +1,129 @@
+"""`braidlog groups list|describe|reset-offsets|delete`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from braidlog.cli import groups_describe, groups_reset
+from braidlog.cli.options import add_connection, add_output, connect
+from braidlog.cli.output import remark, report, show
+from braidlog.cli.partition_words import TopicChoice, chosen_partitions, chosen_words, group_name, topic_choice
+from braidlog.client.cluster import Cluster
+from braidlog.client.groups import CLASSIC, CONSUMER, Groups
+from braidlog.client.refusals import refusal
+from braidlog.core.protocol_errors import NONE, GroupIdNotFoundError, ProtocolError
+
+STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
+TYPES: Final = (CLASSIC, CONSUMER)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="ACTION", required=True, title="actions")
+
+    listing = verbs.add_parser("list", help="all groups, with their type and state")
+    listing.add_argument(
+        "--state", metavar="STATE", type=states, action="extend", default=[], help="only in this state; repeatable"
+    )
+    listing.add_argument(
+        "--type", metavar="TYPE", type=types, action="extend", default=[], help="only classic or consumer groups"
+    )
+    listing.set_defaults(run=run_list)
+
+    describe = verbs.add_parser("describe", help="offsets and lag, members, or the state of groups")
+    groups_describe.add_arguments(describe)
+
+    reset = verbs.add_parser("reset-offsets", help="set the offsets that an inactive group goes on from")
+    groups_reset.add_arguments(reset)
+
+    delete = verbs.add_parser("delete", help="delete groups, or what they committed for a topic")
+    delete.add_argument("groups", nargs="+", metavar="GROUP", type=group_name)
+    delete.add_argument(
+        "--topic",
+        metavar="TOPIC",
+        type=topic_choice,
+        action="append",
+        default=[],
+        help="keep the group, delete its offsets of this topic (TOPIC:0,1 of these partitions); repeatable",
+    )
+    delete.add_argument("--if-exists", action="store_true", help="a missing group is no error")
+    delete.set_defaults(run=run_delete)
+
+    for verb in (listing, describe, reset, delete):
+        add_connection(verb)
+        add_output(verb)
+
+
+def states(text: str) -> list[str]:
+    """The type of --state."""
+    return chosen_words(text, STATES, "state of a group")
+
+
+def types(text: str) -> list[str]:
+    """The type of --type."""
+    return chosen_words(text, TYPES, "type of a group")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        listed = Groups(cluster).listed(options.state, options.type)
+    rows = [
+        {
+            "group": each.group_id,
+            "type": each.type,
+            "state": each.state or None,
+            "protocol": each.protocol_type or None,
+            "coordinator": each.coordinator,
+        }
+        for each in listed
+    ]
+    show(rows, options.output, ("group", "type", "state", "protocol", "coordinator"))
+    return 0
+
+
+def run_delete(options: argparse.Namespace) -> int:
+    names = list(dict.fromkeys(options.groups))
+    with connect(options) as cluster:
+        if options.topic:
+            return _delete_offsets(cluster, names, options.topic, options)
+        codes = Groups(cluster).delete(names)
+    failed = 0
+    for group, code in codes.items():
+        row: dict[str, Any] = {"group": group, "deleted": code == NONE}
+        if code == NONE:
+            report(f"group {group} deleted", row, options.output)
+        elif code == GroupIdNotFoundError.code and options.if_exists:
+            report(f"there is no group {group}", row, options.output)
+        else:
+            # The others were deleted all the same, so each is told of.
+            _tell(refusal(code, f"group {group}"))
+            failed += 1
+    return 1 if failed else 0
+
+
+def _delete_offsets(
+    cluster: Cluster, names: list[str], topics: list[TopicChoice], options: argparse.Namespace
+) -> int:
+    partitions = chosen_partitions(cluster, topics)
+    groups = Groups(cluster)
+    rows: list[dict[str, Any]] = []
+    failed = 0
+    for group in names:
+        try:
+            codes = groups.delete_offsets(group, partitions)
+        except ProtocolError as problem:
+            if not (isinstance(problem, GroupIdNotFoundError) and options.if_exists):
+                _tell(problem)
+                failed += 1
+            continue
+        for (topic, partition), code in sorted(codes.items()):
+            rows.append({"group": group, "topic": topic, "partition": partition, "deleted": code == NONE})
+            if code != NONE:
+                _tell(refusal(code, f"group {group}, {topic}-{partition}"))
+                failed += 1
+    show(rows, options.output, ("group", "topic", "partition", "deleted"))
+    return 1 if failed else 0
+
+
+def _tell(problem: ProtocolError) -> None:
+    remark(f"{problem.message} [{problem.name}]")

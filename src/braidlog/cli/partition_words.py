@@ -1,0 +1,109 @@
+"""Words of groups and transactions: partitions as people write them (`orders:0,2`), numbers that fit, states."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from braidlog.client.cluster import Cluster
+from braidlog.client.refusals import check
+from braidlog.core.errors import UserError
+from braidlog.core.types import TopicPartition
+
+# What the protocol has room for.
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+def group_name(text: str) -> str:
+    return _not_empty(text, "a group's name")
+
+
+def transactional_id(text: str) -> str:
+    return _not_empty(text, "a transactional id")
+
+
+def _not_empty(text: str, what: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(f"{what} has at least one character")
+    return text
+
+
+class TopicChoice(NamedTuple):
+    """Some partitions of a topic, or all of them."""
+
+    topic: str
+    partitions: tuple[int, ...] | None = None
+
+
+def topic_choice(text: str) -> TopicChoice:
+    """The type of `--topic TOPIC[:0,1]`; a colon is never part of a topic's name."""
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither TOPIC nor TOPIC:0,1")
+    if not colon:
+        return TopicChoice(topic)
+    return TopicChoice(topic, tuple(dict.fromkeys(partition_number(word) for word in numbers.split(","))))
+
+
+def partition_number(text: str) -> int:
+    return _bounded(text, INT32_MAX, "a partition: a whole number from 0 up")
+
+
+def offset_number(text: str) -> int:
+    return _bounded(text, INT64_MAX, "an offset: a whole number from 0 up")
+
+
+def producer_number(text: str) -> int:
+    return _bounded(text, INT64_MAX, "a producer id: a whole number from 0 up")
+
+
+def chosen_words(text: str, names: Sequence[str], what: str) -> list[str]:
+    """Words, by commas, as the protocol spells them."""
+    spelled = {name.lower(): name for name in names}
+    chosen: list[str] = []
+    for word in text.split(","):
+        if word.strip().lower() not in spelled:
+            raise argparse.ArgumentTypeError(f"{word!r} is no {what}; choose from {', '.join(names)}")
+        chosen.append(spelled[word.strip().lower()])
+    return chosen
+
+
+def _bounded(text: str, largest: int, what: str) -> int:
+    plain = text.strip()
+    # The length is looked at first: Python refuses to read numbers of thousands of digits.
+    if not (plain.isascii() and plain.isdecimal()) or len(plain) > 19 or int(plain) > largest:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what} that the protocol has room for")
+    return int(plain)
+
+
+def chosen_partitions(cluster: Cluster, choices: Sequence[TopicChoice]) -> list[TopicPartition]:
+    """The partitions meant, all of which exist."""
+    found: dict[TopicPartition, None] = {}
+    topics = {topic.name: topic for topic in cluster.metadata(sorted({choice.topic for choice in choices}))}
+    for choice in choices:
+        topic = topics[choice.topic]
+        check(topic.error_code, f"topic {choice.topic}")
+        there = sorted(partition.partition_index for partition in topic.partitions)
+        for number in there if choice.partitions is None else choice.partitions:
+            if number not in there:
+                raise UserError(
+                    f"topic {choice.topic} has no partition {number}; it has {len(there)}, counted from 0"
+                )
+            found[TopicPartition(choice.topic, number)] = None
+    return list(found)
+
+
+def written(partitions: Iterable[TopicPartition]) -> str:
+    """`orders:0,2;users:1`."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(str(number))
+    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
+
+
+def as_json(partitions: Iterable[TopicPartition] | None) -> list[dict[str, object]] | None:
+    if partitions is None:
+        return None
+    return [{"topic": topic, "partition": number} for topic, number in partitions]

@@ -1,0 +1,249 @@
+"""`braidlog transactions list|describe|producers|find-hanging|abort`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from braidlog.cli import transactions_abort
+from braidlog.cli.options import add_connection, add_output, connect, seconds
+from braidlog.cli.output import Row, remark, show
+from braidlog.cli.partition_words import (
+    TopicChoice,
+    as_json,
+    chosen_partitions,
+    chosen_words,
+    partition_number,
+    producer_number,
+    transactional_id,
+    written,
+)
+from braidlog.client.cluster import Cluster
+from braidlog.client.transactions import ENDING, ONGOING, STATES, ActiveProducer, Transaction, Transactions
+from braidlog.core.protocol_errors import NONE
+from braidlog.core.types import TopicPartition
+
+_DESCRIBED: Final = (
+    "transactional_id",
+    "producer_id",
+    "producer_epoch",
+    "state",
+    "timeout_ms",
+    "start_time",
+    "duration_ms",
+    "coordinator",
+    "partitions",
+)
+_PRODUCERS: Final = (
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "coordinator_epoch",
+    "last_sequence",
+    "last_timestamp",
+    "transaction_start_offset",
+)
+_HANGING: Final = (
+    "topic",
+    "partition",
+    "start_offset",
+    "producer_id",
+    "producer_epoch",
+    "coordinator_epoch",
+    "last_timestamp",
+    "idle_s",
+)
+# The longest timeout that a broker lets a producer ask for, unless it was configured otherwise.
+_MAX_TIMEOUT_S: Final = 900.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="ACTION", required=True, title="actions")
+
+    listing = verbs.add_parser("list", help="all transactional ids, with their state")
+    listing.add_argument(
+        "--state", metavar="STATE", type=states, action="extend", default=[], help="only in this state; repeatable"
+    )
+    listing.add_argument(
+        "--producer-id",
+        metavar="N",
+        type=producer_number,
+        action="append",
+        default=[],
+        help="only of this producer; repeatable",
+    )
+    listing.add_argument("--longer-than", metavar="SECONDS", type=seconds, help="only those open for longer")
+    listing.set_defaults(run=run_list)
+
+    describe = verbs.add_parser("describe", help="producer, timeout, start and partitions of transactions")
+    describe.add_argument("transactional_ids", nargs="+", metavar="TRANSACTIONAL-ID", type=transactional_id)
+    describe.set_defaults(run=run_describe)
+
+    producers = verbs.add_parser("producers", help="the producers that a topic's partitions know")
+    producers.add_argument("--topic", metavar="TOPIC", required=True, help="the topic")
+    _add_partition(producers)
+    producers.set_defaults(run=run_producers)
+
+    hanging = verbs.add_parser("find-hanging", help="transactions that no coordinator will ever end")
+    hanging.add_argument("--topic", metavar="TOPIC", help="only in this topic (default: in all)")
+    _add_partition(hanging)
+    hanging.add_argument(
+        "--idle", metavar="SECONDS", type=seconds, default=_MAX_TIMEOUT_S, help="silent for so long (default 900)"
+    )
+    hanging.set_defaults(run=run_find_hanging)
+
+    abort = verbs.add_parser("abort", help="abort an open or a hanging transaction")
+    transactions_abort.add_arguments(abort)
+
+    for verb in (listing, describe, producers, hanging, abort):
+        add_connection(verb)
+        add_output(verb)
+
+
+def _add_partition(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--partition",
+        metavar="N",
+        type=partition_number,
+        action="append",
+        help="only this partition; repeatable (default: all)",
+    )
+
+
+def states(text: str) -> list[str]:
+    """The type of --state."""
+    return chosen_words(text, STATES, "state of a transaction")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    longer_than_ms = -1 if options.longer_than is None else int(options.longer_than * 1000)
+    with connect(options) as cluster:
+        listed = Transactions(cluster).listed(options.state, options.producer_id, longer_than_ms)
+    columns = ("transactional_id", "coordinator", "producer_id", "state")
+    show([each._asdict() for each in listed], options.output, columns)
+    return 0
+
+
+def run_describe(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        found = Transactions(cluster).describe(options.transactional_ids)
+    rows: list[Row] = []
+    failed = 0
+    for each in found.values():
+        if isinstance(each, Transaction):
+            rows.append(described(each, time.time(), options.output))
+        elif len(found) == 1:
+            raise each
+        else:
+            remark(f"{each.message} [{each.name}]")
+            failed += 1
+    show(rows, options.output, _DESCRIBED)
+    return 1 if failed else 0
+
+
+def described(transaction: Transaction, now: float, output: str) -> Row:
+    is_open = transaction.state == ONGOING or transaction.state in ENDING
+    row: dict[str, Any] = {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "state": transaction.state,
+        "timeout_ms": transaction.timeout_ms,
+        "duration_ms": max(int(now * 1000) - transaction.start_ms, 0) if is_open else None,
+        "coordinator": transaction.coordinator,
+    }
+    if output == "json":
+        row["start_time_ms"] = _if_any(transaction.start_ms)
+        row["partitions"] = as_json(transaction.partitions)
+    else:
+        row["start_time"] = _moment(transaction.start_ms)
+        row["partitions"] = written(transaction.partitions) or None
+    return row
+
+
+def run_producers(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        found = Transactions(cluster).producers(_partitions(cluster, options.topic, options.partition))
+    show([_producer(each, options.output) for each in found], options.output, _PRODUCERS)
+    return 0
+
+
+def _producer(each: ActiveProducer, output: str) -> Row:
+    return {
+        "topic": each.place.topic,
+        "partition": each.place.partition,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "coordinator_epoch": _if_any(each.coordinator_epoch),
+        "last_sequence": _if_any(each.last_sequence),
+        **_timestamp(each.last_timestamp_ms, output),
+        "transaction_start_offset": _if_any(each.transaction_start),
+    }
+
+
+def run_find_hanging(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        transactions = Transactions(cluster)
+        now_ms = int(time.time() * 1000)
+        idle = [
+            each
+            for each in transactions.producers(_partitions(cluster, options.topic, options.partition))
+            if each.transaction_start >= 0 and now_ms - each.last_timestamp_ms >= options.idle * 1000
+        ]
+        cared_for = transactions.known_open(idle)
+    rows = [
+        {
+            "topic": each.place.topic,
+            "partition": each.place.partition,
+            "start_offset": each.transaction_start,
+            "producer_id": each.producer_id,
+            "producer_epoch": each.producer_epoch,
+            "coordinator_epoch": _if_any(each.coordinator_epoch),
+            **_timestamp(each.last_timestamp_ms, options.output),
+            "idle_s": (now_ms - each.last_timestamp_ms) // 1000,
+        }
+        for each in idle
+        if each not in cared_for
+    ]
+    show(rows, options.output, _HANGING)
+    if rows and options.output != "json":
+        remark("`braidlog transactions abort --topic TOPIC --partition N --start-offset N` ends such a transaction")
+    return 0
+
+
+def _partitions(cluster: Cluster, topic: str | None, numbers: list[int] | None) -> list[TopicPartition]:
+    chosen = tuple(numbers) if numbers else None
+    if topic is not None:
+        return chosen_partitions(cluster, [TopicChoice(topic, chosen)])
+    return [
+        TopicPartition(each.name or "", partition.partition_index)
+        for each in cluster.metadata(None)
+        for partition in each.partitions
+        if each.error_code == NONE and partition.leader_id >= 0
+        if chosen is None or partition.partition_index in chosen
+    ]
+
+
+def _timestamp(milliseconds: int, output: str) -> Row:
+    if output == "json":
+        return {"last_timestamp_ms": _if_any(milliseconds)}
+    return {"last_timestamp": _moment(milliseconds)}
+
+
+def _moment(milliseconds: int) -> str | None:
+    if milliseconds < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        # Producers choose their timestamps freely.
+        return str(milliseconds)
+
+
+def _if_any(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
