@@ -8,4 +8,5 @@ from typing import Final
 # describe configs 10, alter configs 11, idempotent write 12.
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
 NOT_ASKED: Final = -(2**31)

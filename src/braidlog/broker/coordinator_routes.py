@@ -18,6 +18,7 @@ def add_coordinator_routes(broker: Broker) -> None:
     dispatch = broker.dispatch
     controller = broker.controller
     coordination = broker.coordination
+    transactions = coordination.transactions
 
     def late(key: int, module: str, make: Callable[[ModuleType], Any], refuse: str | None = "refuse") -> None:
         """A handler that returns its response, or a coroutine for it."""
@@ -30,11 +31,18 @@ def add_coordinator_routes(broker: Broker) -> None:
         dispatch.add(Route(key, FLOW, handler.flow, handler.refuse))
 
     late(10, "find_coordinator", lambda m: m.FindCoordinatorHandler(controller, coordination.topics))
+    flow(11, "join_group", lambda m: m.JoinGroupHandler(coordination.groups))
+    flow(12, "heartbeat", lambda m: m.HeartbeatHandler(coordination.groups))
+    flow(13, "leave_group", lambda m: m.LeaveGroupHandler(coordination.groups))
+    flow(14, "sync_group", lambda m: m.SyncGroupHandler(coordination.groups))
+    late(15, "describe_groups", lambda m: m.DescribeGroupsHandler(coordination.groups))
+    late(16, "list_groups", lambda m: m.ListGroupsHandler(coordination.groups))
+    late(42, "delete_groups", lambda m: m.DeleteGroupsHandler(coordination.groups))
     late(61, "describe_producers", lambda m: m.DescribeProducersHandler(broker.registry))
-    flow(
-        27,
-        "write_txn_markers",
-        lambda m: m.WriteTxnMarkersHandler(
-            m.MarkerWriter(broker.registry, broker.committer, broker.seams.clock, coordination.groups)
-        ),
-    )
+    late(22, "init_producer_id", lambda m: m.InitProducerIdHandler(broker.producer_ids, transactions))
+    flow(24, "add_partitions_to_txn", lambda m: m.AddPartitionsToTxnHandler(transactions, controller))
+    flow(25, "add_offsets_to_txn", lambda m: m.AddOffsetsToTxnHandler(transactions, coordination.groups))
+    flow(26, "end_txn", lambda m: m.EndTxnHandler(transactions))
+    flow(27, "write_txn_markers", lambda m: m.WriteTxnMarkersHandler(coordination.markers))
+    late(65, "describe_transactions", lambda m: m.DescribeTransactionsHandler(transactions))
+    late(66, "list_transactions", lambda m: m.ListTransactionsHandler(transactions))

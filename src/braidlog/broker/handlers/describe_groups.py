@@ -1,0 +1,58 @@
+"""DescribeGroups (api 15): classic groups with their members.
+
+v3   what the client may do with the group    v6   a group that is not there is an error, no longer "Dead"
+"""
+
+from __future__ import annotations
+
+from braidlog.broker.authorized_operations import GROUP_OPERATIONS
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+DEAD = "Dead"
+SAYS_NOT_FOUND_FROM = 6
+
+
+class DescribeGroupsHandler:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
+        self._groups = groups
+
+    async def handle(self, request: DescribeGroupsRequest, exchange: Exchange) -> DescribeGroupsResponse:
+        groups = [await self._describe(group_id, exchange.version) for group_id in request.groups]
+        if request.include_authorized_operations:
+            for group in groups:
+                if group.error_code in (0, GroupIdNotFoundError.code):
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=groups)
+
+    async def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            answer = await self._groups.ask(
+                group_id, lambda shard, ticket, now: shard.describe_group(group_id, ticket, now)
+            )
+        except GroupIdNotFoundError as error:
+            if version >= SAYS_NOT_FOUND_FROM:
+                return failed(group_id, version, error, DEAD)
+            return DescribedGroup(group_id=group_id, group_state=DEAD)
+        except ProtocolError as error:
+            return failed(group_id, version, error)
+        assert isinstance(answer, DescribedGroup)
+        return answer
+
+
+def failed(group_id: str, version: int, error: ProtocolError, state: str = "") -> DescribedGroup:
+    told = told_to_clients(error)
+    return DescribedGroup(
+        group_id=group_id,
+        error_code=told.code,
+        error_message=told.message if version >= SAYS_NOT_FOUND_FROM else None,
+        group_state=state,
+    )
+
+
+def refuse(request: DescribeGroupsRequest, version: int, error: ProtocolError) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[failed(group_id, version, error) for group_id in request.groups])

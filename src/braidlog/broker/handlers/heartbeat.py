@@ -1,0 +1,30 @@
+"""Heartbeat (api 12): a member is alive; the answer tells it when to join again. v3 knows static members."""
+
+from __future__ import annotations
+
+from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import NONE, CoordinatorLoadInProgressError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+class HeartbeatHandler:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
+        self._groups = groups
+
+    def handle(self, request: HeartbeatRequest, exchange: Exchange) -> None:
+        ticket = ExchangeTicket(exchange, request, refuse)
+        caller = caller_of(exchange)
+        self._groups.submit(
+            request.group_id, ticket, lambda shard, now: shard.heartbeat(request, caller, ticket, now)
+        )
+
+
+def refuse(request: HeartbeatRequest, version: int, error: ProtocolError) -> HeartbeatResponse:
+    if error.code == CoordinatorLoadInProgressError.code:
+        # Nobody's session ends while the coordinator loads, and a client has no use for the news.
+        return HeartbeatResponse(error_code=NONE)
+    return HeartbeatResponse(error_code=told_to_clients(error).code)

@@ -1,0 +1,27 @@
+"""LeaveGroup (api 13): members go at once instead of being missed. v3 several at a time, v5 each with its reason."""
+
+from __future__ import annotations
+
+from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+
+class LeaveGroupHandler:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
+        self._groups = groups
+
+    def handle(self, request: LeaveGroupRequest, exchange: Exchange) -> None:
+        ticket = ExchangeTicket(exchange, request, refuse)
+        caller = caller_of(exchange)
+        self._groups.submit(
+            request.group_id, ticket, lambda shard, now: shard.leave_group(request, caller, ticket, now)
+        )
+
+
+def refuse(request: LeaveGroupRequest, version: int, error: ProtocolError) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=told_to_clients(error).code)

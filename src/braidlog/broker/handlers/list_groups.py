@@ -1,0 +1,34 @@
+"""ListGroups (api 16): every group that this broker coordinates. v4 only those in some states, v5 of some types."""
+
+from __future__ import annotations
+
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, NotCoordinatorError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+class ListGroupsHandler:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
+        self._groups = groups
+
+    async def handle(self, request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse:
+        if self._groups.loading_partitions():
+            raise CoordinatorLoadInProgressError("groups are being loaded; try again")
+        response = ListGroupsResponse()
+        for partition in self._groups.active_partitions():
+            try:
+                answer = await self._groups.ask_partition(
+                    partition, lambda shard, ticket, now: shard.list_groups(request, ticket, now)
+                )
+            except NotCoordinatorError:
+                continue  # moved on meanwhile: its new coordinator lists them
+            assert isinstance(answer, ListGroupsResponse)
+            response.groups += answer.groups
+        return response
+
+
+def refuse(request: ListGroupsRequest, version: int, error: ProtocolError) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=told_to_clients(error).code)

@@ -1,0 +1,32 @@
+"""SyncGroup (api 14): the leader brings the assignment of the generation, everybody else asks for its part.
+
+v3   static members (KIP-345)     v5   names the protocol, so that a mix-up is noticed (KIP-559)
+"""
+
+from __future__ import annotations
+
+from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class SyncGroupHandler:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
+        self._groups = groups
+
+    def handle(self, request: SyncGroupRequest, exchange: Exchange) -> None:
+        ticket = ExchangeTicket(exchange, request, refuse)
+        caller = caller_of(exchange)
+        self._groups.submit(
+            request.group_id, ticket, lambda shard, now: shard.sync_group(request, caller, ticket, now)
+        )
+        if not exchange.finished:
+            exchange.channel.mute()
+
+
+def refuse(request: SyncGroupRequest, version: int, error: ProtocolError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=told_to_clients(error).code)
