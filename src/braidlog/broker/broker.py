@@ -209,6 +209,8 @@ class Broker:
     def _add_handlers(self, settings: BrokerSettings) -> None:
         loop = asyncio.get_running_loop()
         self.produce = ProduceHandler(self.registry, self.committer, self.seams.clock)
+        self.produce.check_partitions = self.coordination.desk.check_partitions
+        self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,

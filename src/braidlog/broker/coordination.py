@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable
 from random import Random
@@ -10,8 +11,9 @@ from braidlog.broker.commit import Committer
 from braidlog.broker.coordinator_logs import CoordinatorLogs
 from braidlog.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
 from braidlog.broker.live_settings import LiveSettings
+from braidlog.broker.markers import MarkerWriter
 from braidlog.broker.seams import Seams
-from braidlog.broker.transactions import SpareProducerIds
+from braidlog.broker.transactions import SpareProducerIds, TransactionDesk
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.config.broker import BrokerSettings
@@ -112,6 +114,9 @@ class Coordination:
             seams.clock,
             tasks,
         )
+        self.markers = MarkerWriter(registry, committer, seams.clock, self.groups)
+        self.desk = TransactionDesk(self.transactions, self.markers, asyncio.get_running_loop().call_later)
+        self.transactions.perform = self.desk.perform
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         self._group_settings = group_settings(settings)

@@ -79,7 +79,6 @@ def add_routes(broker: Broker) -> None:
     late(19, "create_topics", lambda m: m.CreateTopicsHandler(controller, broker.settings))
     late(20, "delete_topics", lambda m: m.DeleteTopicsHandler(controller))
     late(21, "delete_records", lambda m: m.DeleteRecordsHandler(broker.registry))
-    late(22, "init_producer_id", lambda m: m.InitProducerIdHandler(broker.producer_ids))
     late(23, "offset_for_leader_epoch", lambda m: m.OffsetForLeaderEpochHandler(broker.registry))
     late(32, "describe_configs", lambda m: m.DescribeConfigsHandler(controller, broker.settings, broker.broker_id))
     late(33, "alter_configs", lambda m: m.AlterConfigsHandler(controller))

@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 from braidlog.broker.dispatch import API_VERSIONS, Route
+from braidlog.broker.features import tell_features
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnsupportedVersionError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -27,7 +28,9 @@ class ApiVersionsHandler:
                 raise InvalidRequestError("client software name and version must be plain words")
             exchange.channel.client_software = name
             exchange.channel.client_software_version = version
-        return ApiVersionsResponse(api_keys=[_range(route) for _, route in sorted(self._routes.items())])
+        response = ApiVersionsResponse(api_keys=[_range(route) for _, route in sorted(self._routes.items())])
+        tell_features(response, exchange.version)
+        return response
 
     def refuse(self, request: ApiVersionsRequest | None, version: int, error: ProtocolError) -> ApiVersionsResponse:
         """Whoever asked in an unknown version is told, as by Kafka, only which ones of this api there are (KIP-511)."""

@@ -1,0 +1,170 @@
+"""AddPartitionsToTxn (api 24): partitions join a transaction before data is sent to them.
+
+v0–v3   of one producer; PRODUCER_FENCED from v2 on, before that INVALID_PRODUCER_EPOCH
+v4      of many, as brokers ask each other; `verify_only` asks whether they have joined (KIP-890)
+v5      TRANSACTION_ABORTABLE, before that INVALID_TXN_STATE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.tickets import ExchangeTicket
+from braidlog.controller.loop import Controller
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.coordinator.txn.shard import TxnShard
+from braidlog.coordinator.txn.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from braidlog.core.protocol_errors import (
+    NONE,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OperationNotAttemptedError,
+    ProducerFencedError,
+    ProtocolError,
+    TransactionAbortableError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from braidlog.wire.message import Message
+
+_FENCED_FROM: Final = 2
+_MANY_FROM: Final = 4
+_ABORTABLE_FROM: Final = 5
+
+
+class AddPartitionsToTxnHandler:
+    def __init__(self, transactions: Coordinator[TxnShard], controller: Controller) -> None:
+        self._transactions = transactions
+        self._controller = controller
+
+    def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
+        version = exchange.version
+        ticket = ExchangeTicket(exchange, request, refuse)
+        wanted = transactions_of(request, version)
+        gathering = _Gathering(len(wanted), lambda results: ticket.answer(_response(results, version)))
+        for transaction in wanted:
+            self._ask(transaction, version, gathering)
+        gathering.part_done()
+
+    def _ask(self, wanted: AddPartitionsToTxnTransaction, version: int, gathering: _Gathering) -> None:
+        if self._any_unknown(wanted):
+            gathering.add(_results(wanted, self._unattempted))
+            return
+        part = _Part(wanted, version, gathering)
+        if wanted.verify_only:
+            self._transactions.submit(
+                wanted.transactional_id, part, lambda shard, now: shard.verify_partitions(wanted, part, now)
+            )
+        else:
+            speaks = EPOCH_PER_TRANSACTION if version >= _MANY_FROM else CLASSIC
+            self._transactions.submit(
+                wanted.transactional_id, part, lambda shard, now: shard.add_partitions(wanted, speaks, part, now)
+            )
+
+    def _any_unknown(self, wanted: AddPartitionsToTxnTransaction) -> bool:
+        return any(not self._exists(topic.name, index) for topic in wanted.topics for index in topic.partitions)
+
+    def _exists(self, topic: str, index: int) -> bool:
+        image = self._controller.image.topic(topic)
+        return image is not None and 0 <= index < len(image.partitions)
+
+    def _unattempted(self, topic: str, index: int) -> int:
+        """One partition that does not exist keeps all others out."""
+        known = self._exists(topic, index)
+        return OperationNotAttemptedError.code if known else UnknownTopicOrPartitionError.code
+
+
+class _Gathering:
+    """Waits until every transaction of a request has its result; the request itself counts as one more part."""
+
+    def __init__(self, parts: int, done: Callable[[list[AddPartitionsToTxnResult]], None]) -> None:
+        self._left = parts + 1
+        self._done = done
+        self._results: list[AddPartitionsToTxnResult] = []
+
+    def add(self, result: AddPartitionsToTxnResult) -> None:
+        self._results.append(result)
+        self.part_done()
+
+    def part_done(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._done(self._results)
+
+
+class _Part:
+    """The ticket of one transaction."""
+
+    def __init__(self, wanted: AddPartitionsToTxnTransaction, version: int, gathering: _Gathering) -> None:
+        self._wanted = wanted
+        self._version = version
+        self._gathering = gathering
+
+    def answer(self, response: Message) -> None:
+        assert isinstance(response, AddPartitionsToTxnResult)
+        for topic in response.topic_results:
+            for partition in topic.results_by_partition:
+                partition.partition_error_code = told(partition.partition_error_code, self._version)
+        self._gathering.add(response)
+
+    def fail(self, error: ProtocolError) -> None:
+        code = told(error.code, self._version)
+        self._gathering.add(_results(self._wanted, lambda topic, index: code))
+
+
+def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
+    if version >= _MANY_FROM:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def told(code: int, version: int) -> int:
+    if version < _FENCED_FROM and code == ProducerFencedError.code:
+        return InvalidProducerEpochError.code
+    if version < _ABORTABLE_FROM and code == TransactionAbortableError.code:
+        return InvalidTxnStateError.code
+    return code
+
+
+def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddPartitionsToTxnResponse:
+    if version >= _MANY_FROM:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _results(wanted: AddPartitionsToTxnTransaction, code_of: Callable[[str, int], int]) -> AddPartitionsToTxnResult:
+    topics = [_topic_result(topic, code_of) for topic in wanted.topics]
+    return AddPartitionsToTxnResult(transactional_id=wanted.transactional_id, topic_results=topics)
+
+
+def _topic_result(topic: AddPartitionsToTxnTopic, code_of: Callable[[str, int], int]) -> AddPartitionsToTxnTopicResult:
+    results = [
+        AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code_of(topic.name, index))
+        for index in topic.partitions
+    ]
+    return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
+
+
+def refuse(request: AddPartitionsToTxnRequest, version: int, error: ProtocolError) -> AddPartitionsToTxnResponse:
+    code = told(error.code, version)
+    results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
+    response = _response(results, version)
+    response.error_code = code if version >= _MANY_FROM else NONE
+    return response

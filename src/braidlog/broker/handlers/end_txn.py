@@ -1,0 +1,38 @@
+"""EndTxn (api 26): commit or abort.
+
+v2   PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH
+v5   each end moves the epoch, and tells the producer its next id and epoch (KIP-890)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.broker.tickets import ExchangeTicket
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.coordinator.txn.shard import TxnShard
+from braidlog.core.protocol_errors import InvalidProducerEpochError, ProducerFencedError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
+
+_FENCED_FROM: Final = 2
+_MOVES_EPOCH_FROM: Final = 5
+
+
+class EndTxnHandler:
+    def __init__(self, transactions: Coordinator[TxnShard]) -> None:
+        self._transactions = transactions
+
+    def handle(self, request: EndTxnRequest, exchange: Exchange) -> None:
+        ticket = ExchangeTicket(exchange, request, refuse)
+        moves_epoch = exchange.version >= _MOVES_EPOCH_FROM
+        self._transactions.submit(
+            request.transactional_id, ticket, lambda shard, now: shard.end_txn(request, moves_epoch, ticket, now)
+        )
+
+
+def refuse(request: EndTxnRequest, version: int, error: ProtocolError) -> EndTxnResponse:
+    code = error.code
+    if version < _FENCED_FROM and code == ProducerFencedError.code:
+        code = InvalidProducerEpochError.code
+    return EndTxnResponse(error_code=code)
