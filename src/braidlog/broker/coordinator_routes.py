@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from braidlog.broker.coordination import ImageTopics
 from braidlog.broker.dispatch import CALL, FLOW, Route
 from braidlog.broker.routes import Late
+from braidlog.cluster.legacy_offsets import LegacyOffsets
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,6 +32,15 @@ def add_coordinator_routes(broker: Broker) -> None:
         handler = Late(module, make, refuse)
         dispatch.add(Route(key, FLOW, handler.flow, handler.refuse))
 
+    topics = ImageTopics(controller)
+    legacy = LegacyOffsets(broker.session)
+
+    def metadata_limit() -> int:
+        return broker.settings.current.get_int("offset.metadata.max.bytes")
+
+    groups = coordination.groups
+    flow(8, "offset_commit", lambda m: m.OffsetCommitHandler(groups, topics, legacy, broker.tasks, metadata_limit))
+    flow(9, "offset_fetch", lambda m: m.OffsetFetchHandler(groups, topics, legacy, broker.tasks))
     late(10, "find_coordinator", lambda m: m.FindCoordinatorHandler(controller, coordination.topics))
     flow(11, "join_group", lambda m: m.JoinGroupHandler(coordination.groups))
     flow(12, "heartbeat", lambda m: m.HeartbeatHandler(coordination.groups))
@@ -37,6 +48,8 @@ def add_coordinator_routes(broker: Broker) -> None:
     flow(14, "sync_group", lambda m: m.SyncGroupHandler(coordination.groups))
     late(15, "describe_groups", lambda m: m.DescribeGroupsHandler(coordination.groups))
     late(16, "list_groups", lambda m: m.ListGroupsHandler(coordination.groups))
+    flow(28, "txn_offset_commit", lambda m: m.TxnOffsetCommitHandler(groups, coordination.desk, topics))
+    flow(47, "offset_delete", lambda m: m.OffsetDeleteHandler(groups, topics))
     late(42, "delete_groups", lambda m: m.DeleteGroupsHandler(coordination.groups))
     late(61, "describe_producers", lambda m: m.DescribeProducersHandler(broker.registry))
     late(22, "init_producer_id", lambda m: m.InitProducerIdHandler(broker.producer_ids, transactions))

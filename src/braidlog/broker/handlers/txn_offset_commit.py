@@ -1,0 +1,140 @@
+"""TxnOffsetCommit (api 28): offsets that count when, and only when, a producer's transaction commits.
+
+v3   group metadata fences members that were left behind (KIP-447)
+v4   TRANSACTION_ABORTABLE may be told
+v5   the offsets' partition joins the transaction here, without AddOffsetsToTxn (KIP-890)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.broker.internal_topics import OFFSETS_TOPIC
+from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.broker.transactions import TransactionDesk
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.group.topics import Topics
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidGroupIdError,
+    InvalidTxnStateError,
+    ProtocolError,
+    TransactionAbortableError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.core.types import TopicPartition
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from braidlog.wire.message import Message
+
+_LOADING_IS_UNDERSTOOD_FROM: Final = 2
+_ABORTABLE_IS_UNDERSTOOD_FROM: Final = 4
+_JOINS_THE_TRANSACTION_FROM: Final = 5
+
+
+class TxnOffsetCommitHandler:
+    def __init__(self, groups: Coordinator[GroupShard], transactions: TransactionDesk, topics: Topics) -> None:
+        self._groups = groups
+        self._transactions = transactions
+        self._topics = topics
+
+    def handle(self, request: TxnOffsetCommitRequest, exchange: Exchange) -> None:
+        ticket = TxnCommitTicket(exchange, request, self._take_out_unknown(request))
+        if not request.topics:
+            ticket.answer(TxnOffsetCommitResponse())
+            return
+        if not request.group_id:
+            ticket.fail(InvalidGroupIdError("offsets are committed for a group; its id is empty"))
+            return
+        caller = caller_of(exchange)
+        place = TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))
+
+        def checked(errors: dict[TopicPartition, ProtocolError | None]) -> None:
+            error = errors.get(place)
+            if error is not None:
+                ticket.fail(error)
+                return
+            self._groups.submit_to(
+                place.partition, ticket, lambda shard, now: shard.commit_txn_offsets(request, caller, ticket, now)
+            )
+
+        self._transactions.check_partitions(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [place],
+            exchange.version >= _JOINS_THE_TRANSACTION_FROM,
+            checked,
+        )
+        if not exchange.finished:
+            # The check may take longer than a round; what the producer sends next must not overtake its offsets.
+            exchange.channel.mute()
+
+    def _take_out_unknown(self, request: TxnOffsetCommitRequest) -> list[TxnOffsetCommitResponseTopic]:
+        known: list[TxnOffsetCommitRequestTopic] = []
+        refused: list[TxnOffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            facts = self._topics.get(topic.name)
+            count = 0 if facts is None else facts.partitions
+            unknown = [wanted for wanted in topic.partitions if not 0 <= wanted.partition_index < count]
+            if unknown:
+                refused.append(_answer(topic, unknown, UnknownTopicOrPartitionError.code))
+                topic.partitions = [wanted for wanted in topic.partitions if 0 <= wanted.partition_index < count]
+            if topic.partitions:
+                known.append(topic)
+        request.topics = known
+        return refused
+
+
+class TxnCommitTicket(ExchangeTicket):
+    """Adds to the coordinator's answer what never reached it."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(
+        self, exchange: Exchange, request: TxnOffsetCommitRequest, refused: list[TxnOffsetCommitResponseTopic]
+    ) -> None:
+        super().__init__(exchange, request, refuse)
+        self._refused = refused
+
+    def answer(self, response: Message) -> None:
+        if self._refused and isinstance(response, TxnOffsetCommitResponse):
+            topics = {topic.name: topic for topic in self._refused}
+            for topic in response.topics:
+                before = topics.setdefault(topic.name, topic)
+                if before is not topic:
+                    before.partitions += topic.partitions
+            response.topics = list(topics.values())
+        super().answer(response)
+
+
+def _answer(
+    topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitRequestPartition], code: int
+) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=code)
+            for wanted in partitions
+        ],
+    )
+
+
+def refuse(request: TxnOffsetCommitRequest, version: int, error: ProtocolError) -> TxnOffsetCommitResponse:
+    code = told_to_clients(error).code
+    if code == CoordinatorLoadInProgressError.code and version < _LOADING_IS_UNDERSTOOD_FROM:
+        # Producers of that time crash over the other one.
+        code = CoordinatorNotAvailableError.code
+    elif code == TransactionAbortableError.code and version < _ABORTABLE_IS_UNDERSTOOD_FROM:
+        code = InvalidTxnStateError.code
+    return TxnOffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])
