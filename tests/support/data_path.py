@@ -1,0 +1,314 @@
+"""The data path of a broker on real logs, without sockets and without coordinators: produce, fetch, markers."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from braidlog.broker.commit import Committer
+from braidlog.broker.dispatch import CALL, FLOW, Dispatch, Route
+from braidlog.broker.fetch_sessions import FetchSessions
+from braidlog.broker.handlers.describe_producers import DescribeProducersHandler
+from braidlog.broker.handlers.fetch import FetchHandler
+from braidlog.broker.handlers.list_offsets import ListOffsetsHandler
+from braidlog.broker.handlers.produce import ProduceHandler
+from braidlog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from braidlog.broker.markers import MarkerWriter
+from braidlog.config.log_settings import LogSettings
+from braidlog.core.clock import ManualClock
+from braidlog.core.errors import StorageFault
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import TopicPartition
+from braidlog.net.channel import Channel
+from braidlog.net.exchange import Part
+from braidlog.net.round import Round
+from braidlog.replication.meters import TopicMeter
+from braidlog.replication.partition import Partition
+from braidlog.replication.registry import Registry
+from braidlog.storage.files import OsFiles
+from braidlog.storage.handles import HandlePool
+from braidlog.storage.log import Log
+from braidlog.wire.apis import decode_response, encode_request
+from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from braidlog.wire.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from braidlog.wire.message import Message
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.reading import Record
+
+START_MS = 1_700_000_000_000
+TOPIC = "orders"
+TOPIC_ID = b"t" * 16
+
+Answers = dict[TopicPartition, ProtocolError | None]
+
+
+class Steps:
+    """A loop that runs what is due when told."""
+
+    def __init__(self) -> None:
+        self._soon: deque[Callable[[], object]] = deque()
+        self.later: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._soon.append(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Steps:
+        self.later.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        self.later.clear()
+
+    def run(self) -> None:
+        while self._soon:
+            self._soon.popleft()()
+
+
+class Peer(Channel):
+    """A client's connection: frames in, decoded answers out."""
+
+    def __init__(self, world: DataPath) -> None:
+        super().__init__(world.dispatch, world.round, "PLAINTEXT", "192.0.2.1")
+        self._world = world
+        self._held: deque[bytes] = deque()
+        self._asked: deque[tuple[int, int]] = deque()
+        self._received = b""
+        self.answers: deque[Message] = deque()
+
+    def ask(self, api_key: int, version: int, request: Message) -> None:
+        self._asked.append((api_key, version))
+        self._held.append(encode_request(api_key, version, len(self._asked), "test", request).getvalue()[4:])
+        self.resume()
+
+    def call(self, api_key: int, version: int, request: Message) -> Message:
+        """Ask, let the loop run, and take the one answer."""
+        self.ask(api_key, version, request)
+        self._world.steps.run()
+        return self.answers.popleft()
+
+    def resume(self) -> None:
+        while self._held and not self.muted and not self.closed:
+            frame = self._held.popleft()
+            self.handler.handle_frame(self, frame, 0, len(frame))
+
+    def send(self, parts: list[Part]) -> None:
+        self._received += b"".join(part if isinstance(part, (bytes, memoryview)) else part.read() for part in parts)
+        while len(self._received) >= 4:
+            (size,) = struct.unpack_from(">i", self._received)
+            frame, self._received = self._received[4 : 4 + size], self._received[4 + size :]
+            api_key, version = self._asked.popleft()
+            self.answers.append(decode_response(api_key, version, frame)[1])
+
+    def close(self, reason: str) -> None:
+        self.closed = True
+        self.handler.channel_closed(self)
+
+
+class FakeCoordinator:
+    """Answers questions about transactions when the test says so, or at once."""
+
+    def __init__(self) -> None:
+        self.at_once: ProtocolError | None = None
+        self.waits = False
+        self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
+        self._waiting: deque[tuple[list[TopicPartition], Callable[[Answers], None]]] = deque()
+
+    def check_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        add: bool,
+        done: Callable[[Answers], None],
+    ) -> None:
+        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, add))
+        if self.waits:
+            self._waiting.append((partitions, done))
+        else:
+            done(dict.fromkeys(partitions, self.at_once))
+
+    def answer(self, error: ProtocolError | None = None) -> None:
+        partitions, done = self._waiting.popleft()
+        done(dict.fromkeys(partitions, error))
+
+
+class FakeOffsets:
+    """The group coordinator's side of a marker."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, int, int, bool, int]] = []
+        self.error: ProtocolError | None = None
+
+    def write_marker(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        commits: bool,
+        coordinator_epoch: int,
+        done: Callable[[ProtocolError | None], None],
+    ) -> None:
+        if self.error is None:
+            self.written.append((partition, producer_id, producer_epoch, commits, coordinator_epoch))
+        done(self.error)
+
+
+class DataPath:
+    """Topic `orders` with two partitions, and everything that touches their data."""
+
+    def __init__(self, root: Path, settings: LogSettings | None = None) -> None:
+        self._root = root
+        self.settings = settings if settings is not None else LogSettings()
+        self.steps = Steps()
+        self.clock = ManualClock(START_MS)
+        self.round = Round(self.steps)
+        self.registry = Registry()
+        self.faults: list[StorageFault] = []
+        self.committer = Committer(
+            self.round, self.clock, lambda partition: "/data", lambda path, work, done: None, self.faults.append
+        )
+        self.coordinator = FakeCoordinator()
+        self.offsets = FakeOffsets()
+        self.produce_handler = ProduceHandler(self.registry, self.committer, self.clock)
+        self.produce_handler.check_partitions = self.coordinator.check_partitions
+        self.fetch_handler = FetchHandler(
+            self.registry,
+            FetchSessions(10, random.Random(1)),
+            self.round,
+            self.clock,
+            self.steps.call_later,
+            1 << 20,
+        )
+        self.markers = MarkerWriter(self.registry, self.committer, self.clock, self.offsets)
+        self.dispatch = Dispatch(self.clock, Tasks("test"))
+        self.dispatch.commit = self.committer.commit
+        self.dispatch.on_channel_closed(self.fetch_handler.channel_closed)
+        self.dispatch.add(Route(0, FLOW, self.produce_handler.handle, None))
+        self.dispatch.add(Route(1, FLOW, self.fetch_handler.handle, None))
+        self.dispatch.add(Route(2, CALL, ListOffsetsHandler(self.registry).handle, None))
+        self.dispatch.add(Route(27, FLOW, WriteTxnMarkersHandler(self.markers).handle, None))
+        self.dispatch.add(Route(61, CALL, DescribeProducersHandler(self.registry).handle, None))
+        self.partitions = [self.add_partition(TOPIC, index, TOPIC_ID) for index in range(2)]
+
+    def add_partition(self, topic: str, index: int, topic_id: bytes) -> Partition:
+        partition = Partition(topic, index, topic_id, 1, TopicMeter())
+        files = OsFiles()
+        partition.log = Log.open(
+            str(self._root / f"{topic}-{index}"),
+            TopicPartition(topic, index),
+            self.settings,
+            files=files,
+            handles=HandlePool(files),
+            clock=self.clock,
+        )
+        partition.assume(1, 0, (1,), (1,))
+        self.registry.add(partition)
+        return partition
+
+    def log(self, index: int = 0) -> Log:
+        return self.partitions[index].require_log()
+
+    def close(self) -> None:
+        for partition in self.registry.partitions():
+            if partition.log is not None:
+                partition.log.close(flush=False)
+
+    def produce(
+        self, batch: bytes, *, version: int = 11, transactional_id: str | None = "t"
+    ) -> PartitionProduceResponse:
+        """Produce to partition 0 on a connection of its own, and take the answer."""
+        response = Peer(self).call(0, version, produce_request({0: batch}, transactional_id))
+        assert isinstance(response, ProduceResponse)
+        return response.responses[0].partition_responses[0]
+
+    def end(
+        self,
+        producer_id: int,
+        epoch: int,
+        *,
+        commits: bool,
+        coordinator_epoch: int = 0,
+        partitions: tuple[int, ...] = (0,),
+    ) -> dict[int, int]:
+        """Write markers; error codes by partition."""
+        codes: dict[int, int] = {}
+
+        def done(target: TopicPartition, error: ProtocolError | None) -> None:
+            codes[target.partition] = error.code if error is not None else 0
+
+        targets = [TopicPartition(TOPIC, index) for index in partitions]
+        self.markers.write(producer_id, epoch, commits, coordinator_epoch, targets, done)
+        self.steps.run()
+        return codes
+
+
+def produce_request(
+    batches: dict[int, bytes], transactional_id: str | None = "t", acks: int = -1, topic: str = TOPIC
+) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                topic_id=TOPIC_ID,
+                partition_data=[PartitionProduceData(index=index, records=batch) for index, batch in batches.items()],
+            )
+        ],
+    )
+
+
+def batch(
+    *values: bytes,
+    producer_id: int = 7,
+    epoch: int = 0,
+    sequence: int = 0,
+    transactional: bool = True,
+    timestamp: int = START_MS,
+) -> bytes:
+    return build_batch(
+        [Record(timestamp=timestamp, key=value, value=value) for value in values],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+
+
+def fetch_request(
+    offset: int = 0,
+    *,
+    committed: bool = True,
+    min_bytes: int = 0,
+    max_wait_ms: int = 0,
+    max_bytes: int = 1 << 20,
+    session: tuple[int, int] = (0, -1),
+    named: bool = True,
+) -> FetchRequest:
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        isolation_level=1 if committed else 0,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=[wanted])] if named else [],
+    )
+
+
+def fetched(response: Message) -> PartitionData:
+    assert isinstance(response, FetchResponse)
+    return response.responses[0].partitions[0]
