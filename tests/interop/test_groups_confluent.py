@@ -1,13 +1,15 @@
-"""confluent-kafka (librdkafka) as members of groups: both protocols, every assignor, through joins, deaths and pauses."""
+"""confluent-kafka (librdkafka) as members of groups: both protocols, every assignor, joins, deaths and pauses."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.broker import Broker
-from support.groups import group_under_test, live_through_changes
+from support import group_scenarios as scenarios
+from support.broker import KAFKA, Broker
+from support.groups import group_under_test
 
 CLASSIC = ("range", "roundrobin", "cooperative-sticky")
 FLAVOURS: dict[str, dict[str, Any]] = {
@@ -15,9 +17,58 @@ FLAVOURS: dict[str, dict[str, Any]] = {
     "consumer-uniform": {"group.protocol": "consumer"},
     "consumer-range": {"group.protocol": "consumer", "group.remote.assignor": "range"},
 }
+BOTH_PROTOCOLS = ("cooperative-sticky", "consumer-uniform")
+
+
+@pytest.fixture(autouse=True)
+def _can(request: pytest.FixtureRequest, target_kind: str) -> None:
+    if target_kind == KAFKA and "consumer-" in request.node.name:
+        pytest.skip("librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not")
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
-        live_through_changes(group)
+        scenarios.live_through_changes(group)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["restarted", "killed"])
+@pytest.mark.parametrize("flavour", ["range", "cooperative-sticky"])
+def test_a_static_member_returns_without_a_rebalance(
+    quick_broker: Broker, topic: str, flavour: str, killed: bool
+) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
+        patience = {"session.timeout.ms": scenarios.PATIENT_SESSION_MS}
+        scenarios.static_member_returns(group, "group.instance.id", patience, killed=killed)
+
+
+def test_a_static_member_that_lives_twice_is_fenced(quick_broker: Broker, topic: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS["range"]) as group:
+        settings = {"group.instance.id": "only"}
+        first = group.start("only", settings=settings)
+        group.settle(first)
+        second = group.start("only", settings=settings)
+        group.settle(second)
+        first.process.wait_for_line(r"fenced by other consumer", timeout_s=30)
+        group.writer.send(10)
+        group.read_all()
+        assert not any(note.kind == "read" for note in first.notes)
+        group.history().check(group.written())
+
+
+@pytest.mark.parametrize("flavour", BOTH_PROTOCOLS)
+def test_new_partitions_are_read(quick_broker: Broker, topic: str, flavour: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
+        scenarios.new_partitions_are_read(group, 9)
+
+
+@pytest.mark.parametrize("flavour", BOTH_PROTOCOLS)
+def test_a_pattern_finds_new_topics(quick_broker: Broker, topic: str, flavour: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
+        scenarios.a_pattern_finds_new_topics(group, f"^{topic}.*", f"{topic}-new")
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("flavour", BOTH_PROTOCOLS)
+def test_commits_outlive_the_broker(target_kind: str, tmp_path: Path, flavour: str, kill: bool) -> None:
+    scenarios.commits_outlive_the_broker(target_kind, tmp_path / "data", "confluent", FLAVOURS[flavour], kill=kill)

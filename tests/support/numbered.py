@@ -127,6 +127,10 @@ class NumberedWriter:
             books.sent += count
         self._producer.poll(0)
 
+    def learn(self, topic: str) -> None:
+        """Ask about a topic that was created, or has grown, since the writer last asked."""
+        self._producer.list_topics(topic, DEADLINE_S)
+
     def polled(self) -> bool:
         """Take the answers that came; always true, to be asked among other conditions."""
         self._producer.poll(0.01)

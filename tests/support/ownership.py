@@ -23,6 +23,7 @@ MARK = "note "
 @dataclass(frozen=True)
 class Note:
     kind: Kind
+    # A static member keeps its name over several processes.
     member: str
     at: float
     # Of the classic protocol, or the member's epoch of the newer one.
@@ -94,7 +95,7 @@ def owned(notes: Sequence[Note]) -> set[Partition]:
 
 @dataclass
 class History:
-    """All that the members of one group noted; the checks name what broke, by whom, where."""
+    """All that the members of one group noted, by process; the checks name what broke, by whom, where."""
 
     notes: dict[str, list[Note]] = field(default_factory=dict)
 
@@ -106,14 +107,14 @@ class History:
 
     def check_one_owner_in_a_generation(self) -> None:
         given: dict[tuple[Partition, int], str] = {}
-        for name, notes in self.notes.items():
+        for notes in self.notes.values():
             for note in notes:
                 here = note.partitions if note.kind == "assigned" else ()
                 read = [(topic, index) for topic, index, _, _ in note.offsets] if note.kind == "read" else []
                 for partition in (*here, *read):
-                    other = given.setdefault((partition, note.generation), name)
-                    assert other == name, (
-                        f"{partition} was {note.kind} in generation {note.generation} by both {other} and {name}"
+                    other = given.setdefault((partition, note.generation), note.member)
+                    assert other == note.member, (
+                        f"{partition} was had in generation {note.generation} by both {other} and {note.member}"
                     )
 
     def check_commits_are_honoured(self) -> None:
