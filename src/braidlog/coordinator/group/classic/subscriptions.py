@@ -16,8 +16,10 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     topics: set[str] = set()
     for content in metadata:
         try:
+            if layout_version(content) < 0:
+                return None
             # The first field in every version; what follows it is not always what the version promises.
-            topics.update(layout_reader(content).strings(False) if layout_version(content) >= 0 else ())
+            topics.update(layout_reader(content).strings(False))
         except MalformedError:
             return None
     return frozenset(topics)
