@@ -1,0 +1,170 @@
+"""A live group goes over to the newer protocol when its first member does, and back when its last one leaves.
+
+Both ways the members stay with what they have: the group is written anew in the other form, in one batch with the
+deletion of the old one. The classic side is changed in place, so those records count as applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from braidlog.coordinator.effects import Effects, Moment
+from braidlog.coordinator.group.classic.group import CONSUMER, KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.member import Member as ClassicMember
+from braidlog.coordinator.group.classic.member import Protocol
+from braidlog.coordinator.group.classic.protocol import ClassicProtocol as ClassicRules
+from braidlog.coordinator.group.classic.states import STABLE as CLASSIC_STABLE
+from braidlog.coordinator.group.classic.subscriptions import parse_subscription
+from braidlog.coordinator.group.consumer import records
+from braidlog.coordinator.group.consumer.embedded import assignment_bytes, parse_assignment
+from braidlog.coordinator.group.consumer.group import ConsumerGroup
+from braidlog.coordinator.group.consumer.members import (
+    STABLE,
+    Assignment,
+    ClassicProtocol,
+    ClassicSide,
+    Member,
+    Profile,
+    Progress,
+)
+from braidlog.coordinator.group.consumer.sessions import Sessions
+from braidlog.coordinator.group.consumer.steps import write_member
+from braidlog.coordinator.group.consumer.subscriptions import Resolver
+from braidlog.coordinator.group.group import Group
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.topics import Topics
+from braidlog.core.protocol_errors import GroupIdNotFoundError, RebalanceInProgressError
+from braidlog.wire.generated.group_records import GroupMetadataKey
+from braidlog.wire.layouts import versioned
+
+
+class Migration:
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        settings: Callable[[], GroupSettings],
+        topics: Topics,
+        resolver: Resolver,
+        sessions: Sessions,
+        classic: ClassicRules,
+    ) -> None:
+        self._groups = groups
+        self._settings = settings
+        self._topics = topics
+        self._resolver = resolver
+        self._sessions = sessions
+        self._classic = classic
+
+    # To the newer protocol
+
+    def converted(self, classic: ClassicGroup, effects: Effects) -> ConsumerGroup:
+        """What the group would be in the newer protocol; nothing changes before `finish_upgrade`."""
+        group = ConsumerGroup(classic.group_id, self._resolver)
+        effects.write(versioned(GroupMetadataKey(group=group.group_id), KEY_VERSION), None, applied=True)
+        if classic.is_empty():
+            return group
+        self._require_upgradable(classic)
+        group.epoch = group.target_epoch = classic.generation
+        given: dict[bytes, frozenset[int]] = {}
+        for old in classic.members.values():
+            profile, assigned = self._profile(classic, old), self._assigned(classic, old)
+            # An assignor of the client's may have given a partition to several: the first one has it.
+            mine = {topic: numbers - given.get(topic, frozenset()) for topic, numbers in assigned.items()}
+            mine = {topic: numbers for topic, numbers in mine.items() if numbers}
+            for topic, numbers in mine.items():
+                given[topic] = given.get(topic, frozenset()) | numbers
+            progress = Progress(classic.generation, classic.generation, STABLE, mine)
+            group.put_profile(old.member_id, profile)
+            group.put_progress(old.member_id, progress)
+            group.put_target(old.member_id, mine)
+            write_member(group.group_id, Member(old.member_id, profile, progress), mine, effects)
+        effects.write(records.group_epoch_key(group.group_id), records.epoch_value(group.epoch))
+        effects.write(records.target_epoch_key(group.group_id), records.target_epoch_value(group.target_epoch))
+        return group
+
+    def finish_upgrade(self, classic: ClassicGroup, group: ConsumerGroup, now: Moment, effects: Effects) -> None:
+        """The operation succeeded: the classic group ends here, its members have their sessions in the new one."""
+        again = RebalanceInProgressError(f"group {group.group_id!r} goes over to the newer protocol; join again")
+        self._classic.dissolve(classic, again, now, effects)
+        del self._groups[group.group_id]
+        timeout_ms = self._settings().consumer_session_timeout_ms
+        for member in group.members.values():
+            self._sessions.touch(group.group_id, member, timeout_ms, now)
+
+    def _require_upgradable(self, classic: ClassicGroup) -> None:
+        settings = self._settings()
+        if not settings.upgrade_allowed:
+            why = "and group.consumer.migration.policy does not let it go over to the newer one"
+        elif classic.protocol_type != CONSUMER:
+            why = f"of the type {classic.protocol_type!r}, which has no newer one"
+        elif len(classic.members) > settings.consumer_max_size:
+            why = f"with more than the {settings.consumer_max_size} members that the newer one may have"
+        else:
+            return
+        raise GroupIdNotFoundError(f"group {classic.group_id!r} has members of the classic protocol, {why}")
+
+    def _profile(self, classic: ClassicGroup, member: ClassicMember) -> Profile:
+        metadata = member.metadata_of(classic.protocol_name) or next((p.metadata for p in member.protocols), b"")
+        subscription = parse_subscription(metadata)
+        if subscription is None:
+            told = f"member {member.member_id!r} of group {classic.group_id!r} does not say what it reads"
+            raise GroupIdNotFoundError(told)
+        protocols = tuple(ClassicProtocol(name, bytes(content)) for name, content in member.protocols)
+        return Profile(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topics=tuple(sorted(set(subscription.topics))),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=ClassicSide(member.session_timeout_ms, protocols),
+        )
+
+    def _assigned(self, classic: ClassicGroup, member: ClassicMember) -> Assignment:
+        assigned = parse_assignment(member.assignment, self._topics)
+        if assigned is None:
+            told = f"the assignment of member {member.member_id!r} of group {classic.group_id!r} cannot be read"
+            raise GroupIdNotFoundError(told)
+        return assigned
+
+    # And back
+
+    def goes_back_without(self, group: ConsumerGroup, member: Member) -> bool:
+        """Whether only members of the older protocol are left when this one leaves."""
+        settings = self._settings()
+        others = len(group.members) - 1
+        return (
+            settings.downgrade_allowed
+            and not member.is_classic
+            and 0 < others == group.classic_members
+            and others <= settings.max_size
+        )
+
+    def go_back(self, group: ConsumerGroup, leaving: Member, now: Moment, effects: Effects) -> None:
+        """The group is a classic one from here on, and rebalances."""
+        classic = ClassicGroup(group.group_id, now.wall_ms)
+        classic.generation = group.epoch
+        classic.protocol_type = CONSUMER
+        for member in group.members.values():
+            self._sessions.end(group.group_id, member.member_id)
+            side = member.profile.classic
+            if side is not None and member.member_id != leaving.member_id:
+                classic.add(self._classic_member(member, side))
+        classic.state = CLASSIC_STABLE
+        classic.protocol_name = classic.chosen_protocol()
+        classic.learn_subscriptions()
+        group.write_tombstones(effects, applied=True)
+        self._classic.take_over(classic, now, effects)
+
+    def _classic_member(self, member: Member, side: ClassicSide) -> ClassicMember:
+        profile = member.profile
+        return ClassicMember(
+            member.member_id,
+            profile.instance_id,
+            profile.client_id,
+            profile.client_host,
+            profile.rebalance_timeout_ms,
+            side.session_timeout_ms,
+            [Protocol(name, metadata) for name, metadata in side.protocols],
+            assignment_bytes(member.progress.assigned, side, self._topics),
+        )

@@ -1,0 +1,78 @@
+"""Puts records of the newer protocol back into the groups they came from."""
+
+from __future__ import annotations
+
+from braidlog.coordinator.group.consumer import records
+from braidlog.coordinator.group.consumer.group import ConsumerGroup
+from braidlog.coordinator.group.consumer.subscriptions import Resolver
+from braidlog.coordinator.group.group import Group
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated import group_records as layouts
+from braidlog.wire.layouts import layout_reader, layout_version
+from braidlog.wire.reader import Reader
+
+
+def replay(
+    groups: dict[str, Group], resolver: Resolver, version: int, key: Reader, value: bytes | None
+) -> ConsumerGroup | None:
+    """The group that the record belongs to; None where there is nothing it could change.
+
+    Compaction may have taken a group's older records away, so any of them may be the first, and a tombstone may speak
+    of what is not there.
+    """
+    if version not in records.KEY_VERSIONS or version == records.REGEX:
+        return None
+    group_id = key.string(False)
+    group = _group(groups, resolver, group_id, create=value is not None)
+    if group is None:
+        return None
+    body = None if value is None else _body(group_id, version, value)
+    if version == records.GROUP_EPOCH:
+        if body is None:
+            del groups[group_id]
+        else:
+            group.epoch = layouts.ConsumerGroupMetadataValue.decode(body, 0).epoch
+    elif version == records.TOPICS:
+        topics = layouts.ConsumerGroupPartitionMetadataValue()
+        group.snapshot = records.topics_from(topics if body is None else topics.decode(body, 0))
+    elif version == records.TARGET_EPOCH:
+        target = layouts.ConsumerGroupTargetAssignmentMetadataValue
+        group.target_epoch = -1 if body is None else target.decode(body, 0).assignment_epoch
+    else:
+        _replay_member(group, version, key.string(False), body)
+    return group
+
+
+def _replay_member(group: ConsumerGroup, version: int, member_id: str, body: Reader | None) -> None:
+    if version == records.TARGET:
+        target = layouts.ConsumerGroupTargetAssignmentMemberValue
+        group.put_target(member_id, None if body is None else records.target_from(target.decode(body, 0)))
+    elif version == records.CURRENT:
+        current = layouts.ConsumerGroupCurrentMemberAssignmentValue
+        group.put_progress(member_id, None if body is None else records.progress_from(current.decode(body, 0)))
+    elif body is None:
+        group.remove_member(member_id)
+    else:
+        value = layouts.ConsumerGroupMemberMetadataValue.decode(body, 0)
+        group.put_profile(member_id, records.profile_from(value))
+
+
+def _group(groups: dict[str, Group], resolver: Resolver, group_id: str, create: bool) -> ConsumerGroup | None:
+    group = groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    if not create:
+        return None
+    if group is not None and not group.is_empty():
+        raise MalformedError(f"group {group_id!r} has members of the classic protocol, and a record of the newer one")
+    # An empty one stands there for offsets that were committed before, and is not in the log itself.
+    made = ConsumerGroup(group_id, resolver)
+    groups[group_id] = made
+    return made
+
+
+def _body(group_id: str, version: int, value: bytes) -> Reader:
+    found = layout_version(value)
+    if found != records.VALUE_VERSION:
+        raise MalformedError(f"record {version} of group {group_id!r} has a value of version {found}")
+    return layout_reader(value)
