@@ -261,8 +261,8 @@ class ClassicGroup:
             return commit_timestamp_ms
         return None
 
-    def write_tombstones(self, effects: Effects) -> None:
-        effects.write(versioned(GroupMetadataKey(group=self._group_id), KEY_VERSION), None)
+    def write_tombstones(self, effects: Effects, *, applied: bool = False) -> None:
+        effects.write(versioned(GroupMetadataKey(group=self._group_id), KEY_VERSION), None, applied=applied)
 
 
 __all__ = ["COMPLETING", "CONSUMER", "DEAD", "EMPTY", "KEY_VERSION", "PREPARING", "STABLE", "ClassicGroup"]
