@@ -51,6 +51,8 @@ def add_coordinator_routes(broker: Broker) -> None:
     flow(28, "txn_offset_commit", lambda m: m.TxnOffsetCommitHandler(groups, coordination.desk, topics))
     flow(47, "offset_delete", lambda m: m.OffsetDeleteHandler(groups, topics))
     late(42, "delete_groups", lambda m: m.DeleteGroupsHandler(coordination.groups))
+    flow(68, "consumer_group_heartbeat", lambda m: m.ConsumerGroupHeartbeatHandler(groups))
+    late(69, "consumer_group_describe", lambda m: m.ConsumerGroupDescribeHandler(groups))
     late(61, "describe_producers", lambda m: m.DescribeProducersHandler(broker.registry))
     late(22, "init_producer_id", lambda m: m.InitProducerIdHandler(broker.producer_ids, transactions))
     flow(24, "add_partitions_to_txn", lambda m: m.AddPartitionsToTxnHandler(transactions, controller))

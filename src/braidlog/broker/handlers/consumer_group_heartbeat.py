@@ -1,0 +1,36 @@
+"""ConsumerGroupHeartbeat (api 68): join, stay in and leave a group whose partitions the broker assigns (KIP-848).
+
+v1   members choose their own ids, and may subscribe with a regular expression
+"""
+
+from __future__ import annotations
+
+from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.runtime import Coordinator
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+class ConsumerGroupHeartbeatHandler:
+    def __init__(self, groups: Coordinator[GroupShard]) -> None:
+        self._groups = groups
+
+    def handle(self, request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> None:
+        ticket = ExchangeTicket(exchange, request, refuse)
+        caller = caller_of(exchange)
+        self._groups.submit(
+            request.group_id, ticket, lambda shard, now: shard.consumer_heartbeat(request, caller, ticket, now)
+        )
+
+
+def refuse(
+    request: ConsumerGroupHeartbeatRequest, version: int, error: ProtocolError
+) -> ConsumerGroupHeartbeatResponse:
+    told = told_to_clients(error)
+    return ConsumerGroupHeartbeatResponse(error_code=told.code, error_message=told.message)
