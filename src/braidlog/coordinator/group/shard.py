@@ -1,9 +1,11 @@
 """The shard of one partition of `__consumer_offsets`: which part answers what.
 
     classic     join, sync, heartbeat and leave of groups that assign among themselves    record key 2
+    consumer    the newer protocol, where the coordinator assigns                         record keys 3 and up
     offsets     what groups committed, whichever protocol they speak                      record keys 0 and 1
 
-The parts share the groups and the deadlines, and nothing else.
+The parts share the groups and the deadlines. A live group may go over from one protocol to the other, so whatever
+concerns members is first looked up here: the kind of the group says which part answers.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from braidlog.coordinator.deadlines import Deadlines
 from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
 from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicProtocol, DeadlineKey
+from braidlog.coordinator.group.consumer.group import ConsumerGroup
+from braidlog.coordinator.group.consumer.protocol import KEY_VERSIONS, ConsumerProtocol
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.listing import described, is_listed, listed
 from braidlog.coordinator.group.offsets import OffsetStore
@@ -22,6 +26,7 @@ from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.core.protocol_errors import GroupIdNotFoundError, InvalidGroupIdError, ProtocolError
 from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.wire.generated.delete_groups import DeletableGroupResult
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest
@@ -40,6 +45,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.classic = ClassicProtocol(self.groups, self.deadlines, settings, new_member_id)
+        self.consumer = ConsumerProtocol(self.groups, self.deadlines, settings, topics, new_member_id, self.classic)
         self.offsets = OffsetStore(
             self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.heard_from
         )
@@ -48,19 +54,42 @@ class GroupShard:
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
         require_group_id(request.group_id)
-        return self.classic.join_group(request, caller, ticket, now)
+        group = self.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self.classic.join_group(request, caller, ticket, now)
+        if not group.is_empty():
+            return self.consumer.join_classic(group, request, caller, ticket, now)
+        # Nobody is left who speaks the newer protocol: the group begins anew, its offsets stay.
+        effects = Effects()
+        group.write_tombstones(effects, applied=True)
+        effects.add(self.classic.join_group(request, caller, ticket, now))
+        return effects
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
         require_group_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.sync_classic(group, request, caller, ticket, now)
         return self.classic.sync_group(request, caller, ticket, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
         require_group_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.heartbeat_classic(group, request, caller, ticket, now)
         return self.classic.heartbeat(request, caller, ticket, now)
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
         require_group_id(request.group_id)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.leave_classic(group, request, caller, ticket, now)
         return self.classic.leave_group(request, caller, ticket, now)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment
+    ) -> Effects:
+        return self.consumer.heartbeat(request, caller, ticket, now)
 
     # Offsets
 
@@ -89,6 +118,10 @@ class GroupShard:
         effects.reply(ticket, described(group))
         return effects
 
+    def describe_consumer_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+        """Replies with one `DescribedGroup` of ConsumerGroupDescribe."""
+        return self.consumer.describe(group_id, ticket)
+
     def list_groups(self, request: ListGroupsRequest, ticket: Ticket, now: Moment) -> Effects:
         effects = Effects()
         groups = [listed(group) for group in self.groups.values() if is_listed(group, request)]
@@ -110,8 +143,10 @@ class GroupShard:
     # What the cluster tells
 
     def topics_changed(self, now: Moment) -> Effects:
-        """Classic members watch the topics themselves."""
-        return Effects()
+        """Topics are new, or have more partitions; classic members watch that themselves."""
+        effects = Effects()
+        self.consumer.topics_changed(now, effects)
+        return effects
 
     def topics_deleted(self, names: list[str], now: Moment) -> Effects:
         return self.offsets.topics_deleted(names, now)
@@ -127,6 +162,9 @@ class GroupShard:
             self.offsets.replay(version, key, record.value, record)
         elif version == KEY_VERSION:
             self.classic.replay(version, key, record.value, record)
+        elif version in KEY_VERSIONS:
+            self.consumer.replay(version, key, record.value, record)
+        # Any other kind is of a later time: it is left alone, as Kafka does.
 
     def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
         self.offsets.replay_marker(producer_id, producer_epoch, commits)
@@ -134,6 +172,7 @@ class GroupShard:
     def loaded(self, now: Moment) -> Effects:
         effects = Effects()
         self.classic.loaded(now, effects)
+        self.consumer.loaded(now, effects)
         self.offsets.loaded(now, effects)
         return effects
 
@@ -146,6 +185,8 @@ class GroupShard:
             part, _, _ = key[0].partition(".")
             if part == "classic":
                 self.classic.on_deadline(key, now, effects)
+            elif part == "consumer":
+                self.consumer.on_deadline(key, now, effects)
             else:
                 self.offsets.on_deadline(key, now, effects)
         return effects
@@ -153,10 +194,15 @@ class GroupShard:
     def abandon(self, error: ProtocolError) -> Effects:
         effects = Effects()
         self.classic.abandon(error, effects)
+        self.consumer.abandon(error, effects)
         return effects
 
     def durable_state(self) -> object:
-        return {"classic": self.classic.durable_state(), "offsets": self.offsets.durable_state()}
+        return {
+            "classic": self.classic.durable_state(),
+            "consumer": self.consumer.durable_state(),
+            "offsets": self.offsets.durable_state(),
+        }
 
 
 def require_group_id(group_id: str) -> None:
