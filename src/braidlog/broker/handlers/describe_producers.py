@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from braidlog.broker.faults import error_of
 from braidlog.config.topic_names import validate_name
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import ProtocolError, UnknownTopicOrPartitionError
 from braidlog.net.exchange import Exchange
 from braidlog.replication.registry import Registry
 from braidlog.storage.log import Log
@@ -32,8 +32,10 @@ class DescribeProducersHandler:
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         try:
             validate_name(topic)
-            log = self._registry.require(topic, index).require_log()
-            return PartitionResponse(partition_index=index, active_producers=producers_of(log))
+            partition = self._registry.get(topic, index)
+            if partition is None:
+                raise UnknownTopicOrPartitionError(f"there is no partition {index} of {topic!r} here")
+            return PartitionResponse(partition_index=index, active_producers=producers_of(partition.require_log()))
         except Exception as failure:
             error = error_of(failure, f"describe the producers of {topic}-{index}")
             return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
