@@ -103,8 +103,11 @@ def free_port() -> int:
         return port
 
 
-def java_command(main_class: str, arguments: Sequence[str], jvm: Sequence[str], level: str) -> list[str]:
-    classpath = f"{kafka_libs()}/*"
+def java_command(
+    main_class: str, arguments: Sequence[str], jvm: Sequence[str], level: str, classpath: str | None = None
+) -> list[str]:
+    """A Java program that logs as `level` says; the classpath is Kafka's own jars unless another is given."""
+    classpath = classpath or f"{kafka_libs()}/*"
     return ["java", *jvm, f"-Dlog4j.configuration={_log4j(level)}", "-cp", classpath, main_class, *arguments]
 
 
@@ -112,6 +115,7 @@ def _log4j(level: str) -> str:
     """A logging configuration: a broker speaks on standard output, a tool only warns, on standard error."""
     path = cache_root() / f"kafka-{VERSION}" / f"log4j-{level.lower()}.properties"
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         target = "System.out" if level == "INFO" else "System.err"
         path.write_text(
             f"log4j.rootLogger={level}, out\n"
