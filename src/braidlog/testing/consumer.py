@@ -132,7 +132,7 @@ def _reads(response: FetchResponse, asked: dict[tuple[bytes, int], tuple[Target,
 
 
 def _read(target: Target, offset: int, data: PartitionData) -> PartitionRead:
-    content = _bytes_of(data.records) if data.error_code == 0 else b""
+    content = bytes_of(data.records) if data.error_code == 0 else b""
     records = [record for record in read_records(content) if record.offset >= offset]
     next_offset = offset
     for header in iterate_headers(content, 0, len(content)):
@@ -142,7 +142,7 @@ def _read(target: Target, offset: int, data: PartitionData) -> PartitionRead:
     )
 
 
-def _bytes_of(records: Records) -> bytes:
+def bytes_of(records: Records) -> bytes:
     if records is None:
         return b""
     if isinstance(records, ByteSlice):
