@@ -62,6 +62,12 @@ class Transaction:
     ) -> Transaction:
         """A producer starts (again) under this id."""
         check_transition(self.transactional_id, self.state, TxnState.Empty)
+        previous_id = NO_ID
+        if producer_id != self.producer_id:
+            previous_id = self.producer_id
+        elif producer_epoch == self.producer_epoch:
+            # The answer is only told again, and may be a third time.
+            previous_id = self.previous_id
         return Transaction(
             self.transactional_id,
             producer_id,
@@ -71,7 +77,7 @@ class Transaction:
             frozenset(),
             now_ms,
             last_epoch=last_epoch,
-            previous_id=self.producer_id if producer_id != self.producer_id else NO_ID,
+            previous_id=previous_id,
         )
 
     def with_partitions(self, added: frozenset[TopicPartition], client_version: int, now_ms: int) -> Transaction:
