@@ -191,5 +191,4 @@ def txn_settings(settings: BrokerSettings) -> TxnSettings:
     return TxnSettings(
         max_timeout_ms=settings.get_int("transaction.max.timeout.ms"),
         id_expiration_ms=settings.get_int("transactional.id.expiration.ms"),
-        id_check_interval_ms=settings.get_int("transaction.remove.expired.transaction.cleanup.interval.ms"),
     )

@@ -9,4 +9,3 @@ from dataclasses import dataclass
 class TxnSettings:
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
-    id_check_interval_ms: int = 3_600_000
