@@ -1,4 +1,8 @@
-"""kafka-python as members of groups: eager and cooperative, static members, growing topics, offsets of every kind."""
+"""kafka-python as members of groups: eager and cooperative, static members, offsets of every kind.
+
+No growing topics and no patterns: this client (3.0.12) often spins in a rebalance that its own metadata refresh began,
+on Apache Kafka, too.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +32,6 @@ def test_a_static_member_returns_without_a_rebalance(quick_broker: Broker, topic
     with group_under_test(quick_broker.bootstrap, topic, "kafka-python") as group:
         patience = {"session_timeout_ms": scenarios.PATIENT_SESSION_MS}
         scenarios.static_member_returns(group, "group_instance_id", patience, killed=killed)
-
-
-def test_new_partitions_are_read(quick_broker: Broker, topic: str) -> None:
-    with group_under_test(quick_broker.bootstrap, topic, "kafka-python") as group:
-        scenarios.new_partitions_are_read(group, 9)
-
-
-def test_a_pattern_finds_new_topics(quick_broker: Broker, topic: str) -> None:
-    # One member: several of this client keep each other rebalancing while topics come and go elsewhere, on Kafka, too.
-    with group_under_test(quick_broker.bootstrap, topic, "kafka-python") as group:
-        scenarios.a_pattern_finds_new_topics(group, f"^{topic}.*", f"{topic}-new", members=1)
 
 
 def test_commits_outlive_the_broker(target_kind: str, tmp_path: Path) -> None:

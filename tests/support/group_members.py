@@ -56,6 +56,8 @@ class Notebook:
         self._name = plan.name
         self._current = current
         self._generation = -1
+        # Read, but not yet committed: a commit is refused while a cooperative group hands out its next assignment.
+        self.pending: dict[Partition, tuple[int, int]] = {}
 
     def generation(self) -> int:
         """The client's own word; while it is between two generations, the last one in which it was given anything."""
@@ -68,18 +70,24 @@ class Notebook:
         write_note("assigned", self._name, self.generation(), partitions)
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
+        """What is pending has been committed if it could be."""
+        self.pending.clear()
         write_note("revoked", self._name, self._generation, partitions)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
+        self.pending.clear()
         write_note("lost", self._name, self._generation, partitions)
 
-    def read(self, records: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int, int]]:
+    def read(self, records: Iterable[tuple[str, int, int]]) -> None:
         found = runs(records)
         write_note("read", self._name, self.generation(), offsets=found)
-        return found
+        for topic, index, first, end in found:
+            self.pending[topic, index] = (self.pending.get((topic, index), (first, 0))[0], end)
 
-    def committed(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:
+    def committed(self) -> None:
+        offsets = [(topic, index, first, end) for (topic, index), (first, end) in self.pending.items()]
         write_note("committed", self._name, self._generation, offsets=offsets)
+        self.pending.clear()
 
     def refused(self, error: object) -> None:
         write_note("refused", self._name, self._generation, error=str(error))
@@ -119,10 +127,26 @@ def run_confluent(plan: Plan, stop: Stop) -> None:
     def pairs(partitions: list[TopicPartition]) -> list[Partition]:
         return [(each.topic, each.partition) for each in partitions]
 
+    def commit() -> None:
+        if not (plan.commits and book.pending):
+            return
+        offsets = [TopicPartition(topic, index, end, ABOUT_THIS) for (topic, index), (_, end) in book.pending.items()]
+        try:
+            answers = consumer.commit(offsets=offsets, asynchronous=False) or []
+        except KafkaException as refused:
+            book.refused(refused.args[0])
+            return
+        bad = [answer.error for answer in answers if answer.error is not None]
+        book.refused(bad[0]) if bad else book.committed()
+
+    def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+        commit()
+        book.revoked(pairs(partitions))
+
     consumer.subscribe(
         [plan.pattern] if plan.pattern else plan.topics,
         on_assign=lambda _, partitions: book.assigned(pairs(partitions)),
-        on_revoke=lambda _, partitions: book.revoked(pairs(partitions)),
+        on_revoke=revoked,
         on_lost=lambda _, partitions: book.lost(pairs(partitions)),
     )
 
@@ -134,21 +158,12 @@ def run_confluent(plan: Plan, stop: Stop) -> None:
                 records.append((str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)))
             elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED):
                 book.refused(error)
-        if not records:
-            return
-        found = book.read(records)
-        if plan.commits:
-            offsets = [TopicPartition(topic, index, end, ABOUT_THIS) for topic, index, _, end in found]
-            try:
-                answers = consumer.commit(offsets=offsets, asynchronous=False) or []
-            except KafkaException as refused:
-                book.refused(refused.args[0])
-                return
-            bad = [answer.error for answer in answers if answer.error is not None]
-            book.refused(bad[0]) if bad else book.committed(found)
+        if records:
+            book.read(records)
 
     while not stop.wanted:
         take(consumer.consume(200, POLL_S))
+        commit()
     consumer.close()
     book.left()
 
@@ -175,14 +190,24 @@ def run_kafka_python(plan: Plan, stop: Stop) -> None:
         reconnect_backoff_ms=10,
         reconnect_backoff_max_ms=100,
         retry_backoff_ms=20,
-        metadata_max_age_ms=500,
         partition_assignment_strategy=[kinds[name] for name in given.pop("assignors", ["range"])],
         **given,
     )
     book = Notebook(plan, lambda: int(consumer.group_metadata().generation_id))
 
+    def commit() -> None:
+        if plan.commits and book.pending:
+            ends = {TopicPartition(*at): end for at, (_, end) in book.pending.items()}
+            offsets = {at: OffsetAndMetadata(end, ABOUT_THIS, -1) for at, end in ends.items()}
+            try:
+                consumer.commit(offsets)
+                book.committed()
+            except KafkaError as refused:
+                book.refused(repr(refused))
+
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+            commit()
             book.revoked((each.topic, each.partition) for each in revoked)
 
         def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
@@ -195,16 +220,9 @@ def run_kafka_python(plan: Plan, stop: Stop) -> None:
     while not stop.wanted:
         batches = consumer.poll(timeout_ms=int(POLL_S * 1000), max_records=200)
         records = [(at.topic, at.partition, record.offset) for at, batch in batches.items() for record in batch]
-        if not records:
-            continue
-        found = book.read(records)
-        if plan.commits:
-            offsets = {TopicPartition(t, index): OffsetAndMetadata(end, ABOUT_THIS, -1) for t, index, _, end in found}
-            try:
-                consumer.commit(offsets)
-                book.committed(found)
-            except KafkaError as refused:
-                book.refused(repr(refused))
+        if records:
+            book.read(records)
+        commit()
     consumer.close(autocommit=False)
     book.left()
 
@@ -235,8 +253,18 @@ async def run_aiokafka(plan: Plan, stop: Stop) -> None:
     )
     book = Notebook(plan, lambda: int(consumer._coordinator.generation))
 
+    async def commit() -> None:
+        if plan.commits and book.pending:
+            offsets = {TopicPartition(*at): (end, ABOUT_THIS) for at, (_, end) in book.pending.items()}
+            try:
+                await consumer.commit(offsets)
+                book.committed()
+            except KafkaError as refused:
+                book.refused(repr(refused))
+
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-        def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+            await commit()
             book.revoked((each.topic, each.partition) for each in revoked)
 
         def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
@@ -247,16 +275,9 @@ async def run_aiokafka(plan: Plan, stop: Stop) -> None:
     while not stop.wanted:
         batches = await consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=200)
         records = [(at.topic, at.partition, record.offset) for at, batch in batches.items() for record in batch]
-        if not records:
-            continue
-        found = book.read(records)
-        if plan.commits:
-            offsets = {TopicPartition(topic, index): (end, ABOUT_THIS) for topic, index, _, end in found}
-            try:
-                await consumer.commit(offsets)
-                book.committed(found)
-            except KafkaError as refused:
-                book.refused(repr(refused))
+        if records:
+            book.read(records)
+        await commit()
     await consumer.stop()
     book.left()
 

@@ -89,9 +89,9 @@ def new_partitions_are_read(group: GroupUnderTest, more: int) -> None:
     group.history().check(group.written())
 
 
-def a_pattern_finds_new_topics(group: GroupUnderTest, pattern: str, new_topic: str, members: int = 2) -> None:
+def a_pattern_finds_new_topics(group: GroupUnderTest, pattern: str, new_topic: str) -> None:
     """Members that read whatever matches a pattern read a topic that appears later."""
-    readers = [group.start(f"reader {number}", pattern=pattern) for number in range(members)]
+    readers = [group.start(f"reader {number}", pattern=pattern) for number in range(2)]
     group.settle(*readers)
     group.writer.send(5)
     create_topic(group.bootstrap, new_topic, 4)
