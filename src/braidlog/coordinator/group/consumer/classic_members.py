@@ -106,7 +106,7 @@ class ClassicMembers:
             client_id=caller.client_id,
             client_host=caller.host,
             topics=tuple(sorted(set(subscription.topics))),
-            regex=None,
+            regex="",
             rebalance_timeout_ms=rebalance_timeout_ms,
             classic=ClassicSide(request.session_timeout_ms, protocols),
         )

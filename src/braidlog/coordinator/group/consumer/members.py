@@ -58,8 +58,8 @@ class Profile:
     client_host: str = ""
     # In order, each once.
     topics: tuple[str, ...] = ()
-    # Empty means the same as none, as clients unsubscribe with it.
-    regex: str | None = None
+    # Empty for none.
+    regex: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicSide | None = None

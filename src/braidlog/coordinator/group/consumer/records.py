@@ -137,7 +137,7 @@ def profile_from(value: layouts.ConsumerGroupMemberMetadataValue) -> Profile:
         client_id=value.client_id,
         client_host=value.client_host,
         topics=tuple(sorted(set(value.subscribed_topic_names))),
-        regex=value.subscribed_topic_regex,
+        regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
         classic=classic,

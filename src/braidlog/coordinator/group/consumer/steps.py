@@ -38,7 +38,7 @@ class Change(NamedTuple):
 
     def subscribes_otherwise(self) -> bool:
         before, after = self.member.profile, self.profile
-        return before.topics != after.topics or (before.regex or "") != (after.regex or "")
+        return before.topics != after.topics or before.regex != after.regex
 
 
 class Steps:

@@ -38,8 +38,8 @@ class Resolver:
         """Raises InvalidRegularExpressionError."""
         self._pattern(regex)
 
-    def resolve(self, regex: str | None) -> tuple[str, ...]:
-        """The names, in order; none for no pattern."""
+    def resolve(self, regex: str) -> tuple[str, ...]:
+        """The names, in order; none for an empty pattern."""
         if not regex:
             return ()
         found = self._resolved.get(regex)
