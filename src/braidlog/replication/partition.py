@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from braidlog.config.topic_names import is_internal
 from braidlog.core.protocol_errors import (
     FencedLeaderEpochError,
     KafkaStorageError,
@@ -31,6 +32,8 @@ class Partition:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        # Coordinators keep their records in it: what they know of it must not change behind their back.
+        self.internal = is_internal(topic)
         self.broker_id = broker_id
         # Shared by the partitions of a topic.
         self.meter = meter

@@ -26,6 +26,7 @@ from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
     CorruptMessageError,
     InvalidRequiredAcksError,
+    InvalidTopicError,
     KafkaStorageError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
@@ -65,6 +66,7 @@ _WITHOUT_LOG_START: Final = (
     MessageTooLargeError.code,
     RecordListTooLargeError.code,
     KafkaStorageError.code,
+    InvalidTopicError.code,
 )
 
 
@@ -204,6 +206,8 @@ class ProduceHandler:
                 partition = self._registry.get(topic, data.index)
             if partition is None:
                 raise UnknownTopicIdError if by_id and topic is None else UnknownTopicOrPartitionError
+            if partition.internal:
+                raise InvalidTopicError(f"{topic} is written by the broker alone")
             records = data.records
             if not isinstance(records, ByteSlice):
                 records = ByteSlice(b"", 0, 0)
