@@ -62,7 +62,8 @@ def _end_moving(
             raise ConcurrentTransactionsError("the last transaction is being completed; try again")
         raise InvalidProducerIdMappingError("this transactional id has another producer id")
     ended = transaction.state not in (TxnState.Ongoing, TxnState.Empty)
-    if ended and (used_up or epoch == transaction.producer_epoch - 1):
+    # The epoch before is only that of the same producer where nobody else has begun since.
+    if ended and (used_up or epoch == transaction.last_epoch == transaction.producer_epoch - 1):
         if transaction.producer_epoch > LAST_EPOCH and not transaction.prepared:
             raise ProducerFencedError("this producer's epochs are used up; it has to begin anew")
         _check_repeated(transaction, commits)

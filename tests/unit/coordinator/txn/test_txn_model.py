@@ -58,6 +58,8 @@ class Instance:
     producer_id: int = -1
     epoch: int = -1
     ready: bool = False
+    # Somebody else has started under the same id since.
+    fenced: bool = False
     open: bool = False
     adds: list[AddPartitionsToTxnTransaction] = field(default_factory=list)
     ended: list[tuple[EndTxnRequest, Any, int]] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Transactions(RuleBasedStateMachine):
     @initialize()
     def wear_out(self) -> None:
         """One id has nearly used up its epochs."""
-        worn = Transaction("worn", 50, LAST_EPOCH - 3, TIMEOUT_MS, TxnState.Empty, frozenset(), START_MS)
+        worn = Transaction("worn", 50, LAST_EPOCH - 2, TIMEOUT_MS, TxnState.Empty, frozenset(), START_MS)
         key, value = records.encode_key("worn"), records.encode_value(worn)
         self.driver.log.append(ReplayedRecord(0, START_MS, key, value))
         self.driver.crash()
@@ -166,7 +168,12 @@ class Transactions(RuleBasedStateMachine):
         ticket = self.driver.submit(lambda shard, ticket, now: shard.init_producer_id(request, ticket, now))
         self.settle()
         if ticket.response is not None:
+            assert not (claims and instance.fenced), "fenced: a zombie recovered"
             assert ticket.response.producer_epoch <= LAST_EPOCH, "the epoch for fencing was given away"
+            if not claims:
+                for other in self.instances:
+                    other.fenced = other.fenced or other.transactional_id == instance.transactional_id
+                instance.fenced = False
             instance.producer_id = ticket.response.producer_id
             instance.epoch = ticket.response.producer_epoch
             instance.ready, instance.open = True, False
@@ -175,6 +182,8 @@ class Transactions(RuleBasedStateMachine):
         elif claims and before is not None:
             mine = (instance.producer_id, instance.epoch) == (before.producer_id, before.producer_epoch)
             assert mine or self.driver.shard.durable_state() == durable, "fenced: a claim of old changed something"
+        if claims and instance.fenced:
+            assert self.driver.shard.durable_state() == durable, "fenced: a zombie changed something"
 
     def wanted(self, instance: Instance, partitions: list[TopicPartition]) -> AddPartitionsToTxnTransaction:
         topics = [AddPartitionsToTxnTopic(name=p.topic, partitions=[p.partition]) for p in partitions]
@@ -203,7 +212,7 @@ class Transactions(RuleBasedStateMachine):
         durable = self.driver.shard.durable_state()
         wanted = self.wanted(instance, partitions)
         ticket = self.add(instance, wanted)
-        if stale:
+        if stale or instance.fenced:
             assert ticket.error is not None
             assert self.driver.shard.durable_state() == durable, "fenced: an add changed something"
         if ticket.response is None:
@@ -238,9 +247,9 @@ class Transactions(RuleBasedStateMachine):
             assert self.driver.shard.durable_state() == durable, "fenced: an end changed something"
         if ticket.response is None:
             return
-        if instance.open:
-            # Told of success: that is how it was decided, be it by an earlier request.
-            assert self.decided[instance.transactional_id][-1] == commits, "told: decided otherwise"
+        assert not instance.fenced, "fenced: a zombie was told of success"
+        # That is how it was decided, be it by an earlier request.
+        assert self.decided[instance.transactional_id][-1] == commits, "told: decided otherwise"
         instance.open = False
         instance.ended.append((request, ticket.response, len(self.decided[instance.transactional_id])))
         if instance.version == 2:
@@ -305,6 +314,11 @@ class Transactions(RuleBasedStateMachine):
         self.produce(number, chosen)
         self.end(number, commits)
         self.confirm_all()
+        transaction = self.state_of(instance)
+        if not self.failing and instance.version == 2 and instance.ended:
+            assert transaction is not None
+            current = (transaction.producer_id, transaction.producer_epoch)
+            assert current == (instance.producer_id, instance.epoch), "told another id or epoch than came to be"
         if again.endswith("while open"):
             self.produce(number, chosen)
         if "end" in again and instance.version == 2 and instance.ended:

@@ -360,6 +360,7 @@ def test_each_end_moves_the_epoch_and_a_retry_hears_the_same(world: World) -> No
 @pytest.mark.parametrize("state", [TxnState.Empty, TxnState.CompleteCommit, TxnState.CompleteAbort])
 def test_an_abort_of_nothing_ends_at_once(world: World, state: TxnState) -> None:
     producer = world.preset(state=state, producer_epoch=4, started_ms=-1 if state == TxnState.Empty else START_MS)
+    assert refusal(world.end((50, 3), commits=state == TxnState.CompleteCommit, version=2)) is ProducerFencedError
     assert refusal(world.end(producer, commits=True, version=2)) is InvalidTxnStateError
     assert told(world.end(producer, commits=False, version=2)) == (50, 5)
     assert world.transaction.state == TxnState.CompleteAbort
