@@ -11,7 +11,7 @@ from braidlog.broker.tickets import ExchangeTicket, caller_of
 from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import GroupMaxSizeReachedError, ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -35,5 +35,6 @@ def refuse(request: JoinGroupRequest, version: int, error: ProtocolError) -> Joi
     return JoinGroupResponse(
         error_code=told_to_clients(error).code,
         protocol_name=None if version >= 7 else "",
-        member_id=request.member_id,
+        # Whoever was turned away has no id in this group any more.
+        member_id="" if isinstance(error, GroupMaxSizeReachedError) else request.member_id,
     )

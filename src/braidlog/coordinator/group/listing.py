@@ -26,7 +26,7 @@ def listed(group: Group) -> ListedGroup:
 
 
 def described(group: ClassicGroup) -> DescribedGroup:
-    # Before the group is stable there is nothing that all members agreed upon.
+    # Only in a stable group the protocol is what all members agreed upon; the assignment is the last one they had.
     stable = group.state == STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -40,7 +40,7 @@ def described(group: ClassicGroup) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata_of(group.protocol_name) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

@@ -229,6 +229,12 @@ def test_a_pending_member_may_leave_which_lets_the_others_go_on(driver: ClassicD
     assert waiting.error_code == 0
 
 
+def test_a_pending_member_that_leaves_a_stable_group_disturbs_nobody(driver: ClassicDriver) -> None:
+    member, = driver.stable()
+    assert driver.leave(driver.join().response.member_id).response.members[0].error_code == 0
+    assert driver.heartbeat(member, 1).error_code == 0
+
+
 def test_who_leaves_while_it_waits_is_answered(driver: ClassicDriver) -> None:
     leader, = driver.stable()
     member, waiting = driver.enter()
@@ -249,7 +255,7 @@ def test_all_may_leave_during_the_initial_delay(driver: ClassicDriver) -> None:
 # Describe, list, delete
 
 
-def test_describe_shows_what_members_agreed_upon_only_when_stable(driver: ClassicDriver) -> None:
+def test_describe_shows_the_protocol_only_when_stable_and_always_the_last_assignment(driver: ClassicDriver) -> None:
     assert driver.describe().error_code == GROUP_ID_NOT_FOUND
     member, = driver.stable()
     told = driver.describe().response
@@ -261,7 +267,7 @@ def test_describe_shows_what_members_agreed_upon_only_when_stable(driver: Classi
     driver.join(member)
     told = driver.describe().response
     assert (told.group_state, told.protocol_data) == ("PreparingRebalance", "")
-    assert (told.members[0].member_metadata, told.members[0].member_assignment) == (b"", b"")
+    assert (told.members[0].member_metadata, told.members[0].member_assignment) == (b"", member.encode())
 
 
 def test_list_filters_by_state_and_type_whatever_the_case(driver: ClassicDriver) -> None:

@@ -28,8 +28,10 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
-# The first versions in which a client must come back with the id it was given, and can be told not to assign.
+# The first versions in which a client must come back with the id it was given, in which an answer may name no protocol,
+# and in which a leader can be told not to assign.
 KNOWN_ID_FROM = 4
+NO_PROTOCOL_IS_NULL_FROM = 7
 SKIPS_ASSIGNMENT_FROM = 9
 
 
@@ -117,8 +119,7 @@ class Joining:
         elif instance is None and caller.version >= KNOWN_ID_FROM:
             group.pending_joins[member_id] = None
             self._rebalances.set_session(group, member_id, request.session_timeout_ms, attempt.now)
-            answer = JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id)
-            attempt.effects.reply(attempt.ticket, answer)
+            attempt.effects.reply(attempt.ticket, come_back_as(member_id, caller.version))
         else:
             self._enter(group, member_id, attempt)
 
@@ -185,3 +186,12 @@ class Joining:
         member.rebalance_timeout_ms = attempt.rebalance_timeout_ms()
         member.session_timeout_ms = attempt.request.session_timeout_ms
         self._rebalances.wait_for_join(group, member, attempt.ticket, attempt.effects)
+
+
+def come_back_as(member_id: str, version: int) -> JoinGroupResponse:
+    """Not in yet: the id was only given (KIP-394)."""
+    return JoinGroupResponse(
+        error_code=MemberIdRequiredError.code,
+        protocol_name=None if version >= NO_PROTOCOL_IS_NULL_FROM else "",
+        member_id=member_id,
+    )
