@@ -120,6 +120,7 @@ def test_offsets_through_an_admin_client(broker: Broker, topic: str) -> None:
     confluent.create_topic(broker.bootstrap, topic, 2)
     admin = confluent.admin(broker.bootstrap)
     group = f"admin-{topic}"
+    find_coordinator(broker.port, group)
     marks = [TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 4)]
     admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, marks)])[group].result(30)
     listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)

@@ -38,6 +38,9 @@ def add_coordinator_routes(broker: Broker) -> None:
     def metadata_limit() -> int:
         return broker.settings.current.get_int("offset.metadata.max.bytes")
 
+    def verifies() -> bool:
+        return broker.settings.current.get_bool("transaction.partition.verification.enable")
+
     groups = coordination.groups
     flow(8, "offset_commit", lambda m: m.OffsetCommitHandler(groups, topics, legacy, broker.tasks, metadata_limit))
     flow(9, "offset_fetch", lambda m: m.OffsetFetchHandler(groups, topics, legacy, broker.tasks))
@@ -48,7 +51,7 @@ def add_coordinator_routes(broker: Broker) -> None:
     flow(14, "sync_group", lambda m: m.SyncGroupHandler(coordination.groups))
     late(15, "describe_groups", lambda m: m.DescribeGroupsHandler(coordination.groups))
     late(16, "list_groups", lambda m: m.ListGroupsHandler(coordination.groups))
-    flow(28, "txn_offset_commit", lambda m: m.TxnOffsetCommitHandler(groups, coordination.desk, topics))
+    flow(28, "txn_offset_commit", lambda m: m.TxnOffsetCommitHandler(groups, coordination.desk, topics, verifies))
     flow(47, "offset_delete", lambda m: m.OffsetDeleteHandler(groups, topics))
     late(42, "delete_groups", lambda m: m.DeleteGroupsHandler(coordination.groups))
     flow(68, "consumer_group_heartbeat", lambda m: m.ConsumerGroupHeartbeatHandler(groups))

@@ -7,6 +7,7 @@ v5   the offsets' partition joins the transaction here, without AddOffsetsToTxn 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.internal_topics import OFFSETS_TOPIC
@@ -43,10 +44,17 @@ _JOINS_THE_TRANSACTION_FROM: Final = 5
 
 
 class TxnOffsetCommitHandler:
-    def __init__(self, groups: Coordinator[GroupShard], transactions: TransactionDesk, topics: Topics) -> None:
+    def __init__(
+        self,
+        groups: Coordinator[GroupShard],
+        transactions: TransactionDesk,
+        topics: Topics,
+        verifies: Callable[[], bool],
+    ) -> None:
         self._groups = groups
         self._transactions = transactions
         self._topics = topics
+        self._verifies = verifies
 
     def handle(self, request: TxnOffsetCommitRequest, exchange: Exchange) -> None:
         ticket = TxnCommitTicket(exchange, request, self._take_out_unknown(request))
@@ -68,13 +76,12 @@ class TxnOffsetCommitHandler:
                 place.partition, ticket, lambda shard, now: shard.commit_txn_offsets(request, caller, ticket, now)
             )
 
+        joins = exchange.version >= _JOINS_THE_TRANSACTION_FROM
+        if not joins and not self._verifies():
+            checked({})
+            return
         self._transactions.check_partitions(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            [place],
-            exchange.version >= _JOINS_THE_TRANSACTION_FROM,
-            checked,
+            request.transactional_id, request.producer_id, request.producer_epoch, [place], joins, checked
         )
         if not exchange.finished:
             # The check may take longer than a round; what the producer sends next must not overtake its offsets.
