@@ -7,14 +7,13 @@ import csv
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from braidlog.cli import reset_plan
 from braidlog.cli.groups_describe import named_groups
 from braidlog.cli.options import connect, timestamp_ms
 from braidlog.cli.output import remark, show
-from braidlog.cli.partition_words import INT64_MAX, chosen_partitions, group_name, offset_number, topic_choice
+from braidlog.cli.partition_words import INT64_MAX, chosen_partitions, group_name, moment, offset_number, topic_choice
 from braidlog.cli.reset_plan import Bounds, Change, FileOffsets, Target
 from braidlog.client.cluster import EARLIEST, LATEST, Cluster
 from braidlog.client.groups import INACTIVE_STATES, Group, Groups
@@ -196,8 +195,7 @@ def _plan(
             remark(f"group {name} has committed nothing; name the partitions with --topic")
     bounds = _bounds(cluster, {each for partitions in wanted.values() for each in partitions}, target)
     if target.kind == reset_plan.TO_TIME:
-        moment = datetime.fromtimestamp(target.number / 1000, UTC)
-        remark(f"the time meant is {moment.isoformat(timespec='milliseconds')}")
+        remark(f"the time meant is {moment(target.number)}")
     changes: list[Change] = []
     for name in names:
         some = {each: bounds[each] for each in wanted[name]}

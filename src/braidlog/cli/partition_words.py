@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from braidlog.client.cluster import Cluster
@@ -101,6 +102,17 @@ def written(partitions: Iterable[TopicPartition]) -> str:
     for topic, number in partitions:
         by_topic.setdefault(topic, []).append(str(number))
     return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
+
+
+def moment(milliseconds: int) -> str | None:
+    """A time of the protocol as ISO 8601; -1 stands for none."""
+    if milliseconds < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        # Producers choose their timestamps freely, beyond the end of the calendar too.
+        return str(milliseconds)
 
 
 def as_json(partitions: Iterable[TopicPartition] | None) -> list[dict[str, object]] | None:

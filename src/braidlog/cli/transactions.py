@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from braidlog.cli import transactions_abort
@@ -15,6 +14,7 @@ from braidlog.cli.partition_words import (
     as_json,
     chosen_partitions,
     chosen_words,
+    moment,
     partition_number,
     producer_number,
     transactional_id,
@@ -159,7 +159,7 @@ def described(transaction: Transaction, now: float, output: str) -> Row:
         row["start_time_ms"] = _if_any(transaction.start_ms)
         row["partitions"] = as_json(transaction.partitions)
     else:
-        row["start_time"] = _moment(transaction.start_ms)
+        row["start_time"] = moment(transaction.start_ms)
         row["partitions"] = written(transaction.partitions) or None
     return row
 
@@ -230,17 +230,7 @@ def _partitions(cluster: Cluster, topic: str | None, numbers: list[int] | None) 
 def _timestamp(milliseconds: int, output: str) -> Row:
     if output == "json":
         return {"last_timestamp_ms": _if_any(milliseconds)}
-    return {"last_timestamp": _moment(milliseconds)}
-
-
-def _moment(milliseconds: int) -> str | None:
-    if milliseconds < 0:
-        return None
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        # Producers choose their timestamps freely.
-        return str(milliseconds)
+    return {"last_timestamp": moment(milliseconds)}
 
 
 def _if_any(number: int) -> int | None:
