@@ -258,6 +258,7 @@ def test_offsets_in_a_transaction(groups: Pair, version: int, commits: bool) -> 
     group = f"txn-{version}-{commits}"
     groups.compare("OffsetCommit", 8, commit_request(8, group, {("t", 0): 1, ("t", 1): 2}))
     there = transactions(groups, group)
+    offsets: dict[tuple[str, int], int | tuple[int, str | None]]
     offsets = {("t", 0): (50, "m"), ("t", 2): 51, ("u", 0): (52, "x" * 4097), ("u", 9): 53, ("none", 0): 54}
 
     def wanted(side: Side) -> Message:
