@@ -206,6 +206,7 @@ def test_saving_and_restoring_offsets(cli: Any, broker: Broker, filled: str, tmp
     lines = cli("groups", "describe", one, other).succeeded().lines
     assert [line.split()[0] for line in lines[1:]] == [one, one, other]
     assert one in cli("groups", "describe", "--all-groups").succeeded().out
+    assert {one, other} <= set(cli("completion", "groups").succeeded().lines)
 
     cli("groups", "reset-offsets", other, "--from-file", "-", stdin=both).failed(f"lines for group {one}, which")
     cli("groups", "reset-offsets", one, other, "--from-file", str(saved)).failed("lines without a group are for one")

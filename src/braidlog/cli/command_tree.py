@@ -8,13 +8,24 @@ from typing import Final, NamedTuple
 
 # What a word may be, beyond fixed choices.
 TOPIC: Final = "topic"
+GROUP: Final = "group"
+TRANSACTION: Final = "transaction"
 FILE: Final = "file"
 DIRECTORY: Final = "directory"
 # Anything: nothing to offer.
 TEXT: Final = "text"
 
+# Names that a broker knows, by the word that `braidlog completion` prints them for.
+NAMES: Final = {TOPIC: "topics", GROUP: "groups", TRANSACTION: "transactions"}
+
 # The placeholder of an argument tells what it takes.
-_KINDS: Final = {"TOPIC": TOPIC, "FILE": FILE, "DIR": DIRECTORY}
+_KINDS: Final = {
+    "TOPIC": TOPIC,
+    "GROUP": GROUP,
+    "TRANSACTIONAL-ID": TRANSACTION,
+    "FILE": FILE,
+    "DIR": DIRECTORY,
+}
 
 
 class Takes(NamedTuple):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from braidlog.cli import completion_bash, completion_fish, completion_zsh
-from braidlog.cli.command_tree import commands_of
+from braidlog.cli.command_tree import GROUP, NAMES, TOPIC, commands_of
 from braidlog.cli.options import add_connection
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
+if TYPE_CHECKING:
+    from braidlog.client.cluster import Cluster
+
 # A person waits at the prompt.
-_TOPICS_TIMEOUT_S: Final = 1.0
+_NAMES_TIMEOUT_S: Final = 1.0
 
 _EPILOG: Final = """\
 switch it on:
@@ -32,31 +35,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument(
         "shell",
-        choices=(*_SCRIPTS, "topics"),
+        choices=(*_SCRIPTS, *NAMES.values()),
         metavar="SHELL",
-        help="bash, zsh or fish; topics prints their names, for the scripts",
+        help="bash, zsh or fish; topics, groups and transactions print names, for the scripts",
     )
     add_connection(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.shell == "topics":
-        return _print_topics(options.bootstrap)
+    if options.shell in NAMES.values():
+        return _print_names(options.shell, options.bootstrap)
     from braidlog.cli.program import build_parser
 
     print(_SCRIPTS[options.shell](list(commands_of(build_parser()))), end="")
     return 0
 
 
-def _print_topics(bootstrap: str) -> int:
+def _print_names(what: str, bootstrap: str) -> int:
     """Names for the shell to offer; no broker, no names, no noise."""
     from braidlog.client.cluster import Cluster
 
     try:
-        with Cluster(bootstrap, _TOPICS_TIMEOUT_S) as cluster:
-            names = sorted(topic.name or "" for topic in cluster.metadata(None))
+        with Cluster(bootstrap, _NAMES_TIMEOUT_S) as cluster:
+            names = sorted(_names(what, cluster))
     except (BraidlogError, ProtocolError):
         return 0
     print("".join(f"{name}\n" for name in names), end="")
     return 0
+
+
+def _names(what: str, cluster: Cluster) -> list[str]:
+    if what == NAMES[TOPIC]:
+        return [topic.name or "" for topic in cluster.metadata(None)]
+    if what == NAMES[GROUP]:
+        from braidlog.client.groups import Groups
+
+        return [group.group_id for group in Groups(cluster).listed()]
+    from braidlog.client.transactions import Transactions
+
+    return [each.transactional_id for each in Transactions(cluster).listed()]

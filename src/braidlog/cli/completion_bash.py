@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from braidlog.cli.command_tree import DIRECTORY, FILE, TOPIC, Command, Takes
+from braidlog.cli.command_tree import DIRECTORY, FILE, NAMES, Command, Takes
 
 _HEAD: Final = """\
 # braidlog completion for bash; made by: braidlog completion bash
-_braidlog_topics() {
+_braidlog_names() {
     local server=
     # By the line, not by words: bash breaks words at the colon of HOST:PORT.
     if [[ $COMP_LINE =~ --bootstrap(-server)?[=\\ ]+([^\\ ]+) ]]; then server=${BASH_REMATCH[2]}; fi
-    braidlog completion topics ${server:+--bootstrap "$server"} 2>/dev/null
+    braidlog completion "$1" ${server:+--bootstrap "$server"} 2>/dev/null
 }
 
 _braidlog() {
@@ -73,8 +73,8 @@ def _words(command: Command) -> str:
 def _offer(takes: Takes) -> str:
     if takes.choices:
         return f'COMPREPLY=($(compgen -W {_quoted(" ".join(takes.choices))} -- "$word"))'
-    if takes.kind == TOPIC:
-        return 'COMPREPLY=($(compgen -W "$(_braidlog_topics)" -- "$word"))'
+    if takes.kind in NAMES:
+        return f'COMPREPLY=($(compgen -W "$(_braidlog_names {NAMES[takes.kind]})" -- "$word"))'
     if takes.kind in (FILE, DIRECTORY):
         kind = "-f" if takes.kind == FILE else "-d"
         return f"IFS=$'\\n'; compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen {kind} -- \"$word\"))"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from braidlog.cli.command_tree import DIRECTORY, FILE, TOPIC, Command, Option, Takes
+from braidlog.cli.command_tree import DIRECTORY, FILE, NAMES, Command, Option, Takes
 
 _HEAD: Final = """\
 # braidlog completion for fish; made by: braidlog completion fish
-function __braidlog_topics
+function __braidlog_names
     set -l server
     set -l words (commandline -opc)
     for number in (seq (count $words))
@@ -17,7 +17,7 @@ function __braidlog_topics
             set server --bootstrap $words[(math $number + 1)]
         end
     end
-    braidlog completion topics $server 2>/dev/null
+    braidlog completion $argv[1] $server 2>/dev/null
 end
 
 function __braidlog_at
@@ -59,8 +59,8 @@ def _option(option: Option) -> str:
 def _offer(takes: Takes) -> str:
     if takes.choices:
         return f" -a {_quoted(' '.join(takes.choices))}"
-    if takes.kind == TOPIC:
-        return " -a '(__braidlog_topics)'"
+    if takes.kind in NAMES:
+        return f" -a '(__braidlog_names {NAMES[takes.kind]})'"
     if takes.kind == FILE:
         return " -F"
     if takes.kind == DIRECTORY:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from braidlog.cli.command_tree import DIRECTORY, FILE, TOPIC, Command, Takes
+from braidlog.cli.command_tree import DIRECTORY, FILE, NAMES, Command, Takes
 
 _HEAD: Final = """\
 #compdef braidlog
 # braidlog completion for zsh; made by: braidlog completion zsh
-_braidlog_topics() {
+_braidlog_names() {
     local -a names server
     local number
     for ((number = 2; number < $#words; number++)); do
@@ -19,7 +19,7 @@ _braidlog_topics() {
             (--bootstrap=*|--bootstrap-server=*) server=(--bootstrap ${words[number]#*=}) ;;
         esac
     done
-    names=(${(f)"$(braidlog completion topics $server 2>/dev/null)"})
+    names=(${(f)"$(braidlog completion $1 $server 2>/dev/null)"})
     compadd -a names
 }
 
@@ -86,8 +86,8 @@ def _entries(command: Command) -> str:
 def _offer(takes: Takes) -> str:
     if takes.choices:
         return "compadd -- " + " ".join(map(_quoted, takes.choices))
-    if takes.kind == TOPIC:
-        return "_braidlog_topics"
+    if takes.kind in NAMES:
+        return f"_braidlog_names {NAMES[takes.kind]}"
     if takes.kind == FILE:
         return "_files"
     if takes.kind == DIRECTORY:

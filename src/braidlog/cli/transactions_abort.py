@@ -27,7 +27,9 @@ Abort a transaction. What it wrote is never shown to readers with isolation read
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
-    parser.add_argument("--transactional-id", metavar="ID", type=transactional_id, help="whose open one to abort")
+    parser.add_argument(
+        "--transactional-id", metavar="TRANSACTIONAL-ID", type=transactional_id, help="whose open transaction to abort"
+    )
     parser.add_argument("--topic", metavar="TOPIC", help="where a hanging transaction is")
     parser.add_argument("--partition", metavar="N", type=partition_number, help="in which partition")
     parser.add_argument("--start-offset", metavar="N", type=offset_number, help="the offset of its first record")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.cli.command_tree import DIRECTORY, FILE, TOPIC, Command, Takes, commands_of
+from braidlog.cli.command_tree import DIRECTORY, FILE, GROUP, TOPIC, TRANSACTION, Command, Takes, commands_of
 from braidlog.cli.program import NOUNS, build_parser, main
 
 
@@ -31,6 +31,8 @@ def test_the_tree_knows_what_each_word_is(commands: dict[tuple[str, ...], Comman
     assert commands["log", "verify"].takes == Takes(DIRECTORY)
     assert option(commands["configs", "alter"], "--topic") == Takes(TOPIC)
     assert option(commands["serve",], "--data") == Takes(DIRECTORY)
+    assert commands["groups", "describe"].takes == Takes(GROUP)
+    assert commands["transactions", "describe"].takes == Takes(TRANSACTION)
     assert option(commands["consume",], "--isolation") == Takes(choices=("read_uncommitted", "read_committed"))
     assert option(commands["consume",], "--exit-at-end") is None
 
@@ -74,6 +76,10 @@ def test_scripts_name_every_command_and_option(
         (["configs", "alter", "--topic", "or"], ["orders"]),
         (["consume", "or"], ["orders"]),
         (["consume", "--partition", ""], []),
+        (["groups", "describe", "b"], ["billing"]),
+        (["groups", "re"], ["reset-offsets"]),
+        (["groups", "reset-offsets", "billing", "--topic", "us"], ["users"]),
+        (["transactions", "abort", "--transactional-id", ""], ["tx-1"]),
         (["completion", "b"], ["bash"]),
     ],
 )
@@ -85,7 +91,11 @@ def test_bash_offers(
         pytest.skip("bash is not installed")
     quoted = " ".join(f"'{word}'" for word in ["braidlog", *words])
     ask = f"""
-braidlog() {{ [ "$1 $2" = 'completion topics' ] && printf 'orders\\nusers\\n'; }}
+braidlog() {{ case "$1 $2" in
+    'completion topics') printf 'orders\\nusers\\n' ;;
+    'completion groups') printf 'billing\\nshipping\\n' ;;
+    'completion transactions') echo tx-1 ;;
+esac; }}
 COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; COMP_LINE="${{COMP_WORDS[*]}}"
 _braidlog; printf '%s\\n' "${{COMPREPLY[@]}}"
 """
@@ -94,7 +104,8 @@ _braidlog; printf '%s\\n' "${{COMPREPLY[@]}}"
     assert done.stderr == ""
 
 
-def test_no_broker_no_topics_no_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "topics", "--bootstrap", "127.0.0.1:1"]) == 0
+@pytest.mark.parametrize("what", ["topics", "groups", "transactions"])
+def test_no_broker_no_names_no_noise(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", what, "--bootstrap", "127.0.0.1:1"]) == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
