@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from tools.peers.kafka import SHIPPED_SETTINGS
+from tools.peers.kafka import SHIPPED_SETTINGS, run_tool
 
+from braidlog.coordinator.partitioning import partition_for
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
 from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
+from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue
 from braidlog.wire.generated.list_groups import ListGroupsRequest
+from braidlog.wire.layouts import layout_reader, layout_version, versioned
+from braidlog.wire.records.batch import iterate_headers
+from braidlog.wire.records.reading import read_batch
 from support.broker import KAFKA, start_target
 from support.group_script import SUBSCRIPTION, Script
 from support.groups import KAFKA_SETTINGS
 from support.offset_requests import commit_request, find_coordinator
 from support.oracle import Pair, Side
-from support.raw import versions_of
+from support.raw import as_plain, versions_of
 
 pytestmark = pytest.mark.peer
 
@@ -25,6 +32,8 @@ SETTINGS = {
     "group.max.session.timeout.ms": "60000",
     "group.max.size": "3",
 }
+OFFSETS = "__consumer_offsets"
+FORMATTER = "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"
 REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
 
@@ -389,3 +398,65 @@ def test_deleting(script: Open, groups: Pair, version: int) -> None:
     run.until("Empty", 0)
     groups.compare("DeleteGroups", version, request)
     groups.compare("DescribeGroups", 5, DescribeGroupsRequest(groups=[run.group]))
+
+
+# What is written
+
+
+def records_of(side: Side, run: Script) -> list[Any]:
+    """The versions and contents of the group's own records, in order and without what is drawn or timed."""
+    wanted = FetchPartition(partition=partition_for(run.group, 50), fetch_offset=0, partition_max_bytes=1_000_000)
+    request = FetchRequest(max_bytes=1_000_000, topics=[FetchTopic(topic=OFFSETS, partitions=[wanted])])
+    answer: Any = side.ask("Fetch", 11, request)
+    data = bytes(as_plain(answer.responses[0].partitions[0].records))
+    key = versioned(GroupMetadataKey(group=run.group), 2)
+    found: list[Any] = []
+    for header in iterate_headers(data, 0, len(data)):
+        for record in read_batch(data, header):
+            if record.key is None or bytes(record.key) != key:
+                continue
+            if record.value is None:
+                found.append(None)
+                continue
+            value = bytes(record.value)
+            version = layout_version(value)
+            content: Any = GroupMetadataValue.decode(layout_reader(value), version)
+            assert content.current_state_timestamp > 0
+            content.current_state_timestamp = 0
+            for member in content.members:
+                member.client_host = "somewhere"
+            found.append((version, run.named(side, content)))
+    return found
+
+
+def test_records_are_those_of_kafka(script: Open, groups: Pair) -> None:
+    run = script("written")
+    stable_static(run)
+    run.join("c", instance="b")
+    run.sync("c", instance="b")
+    run.leave("a", 5, ("", "a"), ("", "b"))
+    run.until("Empty", 0)
+    run.enter("d")
+    run.receive("d")
+    run.sync("d")
+    run.leave("d")
+    run.until("Empty", 0)
+    groups.compare("DeleteGroups", 2, DeleteGroupsRequest(groups_names=[run.group]))
+    expected, actual = (records_of(side, run) for side in groups.sides)
+    assert len(expected) == 8
+    assert actual == expected
+
+
+def test_kafka_prints_the_records_of_groups(script: Open, groups: Pair) -> None:
+    run = script("printed")
+    stable(run, "a")
+    _, ours = groups.sides
+    done = run_tool(
+        "kafka-console-consumer",
+        ["--bootstrap-server", ours.broker.bootstrap, "--topic", OFFSETS, "--from-beginning",
+         "--formatter", FORMATTER, "--timeout-ms", "8000"],
+    )  # fmt: skip
+    # One after the other, without a separator.
+    printed = [entry for entry in done.stdout.split('{"key":') if '"group":"printed"' in entry]
+    assert len(printed) == 2, done.stdout + done.stderr
+    assert '"protocolType":"consumer","generation":1,"protocol":"range"' in printed[1]

@@ -53,15 +53,19 @@ class Actor:
                 self.members = [member.member_id for member in response.members]
         return response
 
-    def named(self, value: Any) -> Any:
-        """Ids that the broker drew are replaced by the script's names; members are put into the order of these."""
-        if isinstance(value, dict):
-            return {key: self.named(item) for key, item in value.items() if key != "throttle_time_ms"}
-        if isinstance(value, list):
-            return sorted((self.named(item) for item in value), key=_order)
-        if isinstance(value, bytes):
-            return self.names.get(value.decode("latin-1"), value)
-        return self.names.get(value, value) if isinstance(value, str) else value
+    def named(self, message: Message) -> Any:
+        return _named(as_plain(message), self.names)
+
+
+def _named(value: Any, names: dict[str, str]) -> Any:
+    """Ids that the broker drew are replaced by the script's names; members are put into the order of these."""
+    if isinstance(value, dict):
+        return {key: _named(item, names) for key, item in value.items() if key != "throttle_time_ms"}
+    if isinstance(value, list):
+        return sorted((_named(item, names) for item in value), key=_order)
+    if isinstance(value, bytes):
+        return names.get(value.decode("latin-1"), value)
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _order(item: Any) -> str:
@@ -87,6 +91,9 @@ class Script:
             for actor in actors:
                 actor.connection.close()
 
+    def named(self, side: Side, message: Message) -> Any:
+        return _named(as_plain(message), self._names[side])
+
     # Requests
 
     def send(self, label: str, name: str, version: int, make: Callable[[Actor], Message]) -> None:
@@ -99,7 +106,7 @@ class Script:
         expected: Any = None
         for label, answers in responses.items():
             pairs = zip(self.actors(label), answers, strict=True)
-            expected, actual = (actor.named(as_plain(answer)) for actor, answer in pairs)
+            expected, actual = (actor.named(answer) for actor, answer in pairs)
             different = unlike(expected, actual)
             if different:
                 raise AssertionError("\n".join([f"{label} {what}", *different]))
@@ -212,7 +219,7 @@ class Script:
         for side in self.pair.sides:
             actor = Actor(side, self._names[side])
             actor.send("DescribeGroups", version, request)
-            answers.append(actor.named(as_plain(actor.receive(UNKNOWN))))
+            answers.append(actor.named(actor.receive(UNKNOWN)))
             actor.connection.close()
         different = unlike(*answers)
         if different:
