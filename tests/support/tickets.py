@@ -114,6 +114,12 @@ class ShardDriver(Generic[S]):
             self.apply(self.shard.expire(self.now))
         self.seconds = until
 
+    def stall(self, seconds: float) -> None:
+        """Let time pass in which nothing was looked at: whatever came due is late, and comes at once."""
+        self.seconds += seconds
+        while (due := self.shard.next_deadline()) is not None and due <= self.seconds:
+            self.apply(self.shard.expire(self.now))
+
     def rebuilt(self) -> S:
         """What a replay of the log gives, without its deadlines armed."""
         shard = self._make()

@@ -182,6 +182,8 @@ class GroupShard:
     def expire(self, now: Moment) -> Effects:
         effects = Effects()
         for key in self.deadlines.pop_due(now.monotonic):
+            if key in self.deadlines:
+                continue  # what was due before it has set it anew
             part, _, _ = key[0].partition(".")
             if part == "classic":
                 self.classic.on_deadline(key, now, effects)

@@ -4,6 +4,7 @@ import pytest
 
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.classic.states import COMPLETING, EMPTY, MOVES, STABLE, IllegalMoveError
+from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, NotCoordinatorError
 from braidlog.wire.errors import MalformedError
@@ -173,6 +174,17 @@ def test_sessions_do_not_end_while_a_join_waits(driver: ClassicDriver) -> None:
         assert driver.heartbeat(second, 1).error_code == REBALANCE_IN_PROGRESS
     assert driver.join(second).error_code == 0
     assert waiting.error_code == 0
+
+
+def test_a_late_timer_does_not_cost_a_member_that_was_just_answered_its_session(driver: ClassicDriver) -> None:
+    first, second = driver.stable(2, rebalance_ms=4_000)
+    driver.advance(5.5)
+    driver.heartbeat(second, 1)
+    waiting = driver.join(first, rebalance_ms=4_000)
+    # The first one's session would have ended just after the others' time to join.
+    driver.stall(6.0)
+    assert waiting.error_code == 0
+    assert driver.heartbeat(first, 2).error_code == 0
 
 
 def test_commits_keep_a_session_alive(driver: ClassicDriver) -> None:
@@ -458,6 +470,15 @@ def test_an_empty_group_keeps_its_generation(driver: ClassicDriver) -> None:
     _, joined = driver.enter()
     driver.advance(3.0)
     assert joined.response.generation_id == 3
+
+
+def test_a_group_that_is_too_large_when_it_is_loaded_is_rebalanced(driver: ClassicDriver) -> None:
+    members = driver.stable(3)
+    driver.settings = GroupSettings(max_size=2)
+    driver.crash()
+    assert driver.group().state == "PreparingRebalance"
+    first, second, third = (driver.join(member) for member in members)
+    assert (first.error_code, second.error_code, third.error_code) == (0, 0, 81)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])

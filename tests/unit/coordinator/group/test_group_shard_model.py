@@ -139,6 +139,11 @@ class GroupShardModel(RuleBasedStateMachine):
         self.driver.advance(seconds)
         self.listen()
 
+    @rule(seconds=st.sampled_from([0.5, 9.0, 21.0]))
+    def the_broker_stalls(self, seconds: float) -> None:
+        self.driver.stall(seconds)
+        self.listen()
+
     @rule()
     @precondition(lambda self: len(self.driver.log) > 0)
     def crash(self) -> None:

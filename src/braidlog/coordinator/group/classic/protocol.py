@@ -48,6 +48,7 @@ class ClassicProtocol:
         new_member_id: Callable[[], str],
     ) -> None:
         self._groups = groups
+        self._settings = settings
         self._rebalances = Rebalances(deadlines, settings)
         self._joining = Joining(self._rebalances, settings, new_member_id)
 
@@ -192,6 +193,9 @@ class ClassicProtocol:
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
                     self._rebalances.touch(group, member, now)
+                if len(group.members) > self._settings().max_size:
+                    # The limit was lowered: the last to join again will not find room.
+                    self._rebalances.prepare(group, now, effects)
 
     def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
         kind, group_id, member_id = key
