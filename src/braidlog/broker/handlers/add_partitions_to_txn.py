@@ -18,11 +18,9 @@ from braidlog.coordinator.txn.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidProducerEpochError,
-    InvalidTxnStateError,
     OperationNotAttemptedError,
     ProducerFencedError,
     ProtocolError,
-    TransactionAbortableError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.net.exchange import Exchange
@@ -39,7 +37,6 @@ from braidlog.wire.message import Message
 
 _FENCED_FROM: Final = 2
 _MANY_FROM: Final = 4
-_ABORTABLE_FROM: Final = 5
 
 
 class AddPartitionsToTxnHandler:
@@ -138,8 +135,6 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
 def told(code: int, version: int) -> int:
     if version < _FENCED_FROM and code == ProducerFencedError.code:
         return InvalidProducerEpochError.code
-    if version < _ABORTABLE_FROM and code == TransactionAbortableError.code:
-        return InvalidTxnStateError.code
     return code
 
 
