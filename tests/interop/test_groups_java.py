@@ -16,8 +16,9 @@ from support.broker import Broker
 from support.confluent import create_topic
 from support.eventually import eventually
 from support.groups import LastingBroker
-from support.java_programs import NEWER, OLDER, client_programs, outcomes
+from support.java_programs import NEWER, OLDER, client_programs
 from support.samples import Sample, plain_samples
+from support.scenario_lines import outcomes
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka")]
 
@@ -34,7 +35,7 @@ OF_PROTOCOL = {CLASSIC: ("cooperative", "remove-members"), CONSUMER: ("upgrade",
 TRANSACTION_SCENARIOS = (
     "commit-and-abort", "many-transactions", "last-stable-offset", "empty-transaction", "offsets-in-transaction",
     "pending-offsets", "exactly-once-loop", "zombie-producer", "zombie-member", "takeover-aborts", "timeout-aborts",
-    "timeout-too-long", "admin-describes", "admin-aborts", "admin-fences",
+    "timeout-too-long", "epochs", "admin-describes", "admin-aborts", "admin-fences",
 )  # fmt: skip
 SETTLES_WITHIN_S = 60.0
 
@@ -50,7 +51,7 @@ def both_protocols(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @cache
 def run(bootstrap: str, client: str, main_class: str, *arguments: str) -> dict[str, str]:
-    return outcomes(client_programs(client), main_class, bootstrap, *arguments)
+    return outcomes(client_programs(client).command(main_class, bootstrap, *arguments))
 
 
 @pytest.mark.parametrize(

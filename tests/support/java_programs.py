@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +19,6 @@ CLIENT_PROGRAMS = (
     "GroupMember.java",
     "TransformLoop.java",
 )
-SCENARIOS_END_WITHIN_S = 280.0
 
 # The Java clients by the name that tests use.
 OLDER = "3.9"
@@ -42,16 +40,3 @@ def _programs(libs: Callable[[], Path], *names: str) -> JavaPrograms:
         return JavaPrograms(libs(), [SOURCES / name for name in names])
     except PeerMissing as missing:
         pytest.skip(str(missing))
-
-
-def outcomes(programs: JavaPrograms, main_class: str, *arguments: str) -> dict[str, str]:
-    """What each scenario said, by its name."""
-    done = subprocess.run(
-        programs.command(main_class, *arguments), capture_output=True, text=True, timeout=SCENARIOS_END_WITHIN_S
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-    # What the client logged explains a failure; it belongs to no single scenario.
-    return {
-        name: outcome if outcome == "PASS" else f"{outcome}\n{done.stderr[-8000:]}" for name, outcome in said.items()
-    }

@@ -6,11 +6,11 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.FinalizedVersionRange;
 import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.TransactionDescription;
@@ -30,6 +30,7 @@ import org.apache.kafka.common.errors.InvalidTxnStateException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.TransactionalIdNotFoundException;
+import org.apache.kafka.common.utils.AppInfoParser;
 
 /** Transactions by the Java producer. The groups in them are of the protocol that the second argument names. */
 public final class TransactionScenarios {
@@ -50,6 +51,7 @@ public final class TransactionScenarios {
         Scenarios.plan("takeover-aborts", TransactionScenarios::takeoverAborts);
         Scenarios.plan("timeout-aborts", TransactionScenarios::timeoutAborts);
         Scenarios.plan("timeout-too-long", TransactionScenarios::timeoutTooLong);
+        Scenarios.plan("epochs", TransactionScenarios::epochs);
         Scenarios.plan("admin-describes", TransactionScenarios::adminDescribes);
         Scenarios.plan("admin-aborts", TransactionScenarios::adminAborts);
         Scenarios.plan("admin-fences", TransactionScenarios::adminFences);
@@ -355,6 +357,30 @@ public final class TransactionScenarios {
                 || String.valueOf(cause.getMessage()).contains("transaction.max.timeout.ms");
         }
         Scenarios.check(found, "refused with " + failure + " / " + failure.getCause());
+    }
+
+    /** Transaction version 2 bumps the epoch with every transaction (KIP-890); before, it stays the producer's. */
+    private static void epochs(String name) throws Exception {
+        Scenarios.createTopic(name, 1);
+        try (KafkaProducer<String, String> producer = transactional(name); Admin admin = Scenarios.admin()) {
+            FinalizedVersionRange version = admin.describeFeatures().featureMetadata().get().finalizedFeatures().get("transaction.version");
+            boolean served = version != null && version.maxVersionLevel() >= 2;
+            boolean spoken = !AppInfoParser.getVersion().startsWith("3.");
+            int first = describe(admin, name).producerEpoch();
+            for (int number = 1; number <= 3; number++) {
+                producer.beginTransaction();
+                send(producer, name, 0, "v" + number);
+                if (number == 2) {
+                    producer.flush();
+                    producer.abortTransaction();
+                } else {
+                    producer.commitTransaction();
+                }
+                int expected = first + (served && spoken ? number : 0);
+                Scenarios.eventually("epoch " + expected + " after " + number, () -> describe(admin, name).producerEpoch() == expected);
+            }
+        }
+        Scenarios.same(List.of("v1", "v3"), Scenarios.committed(name, 0), "values");
     }
 
     private static void adminDescribes(String name) throws Exception {
