@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.wire.generated.end_txn import EndTxnRequest
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
@@ -179,6 +180,29 @@ class Member:
         )
         answer: Any = ask(self.port, "SyncGroup", 5, request)
         assert answer.error_code == 0, answer
+
+
+class ModernMember:
+    """A member of a group of the newer protocol, alone in it."""
+
+    def __init__(self, port: int, group: str) -> None:
+        self.port = port
+        self.group = group
+        self.member_id = ""
+        self.epoch = 0
+
+    def join(self, *topics: str) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id="",
+            member_epoch=0,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=list(topics),
+            topic_partitions=[],
+        )
+        answer: Any = ask(self.port, "ConsumerGroupHeartbeat", 0, request)
+        assert answer.error_code == 0, answer
+        self.member_id, self.epoch = answer.member_id, answer.member_epoch
 
 
 def _subscription(topics: Sequence[str]) -> bytes:
