@@ -217,6 +217,10 @@ def run_kafka_python(plan: Plan, stop: Stop) -> None:
             book.lost((each.topic, each.partition) for each in lost)
 
     consumer.subscribe(topics=plan.topics or (), pattern=plan.pattern, listener=Listener())
+    # A member that does not know its topics joins for nothing, and this client may spin in the rebalance that follows.
+    for topic in plan.topics:
+        while not consumer.partitions_for_topic(topic):
+            pass
     while not stop.wanted:
         batches = consumer.poll(timeout_ms=int(POLL_S * 1000), max_records=200)
         records = [(at.topic, at.partition, record.offset) for at, batch in batches.items() for record in batch]
