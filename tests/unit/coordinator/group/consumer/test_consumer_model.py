@@ -1,0 +1,321 @@
+"""Arbitrary members, silences, changes of topics and crashes: what must hold of a group that the broker assigns.
+
+one owner     no partition is owned by two members at once, by what the members themselves believe
+durable       what a replay of the log gives, compacted or not, is what the shard has
+converges     once everybody is quiet and obedient, every partition that somebody reads has an owner
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from braidlog.coordinator.group.consumer.group import ConsumerGroup
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.shard import ReplayedRecord
+from support.consumer_groups import GROUP, ChangingTopics, ConsumerDriver, Owned, synced
+from support.tickets import RecordingTicket
+
+TOPICS = ("t1", "t2", "x")
+PATTERNS = ("t.", "t1|x", ".*", "")
+SESSION_MS = 10_000
+REBALANCE_MS = 4_000
+
+subscriptions = st.lists(st.sampled_from(TOPICS), unique=True)
+
+
+@dataclass
+class Client:
+    """What a member believes."""
+
+    member_id: str
+    topics: list[str]
+    classic: bool = False
+    instance_id: str | None = None
+    epoch: int = 0
+    # What it reads from right now. It takes something new only after it let go of what it must.
+    owned: Owned = field(default_factory=dict)
+    # What it was last told, where it has not acted upon it yet.
+    told: Owned | None = None
+    must_join: bool = False
+
+    def obey(self) -> None:
+        if self.told is not None:
+            self.owned, self.told = self.told, None
+
+    def drops(self) -> None:
+        self.epoch, self.owned, self.told = 0, {}, None
+
+
+class Members(RuleBasedStateMachine):
+    @initialize(assignor=st.sampled_from(["uniform", "range"]))
+    def start(self, assignor: str) -> None:
+        self.topics = ChangingTopics(t1=3)
+        group_settings = GroupSettings(
+            min_session_timeout_ms=1,
+            initial_rebalance_delay_ms=0,
+            consumer_session_timeout_ms=SESSION_MS,
+            consumer_max_size=6,
+            consumer_assignors=(assignor, "uniform"),
+        )
+        self.driver = ConsumerDriver(self.topics, group_settings)
+        self.clients: list[Client] = []
+        self.names = 0
+
+    # What members do
+
+    @precondition(lambda self: len(self.clients) < 5)
+    @rule(topics=subscriptions, pattern=st.sampled_from(PATTERNS), instance=st.none() | st.sampled_from(["i", "j"]))
+    def join(self, topics: list[str], pattern: str, instance: str | None) -> None:
+        self.names += 1
+        client = Client(f"c{self.names}", topics, instance_id=instance)
+        self._join(client, pattern)
+
+    def _join(self, client: Client, pattern: str | None = None) -> None:
+        answer = self.driver.join(
+            client.member_id,
+            *client.topics,
+            subscribed_topic_regex=pattern,
+            instance_id=client.instance_id,
+            rebalance_timeout_ms=REBALANCE_MS,
+        )
+        if answer.error_code == 0:
+            # One that comes back for its instance takes the place of the former member, which went.
+            self._forget_instance(client)
+            self.clients.append(client)
+            self._hear(client, answer)
+
+    @precondition(lambda self: self.clients and isinstance(self.driver.shard.groups.get(GROUP), ConsumerGroup))
+    @rule(topics=subscriptions)
+    def join_classic(self, topics: list[str]) -> None:
+        if self.driver.group.is_empty() or len(self.clients) >= 5:
+            return
+        asked = self.driver.join_classic("", *topics, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS)
+        if asked.response is None:
+            return
+        client = Client(asked.response.member_id, topics, classic=True)
+        self.clients.append(client)
+        self._join_again(client)
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), obeys=st.booleans(), says=st.booleans(), lost=st.booleans())
+    def beat(self, data: st.DataObject, obeys: bool, says: bool, lost: bool) -> None:
+        """A heartbeat of a member that may not have acted yet, may not say what it owns, may miss the answer."""
+        client = data.draw(st.sampled_from(self.clients))
+        if obeys:
+            client.obey()
+        if client.classic:
+            self._beat_classic(client, lost)
+        else:
+            answer = self.driver.beat(
+                client.member_id, client.epoch, client.owned if says else None, instance_id=client.instance_id
+            )
+            if not lost:
+                self._hear(client, answer)
+
+    @precondition(lambda self: any(not client.classic for client in self.clients))
+    @rule(data=st.data(), topics=subscriptions)
+    def subscribe(self, data: st.DataObject, topics: list[str]) -> None:
+        client = data.draw(st.sampled_from([client for client in self.clients if not client.classic]))
+        client.topics = topics
+        answer = self.driver.beat(
+            client.member_id,
+            client.epoch,
+            client.owned,
+            subscribed_topic_names=topics,
+            instance_id=client.instance_id,
+        )
+        self._hear(client, answer)
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), back=st.booleans())
+    def leave(self, data: st.DataObject, back: bool) -> None:
+        client = data.draw(st.sampled_from(self.clients))
+        self.clients.remove(client)
+        if client.classic:
+            self.driver.leave_classic(client.member_id)
+        else:
+            epoch = -2 if back and client.instance_id is not None else -1
+            self.driver.leave(client.member_id, epoch, instance_id=client.instance_id)
+        self._classic_group_ends()
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """It stops without a word; the group finds out later."""
+        self.clients.remove(data.draw(st.sampled_from(self.clients)))
+
+    # What the world does
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 5.0, 11.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.driver.advance(seconds)
+        self._fenced_ones_stop()
+        self._classic_group_ends()
+
+    @rule(name=st.sampled_from(TOPICS), count=st.integers(1, 4))
+    def change_topic(self, name: str, count: int) -> None:
+        known = self.topics.get(name)
+        if known is None:
+            self.topics.create(name, count)
+        elif count > known.partitions:
+            self.topics.grow(name, count)
+        elif count == 1:
+            self.topics.delete(name)
+            for client in self.clients:
+                client.owned.pop(name, None)
+                if client.told is not None:
+                    client.told.pop(name, None)
+        self.driver.topics_changed()
+
+    @rule()
+    def crash(self) -> None:
+        self.driver.crash()
+
+    # How members act upon answers
+
+    def _hear(self, client: Client, answer: RecordingTicket) -> None:
+        if answer.error_code != 0:
+            # Fenced, or unknown: it gives up everything and comes back as a new member.
+            client.drops()
+            if client in self.clients:
+                self.clients.remove(client)
+            self.driver.leave(client.member_id, -1, instance_id=client.instance_id)
+            return
+        client.epoch = answer.response.member_epoch
+        told = self.driver.told(answer)
+        if told is not None:
+            told.pop("gone", None)
+            client.told = told
+
+    def _beat_classic(self, client: Client, lost: bool) -> None:
+        if client.must_join and not lost:
+            self._join_again(client)
+            return
+        answer = self.driver.beat_classic(client.member_id, client.epoch)
+        if answer.error_code not in (0, 27):
+            self._drop_classic(client)
+        elif answer.error_code == 27 and not lost:
+            client.must_join = True
+
+    def _join_again(self, client: Client) -> None:
+        """Cooperative: it goes on reading what it owns, and takes what the sync brings."""
+        joined = self.driver.join_classic(
+            client.member_id,
+            *client.topics,
+            owned=client.owned,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+        )
+        if joined.error_code != 0:
+            self._drop_classic(client)
+            return
+        client.epoch = joined.response.generation_id
+        sync = self.driver.sync_classic(client.member_id, client.epoch)
+        if sync.error_code == 27:
+            client.must_join = True
+        elif sync.error_code == 0:
+            client.must_join = False
+            client.owned = synced(sync)
+        else:
+            self._drop_classic(client)
+
+    def _drop_classic(self, client: Client) -> None:
+        client.drops()
+        self.driver.leave_classic(client.member_id)
+        if client in self.clients:
+            self.clients.remove(client)
+
+    def _forget_instance(self, client: Client) -> None:
+        if client.instance_id is not None:
+            self.clients = [other for other in self.clients if other.instance_id != client.instance_id]
+
+    def _members(self) -> list[str]:
+        group = self.driver.shard.groups.get(GROUP)
+        return list(group.members) if isinstance(group, ConsumerGroup) else []
+
+    def _fenced_ones_stop(self) -> None:
+        """A member that was silent for so long does not read either: its own timeouts are shorter."""
+        known = self._members()
+        for client in self.clients:
+            if client.member_id not in known:
+                client.drops()
+
+    def _classic_group_ends(self) -> None:
+        """Only members of the older protocol are left: here they all leave, the rest is another model's."""
+        group = self.driver.shard.groups.get(GROUP)
+        if group is not None and not isinstance(group, ConsumerGroup):
+            self.driver.leave_classic(*getattr(group, "members", ()))
+            self.clients.clear()
+
+    # What must hold
+
+    @invariant()
+    def one_owner(self) -> None:
+        owners: dict[tuple[str, int], str] = {}
+        known = self._members()
+        for client in self.clients:
+            if client.member_id in known:
+                for name, numbers in client.owned.items():
+                    for number in numbers:
+                        assert (name, number) not in owners, f"{owners[name, number]} and {client.member_id}"
+                        owners[name, number] = client.member_id
+
+    @invariant()
+    def durable(self) -> None:
+        state = self.driver.shard.durable_state()
+        assert self.driver.rebuilt().durable_state() == state
+        log = self.driver.log
+        last = {entry.key: place for place, entry in enumerate(log) if isinstance(entry, ReplayedRecord)}
+        self.driver.log = [log[place] for place in sorted(last.values())]
+        try:
+            assert self.driver.rebuilt().durable_state() == state
+        finally:
+            self.driver.log = log
+
+    @invariant()
+    def consistent(self) -> None:
+        group = self.driver.shard.groups.get(GROUP)
+        if not isinstance(group, ConsumerGroup):
+            return
+        assert group.target_epoch <= group.epoch
+        taken: list[tuple[bytes, int]] = []
+        for member in group.members.values():
+            for part in (member.progress.assigned, member.progress.revoking):
+                taken += [(topic, number) for topic, numbers in part.items() for number in numbers]
+        assert len(taken) == len(set(taken))
+        assert all(group.is_taken(*place) for place in taken)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "driver"):
+            return
+        for _ in range(30):
+            for client in list(self.clients):
+                client.obey()
+                if client.classic:
+                    self._beat_classic(client, lost=False)
+                else:
+                    self._hear(
+                        client,
+                        self.driver.beat(client.member_id, client.epoch, client.owned, instance_id=client.instance_id),
+                    )
+                client.obey()
+            self.driver.advance(1.0)
+            self._classic_group_ends()
+        group = self.driver.shard.groups.get(GROUP)
+        if not isinstance(group, ConsumerGroup) or not group.members:
+            return
+        assert group.state_name() == "Stable"
+        assert set(group.members) == {client.member_id for client in self.clients}
+        owned = sorted((n, p) for client in self.clients for n, parts in client.owned.items() for p in parts)
+        wanted = sorted((name, p) for name, topic in group.snapshot.items() for p in range(topic.partitions))
+        assert owned == wanted
+        self.one_owner()
+        self.durable()
+
+
+TestMembers = Members.TestCase
+TestMembers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
