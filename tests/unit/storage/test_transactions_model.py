@@ -1,4 +1,4 @@
-"""Transactions in a log against plain lists: whatever order they begin, end, roll and crash in, readers see the same.
+"""Transactions in a log against plain lists: however they begin, end, are compacted and crash, readers see the same.
 
 Named invariants, checked after every step:
 - a read_committed reader sees every record of committed transactions below the last stable offset, and nothing else;
@@ -15,15 +15,30 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from log_kit import FailingDisk, Kit, batch
+from log_kit import START_MS, FailingDisk, Kit
 
+from braidlog.storage.cleaner.order import CleaningOrder, LastOfProducer
+from braidlog.storage.cleaner.passes import InlinePasses
 from braidlog.storage.log import Log
 from braidlog.storage.verification import Verification
 from braidlog.wire.records.batch import iterate_headers
-from braidlog.wire.records.reading import read_batch
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.reading import Record, read_batch
 
 PRODUCERS = st.integers(min_value=1, max_value=3)
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
+DAY_MS = 86_400_000
+
+
+def batch(values: list[bytes], producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
+    """Every record has a key of its own: compaction may take none that is committed."""
+    return build_batch(
+        [Record(timestamp=START_MS, key=value, value=value) for value in values],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=producer_id >= 0,
+    )
 
 
 class Transaction:
@@ -75,6 +90,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.records: list[tuple[int, bytes, Transaction | None]] = []
         self.transactions: list[Transaction] = []
         self.serial = 0
+        self.first_dirty = 0
 
     def teardown(self) -> None:
         self.log.close(flush=False)
@@ -89,13 +105,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def _append(self, producer: Producer, count: int) -> None:
         values = [self._value() for _ in range(count)]
-        data = batch(
-            *values,
-            producer_id=producer.producer_id,
-            epoch=producer.epoch,
-            sequence=producer.sequence,
-            transactional=True,
-        )
+        data = batch(values, producer.producer_id, producer.epoch, producer.sequence)
         info = self.kit.append(self.log, data)
         self._commit()
         if producer.transaction is None:
@@ -107,7 +117,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(count=st.integers(min_value=1, max_value=3))
     def plain(self, count: int) -> None:
         values = [self._value() for _ in range(count)]
-        info = self.kit.values(self.log, *values)
+        info = self.kit.append(self.log, batch(values))
         self._commit()
         self.records += [(info.first_offset + n, value, None) for n, value in enumerate(values)]
 
@@ -159,6 +169,43 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         self.log.roll()
+
+    @rule(again=st.booleans())
+    def compact(self, again: bool) -> None:
+        """Also a second time, when markers that no data is left of may go."""
+        self._compact()
+        if again:
+            self.time_passes(30)
+            self._compact()
+
+    def _compact(self) -> None:
+        """All but the active segment, up to the first open transaction."""
+        log = self.log
+        log.roll()
+        segments = log.segments
+        uppers = [segment.base_offset for segment in segments[1:]]
+        sources = [segment for segment, upper in zip(segments, uppers, strict=False) if upper <= log.last_stable_offset]
+        if not sources:
+            return
+        order = CleaningOrder(
+            directory=log.directory,
+            segments=tuple((segment.base_offset, segment.size) for segment in sources),
+            first_dirty=max(self.first_dirty, log.log_start_offset),
+            first_uncleanable=uppers[len(sources) - 1],
+            now_ms=self.kit.clock.wall_ms(),
+            delete_retention_ms=DAY_MS,
+            max_segment_bytes=1200,
+            max_index_bytes=1 << 20,
+            index_interval_bytes=0,
+            producers=tuple(LastOfProducer(*each) for each in log.last_of_producers()),
+        )
+        outcome = InlinePasses(self.disk).run(order, lambda: False)
+        by_base = {segment.base_offset: segment for segment in sources}
+        for group in outcome.groups:
+            replaced = [by_base[base_offset] for base_offset in group.replaces]
+            for deleted in log.replace_segments([log.open_cleaned(group.base_offset)], replaced):
+                deleted.remove()
+        self.first_dirty = outcome.end_offset
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
