@@ -37,7 +37,16 @@ async function withAdmin(action) {
 }
 
 async function createTopic(topic, numPartitions = 1) {
-  await withAdmin((admin) => admin.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions }] }))
+  await withAdmin(async (admin) => {
+    await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions }] })
+    // A broker of KRaft learns of the topic a moment after its controller, and kafkajs does not ask again.
+    await eventually(`metadata of ${topic}`, () =>
+      admin.fetchTopicMetadata({ topics: [topic] }).then(
+        ({ topics }) => topics[0].partitions.length === numPartitions,
+        () => false,
+      ),
+    )
+  })
 }
 
 async function withProducer(options, action) {
