@@ -89,7 +89,7 @@ class Transactions(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         """One id has nearly used up its epochs; two of five producers are zombies from the beginning."""
-        worn = Transaction("worn", 50, LAST_EPOCH - 2, TIMEOUT_MS, TxnState.Empty, frozenset(), START_MS)
+        worn = Transaction("worn", 50, LAST_EPOCH - 3, TIMEOUT_MS, TxnState.Empty, frozenset(), START_MS)
         key, value = records.encode_key("worn"), records.encode_value(worn)
         self.driver.log.append(ReplayedRecord(0, START_MS, key, value))
         self.driver.crash()
@@ -97,6 +97,7 @@ class Transactions(RuleBasedStateMachine):
         for name, version in (("a", 0), ("a", 2), ("worn", 2), ("worn", 0), ("b", 2)):
             self.instances.append(Instance(name, version))
             self.initialise(len(self.instances) - 1, claims=False)
+            assert self.instances[-1].ready
 
     # What the broker does with what the shard decides
 
@@ -306,11 +307,15 @@ class Transactions(RuleBasedStateMachine):
             self.initialise(number, claims=False)
             self.confirm_all()
             self.initialise(number, claims=False)
+        unhindered = not self.failing
+        assert not unhindered or not self.is_stale(instance), "a producer cannot start"
         self.produce(number, chosen)
+        assert not unhindered or instance.open, "a producer cannot begin"
         self.end(number, commits)
+        assert not unhindered or not instance.open, "a producer cannot end"
         self.confirm_all()
         transaction = self.state_of(instance)
-        if not self.failing and instance.version == 2 and instance.ended:
+        if unhindered and instance.version == 2:
             assert transaction is not None
             current = (transaction.producer_id, transaction.producer_epoch)
             assert current == (instance.producer_id, instance.epoch), "told another id or epoch than came to be"
