@@ -89,12 +89,12 @@ class Transactions(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         """One id has nearly used up its epochs; two of five producers are zombies from the beginning."""
-        worn = Transaction("worn", 50, LAST_EPOCH - 3, TIMEOUT_MS, TxnState.Empty, frozenset(), START_MS)
+        worn = Transaction("worn", 50, LAST_EPOCH - 2, TIMEOUT_MS, TxnState.Empty, frozenset(), START_MS)
         key, value = records.encode_key("worn"), records.encode_value(worn)
         self.driver.log.append(ReplayedRecord(0, START_MS, key, value))
         self.driver.crash()
         self.settle()
-        for name, version in (("a", 0), ("a", 2), ("worn", 2), ("worn", 0), ("b", 2)):
+        for name, version in (("a", 0), ("a", 2), ("worn", 0), ("worn", 2), ("b", 2)):
             self.instances.append(Instance(name, version))
             self.initialise(len(self.instances) - 1, claims=False)
             assert self.instances[-1].ready
