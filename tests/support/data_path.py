@@ -69,6 +69,13 @@ class Steps:
     def cancel(self) -> None:
         self.later.clear()
 
+    def wait(self) -> None:
+        """Until what was asked for later is due."""
+        due, self.later = self.later, []
+        for callback in due:
+            callback()
+        self.run()
+
     def run(self) -> None:
         while self._soon:
             self._soon.popleft()()
@@ -182,6 +189,7 @@ class DataPath:
         self.offsets = FakeOffsets()
         self.produce_handler = ProduceHandler(self.registry, self.committer, self.clock)
         self.produce_handler.check_partitions = self.coordinator.check_partitions
+        self.produce_handler.call_later = self.steps.call_later
         self.fetch_handler = FetchHandler(
             self.registry,
             FetchSessions(10, random.Random(1)),

@@ -70,6 +70,7 @@ class TransactionCheck:
 
     def prepare(self, request: ProduceRequest, registry: Registry, now_ms: int) -> None:
         """Find out what to ask. Raises InvalidProducerIdMappingError for batches of more than one producer."""
+        self.held = {}
         batches = self._batches(request, registry)
         for _, header in batches:
             if self.producer_id < 0:
@@ -106,6 +107,12 @@ class TransactionCheck:
                 if header is not None and header.producer_id >= 0:
                     found.append((TopicPartition(name, data.index), header))
         return found
+
+    def is_too_early(self, answers: Answers) -> bool:
+        """Whether the producer's last transaction is about to end: its markers are being written."""
+        if not self.adds:
+            return False
+        return any(error is not None and error.code == ConcurrentTransactionsError.code for error in answers.values())
 
     def take(self, answers: Answers) -> None:
         self.answered = True

@@ -19,7 +19,7 @@ from typing import Final
 
 from braidlog.broker.commit import Committer, PendingAck
 from braidlog.broker.faults import error_of
-from braidlog.broker.transactional_produce import CheckPartitions, TransactionCheck, has_transaction
+from braidlog.broker.transactional_produce import Answers, CheckPartitions, TransactionCheck, has_transaction
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (
@@ -55,6 +55,10 @@ from braidlog.wire.records.rejection import is_unfit, record_errors_of
 from braidlog.wire.records.validation import ORIGIN_CLIENT
 
 log = logging.getLogger("braidlog.produce")
+
+# For how long a produce that is too early is kept: about 100 ms, as Kafka 4 does.
+_BETWEEN_TRIES_S: Final = 0.005
+_MOST_TRIES: Final = 20
 
 # From here on a client is told who leads instead (KIP-951).
 _HINTS_FROM: Final = 10
@@ -108,17 +112,48 @@ class ProduceAck(PendingAck):
 
 
 class WaitingProduce:
-    """A produce whose coordinator is being asked; appended when that has answered."""
+    """A produce whose coordinator is asked before it is appended.
+
+    A producer may begin its next transaction while partitions still learn of the end of the last one. Where producing
+    adds partitions nobody has told it to wait: it waits here for a moment, which is shorter than a client's own pause.
+    """
 
     def __init__(
-        self, handler: ProduceHandler, request: ProduceRequest, ack: ProduceAck, check: TransactionCheck
+        self,
+        handler: ProduceHandler,
+        request: ProduceRequest,
+        transactional_id: str,
+        ack: ProduceAck,
+        check: TransactionCheck,
     ) -> None:
         self.handler = handler
         self.request = request
+        self.transactional_id = transactional_id
         self.ack = ack
         self.check = check
+        self.tries = 0
 
-    def checked(self, answers: dict[TopicPartition, ProtocolError | None]) -> None:
+    def ask(self) -> None:
+        check = self.check
+        self.tries += 1
+        try:
+            self.handler.prepare(self.request, check)
+        except ProtocolError as error:
+            self.ack.refused = error
+        if self.ack.refused is not None or not check.held:
+            check.answered = True
+            self.handler.append(self.request, self.ack)
+        else:
+            self.handler.ask_coordinator(self.transactional_id, check, self.checked)
+        if not check.answered:
+            # The producer's next batches must not overtake these.
+            self.ack.exchange.channel.mute()
+
+    def checked(self, answers: Answers) -> None:
+        again = self.handler.call_later
+        if again is not None and self.tries < _MOST_TRIES and self.check.is_too_early(answers):
+            again(_BETWEEN_TRIES_S, self.ask)
+            return
         self.check.take(answers)
         self.handler.append(self.request, self.ack)
 
@@ -132,39 +167,31 @@ class ProduceHandler:
         self.check_partitions: CheckPartitions | None = None
         # transaction.partition.verification.enable
         self.verifies: Callable[[], bool] | None = None
+        # For those who are too early to be tried again.
+        self.call_later: Callable[[float, Callable[[], None]], object] | None = None
 
     def handle(self, request: ProduceRequest, exchange: Exchange) -> None:
         ack = ProduceAck(exchange, request.acks)
         if has_transaction(request):
             if request.transactional_id is not None:
-                self._append_checked(request, request.transactional_id, ack)
+                required = self.verifies is None or self.verifies()
+                check = ack.check = TransactionCheck(exchange.version, required)
+                WaitingProduce(self, request, request.transactional_id, ack, check).ask()
                 return
             # A request is looked at as a whole: one transactional batch without the id that it belongs to refuses all.
             ack.refused = TransactionalIdAuthorizationFailedError("transactional records need a transactional id")
         self.append(request, ack)
 
-    def _append_checked(self, request: ProduceRequest, transactional_id: str, ack: ProduceAck) -> None:
-        required = self.verifies is None or self.verifies()
-        check = ack.check = TransactionCheck(ack.exchange.version, required)
-        try:
-            check.prepare(request, self._registry, self._clock.wall_ms())
-        except ProtocolError as error:
-            ack.refused = error
-        if ack.refused is not None or not check.held:
-            self.append(request, ack)
-            return
-        waiting = WaitingProduce(self, request, ack, check)
+    def prepare(self, request: ProduceRequest, check: TransactionCheck) -> None:
+        check.prepare(request, self._registry, self._clock.wall_ms())
+
+    def ask_coordinator(self, transactional_id: str, check: TransactionCheck, done: Callable[[Answers], None]) -> None:
         targets = list(check.held)
         if self.check_partitions is None:
             nobody = CoordinatorNotAvailableError("this broker has no transaction coordinator")
-            waiting.checked(dict.fromkeys(targets, nobody))
+            done(dict.fromkeys(targets, nobody))
             return
-        self.check_partitions(
-            transactional_id, check.producer_id, check.producer_epoch, targets, check.adds, waiting.checked
-        )
-        if not check.answered:
-            # The producer's next batches must not overtake these.
-            ack.exchange.channel.mute()
+        self.check_partitions(transactional_id, check.producer_id, check.producer_epoch, targets, check.adds, done)
 
     def append(self, request: ProduceRequest, ack: ProduceAck) -> None:
         """Stage every batch that may be; the acknowledgement follows when they are durable."""
