@@ -203,3 +203,31 @@ def test_idle_producers_expire_but_not_in_a_transaction(state: ProducerState) ->
     assert state.remove_expired(999) == 0
     assert state.remove_expired(1000) == 1
     assert sorted(state.producers) == [2, 3]
+
+
+def test_the_earliest_open_transaction_tells_since_when_it_is_silent(state: ProducerState) -> None:
+    assert state.oldest_transaction_ms() == -1
+    send(state, header(0, 0, attributes=TRANSACTIONAL, timestamp=500))
+    send(state, header(1, 0, producer_id=2, attributes=TRANSACTIONAL, timestamp=100))
+    assert state.oldest_transaction_ms() == 500
+    send(state, header(2, 1, attributes=TRANSACTIONAL, timestamp=700))
+    assert state.oldest_transaction_ms() == 700
+    end(state, 3)
+    assert state.oldest_transaction_ms() == 100
+    end(state, 4, producer_id=2)
+    assert state.oldest_transaction_ms() == -1
+
+
+def test_a_marker_of_the_next_epoch_ends_the_transaction_and_its_epoch(state: ProducerState) -> None:
+    """KIP-890: each transaction has an epoch of its own, and its marker carries the next."""
+    send(state, header(0, 0, attributes=TRANSACTIONAL))
+    completed = end(state, 1, epoch=1)
+    assert completed is not None
+    assert (completed.first_offset, completed.last_offset) == (0, 1)
+    assert state.producers[1].last_sequence == -1
+    with pytest.raises(InvalidProducerEpochError):
+        send(state, header(2, 1, attributes=TRANSACTIONAL))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        send(state, header(2, 1, epoch=1, attributes=TRANSACTIONAL))
+    send(state, header(2, 0, epoch=1, attributes=TRANSACTIONAL))
+    assert state.ongoing == {2: 1}
