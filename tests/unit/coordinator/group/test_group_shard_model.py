@@ -30,6 +30,7 @@ class Client:
 
     group: str
     instance: str | None
+    offer: dict[str, bytes] = field(default_factory=lambda: OFFERS[0])
     member_id: str = ""
     generation: int = -1
     leads: bool = False
@@ -60,6 +61,7 @@ class GroupShardModel(RuleBasedStateMachine):
     @rule(which=clients, offer=st.sampled_from(OFFERS), forget=st.booleans(), version=st.sampled_from([2, 4, 8, 9]))
     def join(self, which: int, offer: dict[str, bytes], forget: bool, version: int) -> None:
         client = self.clients[which]
+        client.offer = offer
         if forget:
             client.member_id = ""
         client.join = self.driver.join(
@@ -72,6 +74,12 @@ class GroupShardModel(RuleBasedStateMachine):
             group=client.group,
         )
         self.listen()
+
+    @rule(which=clients)
+    def restart(self, which: int) -> None:
+        """The process comes back with what it was configured with, and nothing else."""
+        client = self.clients[which]
+        self.join(which, client.offer, True, 9)
 
     @rule(which=clients)
     def sync(self, which: int) -> None:
