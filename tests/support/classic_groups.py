@@ -11,7 +11,9 @@ from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import TopicFacts
+from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.wire.generated.consumer_protocol import ConsumerProtocolSubscription
+from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,7 +25,7 @@ from braidlog.wire.generated.offset_commit import (
 )
 from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from braidlog.wire.layouts import versioned
+from braidlog.wire.layouts import layout_reader, layout_version, versioned
 from support.tickets import RecordingTicket, ShardDriver
 
 SESSION_MS = 10_000
@@ -182,6 +184,17 @@ class ClassicDriver(ShardDriver[GroupShard]):
 
     def delete(self, group: str = GROUP) -> RecordingTicket:
         return self.submit(lambda shard, ticket, now: shard.delete_group(group, ticket, now), "delete")
+
+    def last_value(self, group: str = GROUP) -> GroupMetadataValue | None:
+        """The newest record of the group itself."""
+        key = versioned(GroupMetadataKey(group=group), 2)
+        for entry in reversed(self.log):
+            if isinstance(entry, ReplayedRecord) and entry.key == key:
+                if entry.value is None:
+                    return None
+                assert layout_version(entry.value) == 3
+                return GroupMetadataValue.decode(layout_reader(entry.value), 3)
+        raise AssertionError(f"no record of {group} was written")
 
     # Whole scenes
 

@@ -2,41 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.coordinator.effects import Effects
-from braidlog.coordinator.group.classic.states import COMPLETING, EMPTY, MOVES, STABLE, IllegalMoveError
-from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.coordinator.shard import ReplayedRecord
-from braidlog.core.protocol_errors import CoordinatorNotAvailableError, NotCoordinatorError
-from braidlog.wire.errors import MalformedError
-from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
-from support.classic_groups import GROUP, REBALANCE_MS, SESSION_MS, ClassicDriver, subscription
+from support.classic_groups import REBALANCE_MS, SESSION_MS, ClassicDriver, subscription
 
-COORDINATOR_NOT_AVAILABLE = 15
 ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
-NON_EMPTY_GROUP = 68
-GROUP_ID_NOT_FOUND = 69
 FENCED_INSTANCE_ID = 82
 
 
 @pytest.fixture
 def driver() -> ClassicDriver:
     return ClassicDriver()
-
-
-def last_value(driver: ClassicDriver) -> GroupMetadataValue | None:
-    """The newest record of the group itself."""
-    for entry in reversed(driver.log):
-        assert isinstance(entry, ReplayedRecord)
-        if layout_version(entry.key) == 2:
-            if entry.value is None:
-                return None
-            assert layout_version(entry.value) == 3
-            return GroupMetadataValue.decode(layout_reader(entry.value), 3)
-    raise AssertionError("no record of a group was written")
 
 
 # Sync
@@ -56,7 +33,7 @@ def test_followers_get_their_part_when_the_leader_brings_it(driver: ClassicDrive
     assert (waiting.response.protocol_type, waiting.response.protocol_name) == ("consumer", "range")
     late = driver.sync(third, 1)
     assert late.response.assignment == b""
-    value = last_value(driver)
+    value = driver.last_value()
     assert value is not None
     assert (value.generation, value.leader, value.protocol_type, value.protocol) == (1, leader, "consumer", "range")
     assert [(member.member_id, member.assignment) for member in value.members] == [
@@ -147,7 +124,7 @@ def test_a_silent_member_is_out_after_its_session_and_its_group_empty(driver: Cl
     driver.advance(1.0)
     assert driver.group().state == "Empty"
     assert driver.group().generation == 2
-    value = last_value(driver)
+    value = driver.last_value()
     assert value is not None
     assert (value.generation, value.members, value.protocol, value.leader) == (2, [], None, None)
     assert value.protocol_type == "consumer"
@@ -264,154 +241,6 @@ def test_all_may_leave_during_the_initial_delay(driver: ClassicDriver) -> None:
     driver.stable()
 
 
-# Describe, list, delete
-
-
-def test_describe_shows_the_protocol_only_when_stable_and_always_the_last_assignment(driver: ClassicDriver) -> None:
-    assert driver.describe().error_code == GROUP_ID_NOT_FOUND
-    member, = driver.stable()
-    told = driver.describe().response
-    assert (told.group_state, told.protocol_type, told.protocol_data) == ("Stable", "consumer", "range")
-    shown = told.members[0]
-    assert (shown.member_id, shown.client_id, shown.client_host) == (member, "app", "/10.0.0.1")
-    assert (shown.member_metadata, shown.member_assignment) == (subscription("t"), member.encode())
-    driver.join()
-    driver.join(member)
-    told = driver.describe().response
-    assert (told.group_state, told.protocol_data) == ("PreparingRebalance", "")
-    assert (told.members[0].member_metadata, told.members[0].member_assignment) == (b"", member.encode())
-
-
-def test_list_filters_by_state_and_type_whatever_the_case(driver: ClassicDriver) -> None:
-    driver.stable()
-    driver.commit(5, group="simple")
-    everything = [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in driver.listed()]
-    assert everything == [(GROUP, "consumer", "Stable", "classic"), ("simple", "", "Empty", "classic")]
-    assert [group.group_id for group in driver.listed(states=("EMPTY",))] == ["simple"]
-    assert [group.group_id for group in driver.listed(states=("stable", "empty"))] == [GROUP, "simple"]
-    assert driver.listed(states=("nowhere",)) == []
-    assert driver.listed(types=("consumer",)) == []
-    assert len(driver.listed(types=("Classic",))) == 2
-
-
-def test_only_a_group_without_members_is_deleted_with_its_offsets(driver: ClassicDriver) -> None:
-    assert driver.delete().error_code == GROUP_ID_NOT_FOUND
-    member, = driver.stable()
-    driver.commit(7, member, 1)
-    assert driver.delete().error_code == NON_EMPTY_GROUP
-    driver.leave(member)
-    assert driver.committed() == 7
-    assert driver.delete().error_code == 0
-    assert driver.shard.groups == {}
-    assert driver.committed() == -1
-    assert last_value(driver) is None
-    driver.crash()
-    assert driver.shard.groups == {}
-
-
-def test_a_deleted_group_forgets_who_was_to_come_back(driver: ClassicDriver) -> None:
-    pending = driver.join().response.member_id
-    driver.delete()
-    assert driver.join(pending).error_code == UNKNOWN_MEMBER_ID
-    driver.advance(60.0)
-
-
-# Commits
-
-
-def test_simple_commits_are_taken_while_nobody_is_in(driver: ClassicDriver) -> None:
-    assert driver.commit(1).error_code == 0
-    assert driver.commit(2, "whoever", -1).error_code == 0
-    member, _ = driver.enter()
-    assert driver.commit(3).error_code == UNKNOWN_MEMBER_ID
-    driver.leave(member)
-    driver.advance(3.0)
-    assert driver.commit(4).error_code == 0
-    assert driver.committed() == 4
-
-
-def test_a_commit_must_name_member_and_generation_right_and_waits_for_the_assignment(driver: ClassicDriver) -> None:
-    member, _ = driver.enter()
-    driver.advance(3.0)
-    assert driver.commit(1, member, 1).error_code == REBALANCE_IN_PROGRESS
-    assert driver.commit(1, "m", 1).error_code == UNKNOWN_MEMBER_ID
-    driver.settle(member)
-    assert driver.commit(1, member, 1).error_code == 0
-    assert driver.commit(1, member, 0).error_code == ILLEGAL_GENERATION
-    assert driver.commit(1, "m", 1).error_code == UNKNOWN_MEMBER_ID
-    driver.join()
-    driver.join(member)
-    assert driver.group().state == "PreparingRebalance"
-    assert driver.commit(2, member, 1).error_code == 0
-
-
-def test_transactional_commits_are_fenced_only_if_they_say_who_they_are(driver: ClassicDriver) -> None:
-    member, = driver.stable()
-    group = driver.group()
-    group.validate_offset_commit("", None, -1, True, 3)
-    group.validate_offset_commit(member, None, 1, True, 3)
-    for member_id, instance, generation, code in (
-        ("m", None, 1, UNKNOWN_MEMBER_ID),
-        (member, None, 0, ILLEGAL_GENERATION),
-        (member, "a", 1, UNKNOWN_MEMBER_ID),
-    ):
-        with pytest.raises(Exception) as refused:
-            group.validate_offset_commit(member_id, instance, generation, True, 3)
-        assert getattr(refused.value, "code", None) == code
-
-
-def test_a_dead_group_sends_its_members_to_look_for_the_coordinator(driver: ClassicDriver) -> None:
-    member, = driver.stable()
-    group = driver.group()
-    effects = Effects()
-    driver.shard.classic.dissolve(group, CoordinatorNotAvailableError(), driver.now, effects)
-    assert driver.heartbeat(member, 1).error_code == COORDINATOR_NOT_AVAILABLE
-    assert driver.join(member).error_code == COORDINATOR_NOT_AVAILABLE
-    assert driver.commit(1, member, 1).error_code == COORDINATOR_NOT_AVAILABLE
-    assert driver.leave(member).error_code == COORDINATOR_NOT_AVAILABLE
-
-
-# Subscriptions
-
-
-def test_topics_are_subscribed_as_members_say(driver: ClassicDriver) -> None:
-    driver.stable(protocols={"range": subscription("t", "u", version=3)})
-    group = driver.group()
-    assert [group.is_subscribed_to(topic) for topic in ("t", "u", "v")] == [True, True, False]
-    driver.crash()
-    group = driver.group()
-    assert [group.is_subscribed_to(topic) for topic in ("t", "u", "v")] == [True, True, False]
-
-
-@pytest.mark.parametrize("foreign", [b"", b"\0", b"\0\0\x7f\xff", b"\xff\xff\0\0\0\0", b"hello world"])
-def test_members_that_cannot_be_understood_may_read_anything(driver: ClassicDriver, foreign: bytes) -> None:
-    member, = driver.stable(protocols={"range": foreign})
-    assert driver.group().is_subscribed_to("v")
-    assert driver.group().offsets_age_from(5) is None
-    driver.leave(member)
-    assert not driver.group().is_subscribed_to("v")
-
-
-def test_a_group_of_another_kind_has_no_topics(driver: ClassicDriver) -> None:
-    driver.stable(protocol_type="connect", protocols={"sessioned": b"\0\1anything"})
-    assert not driver.group().is_subscribed_to("t")
-    assert driver.group().offsets_age_from(5) is None
-
-
-def test_offsets_age_from_when_the_last_member_went(driver: ClassicDriver) -> None:
-    driver.commit(1, group="simple")
-    assert driver.group("simple").offsets_age_from(5) == 5
-    member, = driver.stable()
-    assert driver.group().offsets_age_from(5) == 5
-    driver.advance(1.0)
-    driver.leave(member)
-    left = driver.now.wall_ms
-    driver.advance(100.0)
-    assert driver.group().offsets_age_from(5) == left
-    driver.crash()
-    assert driver.group().offsets_age_from(5) == left
-
-
 # Cooperative rebalancing is two rebalances in a row
 
 
@@ -431,90 +260,3 @@ def test_a_member_that_gave_up_a_partition_joins_again_and_another_gets_it(drive
     assert third.response.generation_id == 3
     driver.sync(first, 3, {first: b"one of two", second: b"the other"})
     assert driver.sync(second, 3).response.assignment == b"the other"
-
-
-# Replay
-
-
-def test_after_a_crash_members_are_back_with_their_assignment_and_a_whole_session(driver: ClassicDriver) -> None:
-    members = driver.stable(2)
-    before = driver.shard.durable_state()
-    driver.advance(9.0)
-    driver.crash()
-    assert driver.shard.durable_state() == before
-    driver.advance(9.0)
-    for member in members:
-        assert driver.heartbeat(member, 1).error_code == 0
-        assert driver.sync(member, 1).response.assignment == member.encode()
-    driver.advance(10.0)
-    assert driver.group().state == "Empty"
-
-
-def test_a_crash_during_a_rebalance_takes_the_group_back_to_the_generation_before(driver: ClassicDriver) -> None:
-    member, = driver.stable()
-    _, waiting = driver.enter()
-    driver.join(member)
-    assert driver.group().generation == 2
-    driver.crash()
-    assert (driver.group().generation, driver.group().state) == (1, "Stable")
-    assert list(driver.group().members) == [member]
-    assert driver.join(member).response.generation_id == 2
-    assert waiting.answered
-
-
-def test_an_empty_group_keeps_its_generation(driver: ClassicDriver) -> None:
-    member, = driver.stable()
-    driver.leave(member)
-    driver.crash()
-    assert (driver.group().generation, driver.group().state) == (2, "Empty")
-    _, joined = driver.enter()
-    driver.advance(3.0)
-    assert joined.response.generation_id == 3
-
-
-def test_a_group_that_is_too_large_when_it_is_loaded_is_rebalanced(driver: ClassicDriver) -> None:
-    members = driver.stable(3)
-    driver.settings = GroupSettings(max_size=2)
-    driver.crash()
-    assert driver.group().state == "PreparingRebalance"
-    first, second, third = (driver.join(member) for member in members)
-    assert (first.error_code, second.error_code, third.error_code) == (0, 0, 81)
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_records_of_every_version_are_understood(driver: ClassicDriver, version: int) -> None:
-    member = MemberMetadata(member_id="m", client_id="c", client_host="/h", session_timeout=9, assignment=b"a")
-    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member])
-    key = versioned(GroupMetadataKey(group="old"), 2)
-    driver.shard.replay(ReplayedRecord(0, 0, key, versioned(value, version)))
-    group = driver.group("old")
-    assert (group.state, group.generation, group.leader) == ("Stable", 4, "m")
-    assert group.members["m"].assignment == b"a"
-    assert group.members["m"].rebalance_timeout_ms == 9
-
-
-@pytest.mark.parametrize("value", [b"", b"\0", b"\0\x09", b"\xff\xff", b"\0\3\0\5con"])
-def test_a_record_that_makes_no_sense_is_told(driver: ClassicDriver, value: bytes) -> None:
-    with pytest.raises(MalformedError):
-        driver.shard.replay(ReplayedRecord(0, 0, versioned(GroupMetadataKey(group="bad"), 2), value))
-
-
-def test_whoever_waits_is_told_when_the_shard_goes(driver: ClassicDriver) -> None:
-    member, = driver.stable()
-    _, joining = driver.enter()
-    _, other = driver.enter(group="another")
-    driver.apply(driver.shard.abandon(NotCoordinatorError()))
-    assert (joining.error_code, other.error_code) == (16, 16)
-    assert driver.group().joined == 0
-    assert member in driver.group().members
-
-
-# The table
-
-
-def test_every_state_may_die_and_only_known_moves_are_made(driver: ClassicDriver) -> None:
-    assert {state for state, moves in MOVES.items() if "Dead" not in moves} == {"Dead"}
-    driver.stable()
-    with pytest.raises(IllegalMoveError, match="'orders' cannot go from Stable to CompletingRebalance"):
-        driver.group().move(COMPLETING, 0)
-    assert STABLE not in MOVES[EMPTY]
