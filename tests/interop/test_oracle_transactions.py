@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tools.peers.kafka import run_tool
 
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from braidlog.wire.generated.add_partitions_to_txn import (
@@ -379,3 +381,35 @@ def compare_states(both: Pair, name: str, version: int, request: Callable[[Side]
         answer["transaction_states"] = sorted(kept, key=lambda state: str(state["transactional_id"]))
         answers.append(answer)
     assert not unlike(*answers), (name, version, unlike(*answers))
+
+
+# The log
+
+
+def test_kafkas_own_formatter_prints_the_records(both: Pair) -> None:
+    producer = Producer(both)
+    producer.begin()
+    producer.finish(commits=True)
+    printed = [told_by_formatter(side, producer.name) for side in both.sides]
+    assert [state["transactionStatus"] for state in printed[0]] == [0, 1, 2, 4]
+    assert not unlike(*([{**state, **OWN} for state in states] for states in printed))
+
+
+# What differs from one run to the next.
+OWN = {"producerId": 0, "transactionLastUpdateTimestampMs": 0, "transactionStartTimestampMs": 0}
+
+
+def told_by_formatter(side: Side, name: str) -> list[dict[str, Any]]:
+    done = run_tool(
+        "kafka-console-consumer",
+        ["--bootstrap-server", side.broker.bootstrap, "--topic", "__transaction_state", "--from-beginning",
+         "--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter", "--timeout-ms", "8000"],
+    )  # fmt: skip
+    decoder, text, found = json.JSONDecoder(), done.stdout, []
+    while text := text.lstrip():
+        entry, end = decoder.raw_decode(text)
+        text = text[end:]
+        if entry["key"]["data"]["transactionalId"] == name:
+            found.append(entry["value"]["data"])
+    assert found, done.stdout + done.stderr
+    return found
