@@ -31,6 +31,8 @@ def transactor(bootstrap: str, transactional_id: str, **settings: Any) -> Produc
         "retry.backoff.ms": 20,
         "reconnect.backoff.ms": 10,
         "reconnect.backoff.max.ms": 100,
+        # Keep to the broker that goes and returns, instead of beginning again from the bootstrap list.
+        "metadata.recovery.strategy": "none",
         "log_level": 2,
     }
     producer = Producer({**own, **{key.replace("_", "."): value for key, value in settings.items()}})

@@ -1,0 +1,274 @@
+"""Exactly once, end to end: workers that copy one topic into another in transactions, and the deaths they live through.
+
+A worker is a process: `python -m support.exactly_once <plan as JSON>`. It reads committed records, writes each to the
+same partition of the other topic, and commits its offsets in the same transaction. Whatever it cannot go on from, it
+ends with `GAVE_UP`, and is started again, as a supervisor would.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from tools.peers.process import LoggedProcess, ProcessFailed
+
+from support.broker import KAFKA, Broker
+from support.confluent import create_topic
+from support.eventually import eventually
+from support.group_members import generation_of
+from support.groups import TESTS, LastingBroker
+from support.numbered import NumberedWriter, read_numbers
+
+SOURCE, SINK, GROUP = "source", "sink", "copiers"
+PARTITIONS = 4
+GAVE_UP = 3
+ONCE_S = 10.0
+# Long, in a life that ends after a second: a dead member's place is taken by its heir, never freed by time.
+SESSION_MS = 30_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    bootstrap: str
+
+
+class Copier:
+    """One worker: a static member of the group, with its own transactional id."""
+
+    def __init__(self, plan: Plan) -> None:
+        common = {
+            "bootstrap.servers": plan.bootstrap,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 100,
+            "retry.backoff.ms": 20,
+            # librdkafka 2.16 forgets its brokers when the only one is gone, but not that one of them was the group's
+            # coordinator: it would wait for a broker that it has put away.
+            "metadata.recovery.strategy": "none",
+            "log_level": 2,
+        }
+        self._producer = Producer(
+            {**common, "transactional.id": plan.name, "transaction.timeout.ms": 20_000, "linger.ms": 1}
+        )
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": GROUP,
+                "group.instance.id": plan.name,
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": 200,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 50,
+            }
+        )
+
+    def run(self) -> None:
+        _insist(lambda: self._producer.init_transactions(ONCE_S))
+        self._consumer.subscribe([SOURCE])
+        while True:
+            # Taken before the records: were a rebalance to come between, the coordinator would refuse their offsets.
+            membership = self._consumer.consumer_group_metadata()
+            messages = self._consumer.consume(50, 0.05)
+            records = [message for message in messages if message.error() is None]
+            if not records:
+                continue
+            if generation_of(membership) > 0 and self._copy(records, membership):
+                print(f"copied {len(records)}", flush=True)
+            else:
+                self._rewind()
+
+    def _copy(self, records: Sequence[Message], membership: bytes) -> bool:
+        """Whether the records are copied; if not, nothing of them is."""
+        ends: dict[tuple[str, int], int] = {}
+        self._producer.begin_transaction()
+        try:
+            for record in records:
+                partition = int(record.partition() or 0)
+                self._producer.produce(SINK, value=record.value(), key=record.key(), partition=partition)
+                ends[SOURCE, partition] = int(record.offset() or 0) + 1
+            offsets = [TopicPartition(topic, index, end) for (topic, index), end in ends.items()]
+            _insist(lambda: self._producer.send_offsets_to_transaction(offsets, membership, ONCE_S))
+            _insist(lambda: self._producer.commit_transaction(ONCE_S))
+        except KafkaException as failure:
+            if not failure.args[0].txn_requires_abort():
+                raise
+            print(f"aborts: {failure}", flush=True)
+            _insist(lambda: self._producer.abort_transaction(ONCE_S))
+            return False
+        return True
+
+    def _rewind(self) -> None:
+        """Back to what the group has committed."""
+        owned = self._consumer.assignment()
+        for place in self._consumer.committed(owned, timeout=ONCE_S):
+            self._consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
+
+
+def _insist(call: object) -> None:
+    """Repeat a call that may be repeated until it succeeds."""
+    assert callable(call)
+    while True:
+        try:
+            call()
+            return
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+            print(f"again: {failure}", flush=True)
+
+
+class Copying:
+    """A broker, a writer, workers, and somebody who kills them all by turns; `seed` decides whom and when."""
+
+    def __init__(self, kind: str, place: Path, seed: int, workers: int = 2) -> None:
+        self.random = random.Random(seed)
+        self.lasting = LastingBroker(kind, place, {"offsets.topic.num.partitions": "5"})
+        self.names = [f"copier-{number}" for number in range(workers)]
+        self.deaths: list[str] = []
+        self._broker: Broker
+        self._workers: dict[str, LoggedProcess] = {}
+        self._copied_before = 0
+
+    def run(self, kills: int) -> None:
+        with ExitStack() as processes:
+            self._start_broker(processes)
+            for topic in (SOURCE, SINK):
+                create_topic(self.lasting.bootstrap, topic, PARTITIONS)
+            writer = NumberedWriter(self.lasting.bootstrap, {SOURCE: PARTITIONS})
+            with writer.running(at_once=1):
+                while len(self.deaths) < kills:
+                    self._one_death(processes)
+                self._await_progress()
+            writer.flush()
+            written = {books.partition: books.sent for books in writer.books}
+            found = self._read_when_done(written)
+            for partition, count in written.items():
+                numbers = [number for _, number in found[SINK, partition]]
+                assert numbers == list(range(count)), _difference(partition, numbers, count)
+            for name in self.names:
+                self._workers[name].kill()
+
+    def _start_broker(self, processes: ExitStack, crash_at: str | None = None) -> None:
+        env = None if crash_at is None else {"BRAIDLOG_CRASH_AT": crash_at}
+        self._broker = processes.enter_context(self.lasting.life(env))
+
+    def _one_death(self, processes: ExitStack) -> None:
+        """Somebody dies and comes back; seldom before anything could be copied since the last death."""
+        self._supervise()
+        if self.random.random() < 0.7:
+            self._await_progress()
+        # The moment is the point of it: no event leads to a random one.
+        time.sleep(self.random.uniform(0, 0.4))
+        victim = self.random.choice([*self.names, "broker"])
+        self.deaths.append(victim)
+        if victim != "broker":
+            self._workers[victim].kill()
+            return
+        self._broker.kill()
+        if self.lasting.kind != KAFKA and self.random.random() < 0.5:
+            self._die_at_a_write(processes)
+        self._start_broker(processes)
+
+    def _die_at_a_write(self, processes: ExitStack) -> None:
+        """A life that ends right after a write, before anybody is told of it."""
+        crash_at = f"after-write:{self.random.randint(1, 60)}"
+        try:
+            self._start_broker(processes, crash_at)
+        except ProcessFailed:
+            pass  # it died before it was ready: loading its state may write, too
+        else:
+            eventually(self._broker_is_dead, 60)
+        self.deaths.append(crash_at)
+
+    def _broker_is_dead(self) -> bool:
+        self._supervise()
+        return self._broker.process.returncode is not None
+
+    def _supervise(self) -> None:
+        """Start the workers that are not there; anything but a kill or giving up is a failure."""
+        for name in self.names:
+            worker = self._workers.get(name)
+            if worker is not None:
+                if worker.returncode is None:
+                    continue
+                assert worker.returncode in (-9, GAVE_UP), f"{name} ended with {worker.returncode}:\n{worker.log()}"
+                self._copied_before += _copied(worker)
+            plan = json.dumps(asdict(Plan(name, self.lasting.bootstrap)))
+            environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTHONUNBUFFERED": "1"}
+            command = [sys.executable, "-m", "support.exactly_once", plan]
+            self._workers[name] = LoggedProcess(name, command, env=environment)
+
+    def _copied(self) -> int:
+        return self._copied_before + sum(map(_copied, self._workers.values()))
+
+    def _await_progress(self) -> None:
+        before = self._copied()
+
+        def progressed() -> bool:
+            self._supervise()
+            return self._copied() > before
+
+        try:
+            eventually(progressed, 60)
+        except AssertionError as stuck:
+            raise AssertionError(f"{stuck}\n{self.tell()}") from None
+
+    def tell(self) -> str:
+        """What everybody said last, and where the workers stand."""
+        for worker in self._workers.values():
+            said = len(worker.lines)
+            worker.signal(signal.SIGUSR1)
+            worker.wait_for_line(r"in main$", after=said)
+        logs = "\n".join(f"--- {name}\n{worker.log(25)}" for name, worker in self._workers.items())
+        return f"deaths: {self.deaths}\n{logs}\n--- broker\n{self._broker.log()}"
+
+    def _read_when_done(self, written: dict[int, int]) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        places = [(SINK, partition) for partition in written]
+        found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+
+        def done() -> bool:
+            self._supervise()
+            found.update(read_numbers(self.lasting.bootstrap, places, isolation_level="read_committed"))
+            return all(len(found[SINK, partition]) >= count for partition, count in written.items())
+
+        try:
+            eventually(done, 60)
+        except AssertionError as stuck:
+            counts = {partition: (len(found[SINK, partition]), count) for partition, count in written.items()}
+            raise AssertionError(f"copied and written: {counts}\n{stuck}\n{self.tell()}") from None
+        return found
+
+
+def _copied(worker: LoggedProcess) -> int:
+    return sum(line.startswith("copied ") for line in worker.lines)
+
+
+def _difference(partition: int, numbers: list[int], count: int) -> str:
+    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    missing = sorted(set(range(count)) - set(numbers))
+    return f"partition {partition}: twice {twice[:10]}, missing {missing[:10]}, of {count}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    faulthandler.register(signal.SIGUSR1)  # says where it stands, when it does not get on
+    try:
+        Copier(Plan(**json.loads(arguments[0]))).run()
+    except KafkaException as failure:
+        print(f"gives up: {failure}", flush=True)
+        os._exit(GAVE_UP)  # not even a goodbye to the group, as a crash would
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
