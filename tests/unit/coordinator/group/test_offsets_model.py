@@ -19,9 +19,9 @@ from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.core.protocol_errors import UnstableOffsetCommitError
 from support.offsets_shard import OffsetsDriver
 
-GROUPS = ("g", "h", "simple")
+GROUPS = ("g", "h")
 TOPICS = ("t", "u")
-PARTITIONS = range(3)
+PARTITIONS = range(2)
 PRODUCERS = (7, 8)
 RETENTION_S = 600
 CHECK_S = 60
@@ -97,6 +97,12 @@ class Offsets(RuleBasedStateMachine):
         assert ticket.error is None
         for (topic, partition), offset in places.items():
             self.pending[producer][Place(group, topic, partition)] = self._known(offset)
+
+    @precondition(lambda self: any(self.pending.values()))
+    @rule(offset=offsets)
+    def commit_beside_a_transaction(self, offset: int) -> None:
+        place = next(place for written in self.pending.values() for place in written)
+        self.commit(place.group_id, place.topic, place.partition, offset)
 
     @rule(producer=producers, commits=st.booleans())
     def end_transaction(self, producer: int, commits: bool) -> None:
@@ -177,5 +183,5 @@ class Offsets(RuleBasedStateMachine):
         assert self.driver.rebuilt().durable_state() == self.driver.shard.durable_state()
 
 
-Offsets.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Offsets.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 test_offsets_model = Offsets.TestCase
