@@ -5,12 +5,11 @@ v0   by state and producer id        v1   by how long they have been open       
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
+from braidlog.coordinator.group.consumer.pattern_syntax import NAME_CHARACTERS
+from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.shard import TxnShard
-from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, InvalidRequestError, ProtocolError
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -22,7 +21,8 @@ class ListTransactionsHandler:
     async def handle(self, request: ListTransactionsRequest, exchange: Exchange) -> ListTransactionsResponse:
         if self._transactions.loading_partitions():
             raise CoordinatorLoadInProgressError("transactions are being loaded; try again")
-        matches = _matcher(request.transactional_id_pattern)
+        pattern = request.transactional_id_pattern
+        matches = _Ids(pattern).match if pattern else None
         answer = ListTransactionsResponse()
         unknown: list[str] = []
         for partition in self._transactions.active_partitions():
@@ -36,14 +36,18 @@ class ListTransactionsHandler:
         return answer
 
 
-def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
-    if not pattern:
-        return None
-    try:
-        compiled = re.compile(pattern)
-    except re.error as problem:
-        raise InvalidRequestError(f"{pattern!r} is no regular expression: {problem}") from problem
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
+class _Ids:
+    """A pattern for transactional ids, which unlike names of topics may have any characters."""
+
+    def __init__(self, text: str) -> None:
+        self._alphabet = NAME_CHARACTERS
+        self._pattern = Pattern(text)
+
+    def match(self, transactional_id: str) -> bool:
+        if not self._alphabet.issuperset(transactional_id):
+            self._alphabet |= set(transactional_id)
+            self._pattern = Pattern(self._pattern.text, self._alphabet)
+        return self._pattern.matches(transactional_id)
 
 
 def refuse(request: ListTransactionsRequest, version: int, error: ProtocolError) -> ListTransactionsResponse:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.coordinator.shard import ReplayedRecord
+from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
 from braidlog.coordinator.txn.states import TxnState
 from braidlog.coordinator.txn.transaction import Transaction
 from braidlog.core.types import TopicPartition
@@ -57,10 +57,10 @@ def encode_value(transaction: Transaction) -> bytes:
     return versioned(value, VALUE_VERSION)
 
 
-def decode(record: ReplayedRecord) -> tuple[str, Transaction | None] | None:
-    """The id and what became of it (None: forgotten); nothing at all for a kind of key from the future."""
+def decode(record: ReplayedRecord) -> tuple[str, Transaction | None]:
+    """The id and what became of it; None where it is forgotten."""
     if layout_version(record.key) != KEY_VERSION:
-        return None
+        raise UnknownKindError(layout_version(record.key))
     reader = layout_reader(record.key)
     transactional_id = TransactionLogKey.decode(reader, KEY_VERSION).transactional_id
     if record.value is None:

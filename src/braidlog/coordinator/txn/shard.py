@@ -262,10 +262,7 @@ class TxnShard:
     # Shard
 
     def replay(self, record: ReplayedRecord) -> None:
-        decoded = records.decode(record)
-        if decoded is None:
-            return
-        transactional_id, transaction = decoded
+        transactional_id, transaction = records.decode(record)
         if transaction is None:
             self.transactions.pop(transactional_id, None)
         else:

@@ -111,9 +111,7 @@ class Transactions(RuleBasedStateMachine):
             self.append_markers(action)
 
     def look_at(self, record: Any) -> None:
-        decoded = records.decode(record)
-        assert decoded is not None
-        name, transaction = decoded
+        name, transaction = records.decode(record)
         if transaction is None:
             assert self.last_state.pop(name) in (TxnState.Empty, TxnState.CompleteAbort, TxnState.CompleteCommit)
             return

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.coordinator.shard import ReplayedRecord
+from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
 from braidlog.coordinator.txn import records
 from braidlog.coordinator.txn.states import TxnState
 from braidlog.coordinator.txn.transaction import Transaction
@@ -69,9 +69,10 @@ def test_a_value_of_kafka_3_9_is_read() -> None:
     assert decoded == ("tx", expected)
 
 
-def test_a_tombstone_forgets_and_an_unknown_kind_of_key_is_passed_over() -> None:
+def test_a_tombstone_forgets_and_an_unknown_kind_of_key_is_named() -> None:
     assert records.decode(ReplayedRecord(0, 0, records.encode_key("tx"), None)) == ("tx", None)
-    assert records.decode(ReplayedRecord(0, 0, b"\0\x09whatever", b"")) is None
+    with pytest.raises(UnknownKindError, match="kind 9"):
+        records.decode(ReplayedRecord(0, 0, b"\0\x09whatever", b""))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Reads RE2's syntax into a tree, for names of topics: a class of characters is the set of those a name may have.
 
+Other names than those of topics bring the characters that they may have along.
+
 Refused as RE2 refuses them: back-references, look-arounds, atomic groups, possessive repeats, repeats of repeats, more
 than 1,000 repeats. Refused though RE2 takes them: Unicode scripts (`\\p{Greek}`; categories are fine), `\\C`.
 """
@@ -13,7 +15,7 @@ from typing import Final
 
 from braidlog.core.protocol_errors import ProtocolError
 
-NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 MAX_LENGTH: Final = 4_096
 MAX_REPEATS: Final = 1_000
 MAX_DEPTH: Final = 200
@@ -59,7 +61,6 @@ class Repeat:
 
 Node = Characters | Assertion | Sequence | Alternatives | Repeat
 
-_ANY: Final = frozenset(NAME_CHARACTERS)
 _CLASSES: Final[dict[str, Callable[[str], bool]]] = {
     "d": lambda c: c in "0123456789",
     "w": lambda c: c.isalnum() or c == "_",
@@ -85,19 +86,16 @@ _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": 
 _ASSERTIONS: Final = {"A": AT_START, "z": AT_END, "b": BOUNDARY, "B": NO_BOUNDARY}
 
 
-def parse(text: str) -> Node:
+def parse(text: str, alphabet: frozenset[str] = NAME_CHARACTERS) -> Node:
     if len(text) > MAX_LENGTH:
         raise InvalidRegularExpressionError(f"the regular expression is longer than {MAX_LENGTH} characters")
-    return _Parser(text).whole()
-
-
-def _where(accepts: Callable[[str], bool], negated: bool = False) -> frozenset[str]:
-    return frozenset(c for c in NAME_CHARACTERS if accepts(c) != negated)
+    return _Parser(text, alphabet).whole()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str]) -> None:
         self._text = text
+        self._any = alphabet
         self._at = 0
         self._depth = 0
         self._ignore_case = False
@@ -107,6 +105,9 @@ class _Parser:
         if self._at < len(self._text):
             raise self._wrong("a ')' too many")
         return node
+
+    def _where(self, accepts: Callable[[str], bool], negated: bool = False) -> frozenset[str]:
+        return frozenset(c for c in self._any if accepts(c) != negated)
 
     def _wrong(self, what: str) -> InvalidRegularExpressionError:
         return InvalidRegularExpressionError(f"the regular expression has {what} at {self._at}")
@@ -168,7 +169,7 @@ class _Parser:
         accepted = {character}
         if self._ignore_case:
             accepted |= {character.lower(), character.upper()}
-        return Characters(frozenset(accepted) & _ANY)
+        return Characters(frozenset(accepted) & self._any)
 
     def _one(self) -> Node | None:
         """One thing that can be repeated; None where only flags were set."""
@@ -178,7 +179,7 @@ class _Parser:
         if character == "[":
             return Characters(self._class())
         if character == ".":
-            return Characters(_ANY)
+            return Characters(self._any)
         if character in "^$":
             return Assertion(AT_START if character == "^" else AT_END)
         if character in "*+?":
@@ -264,7 +265,7 @@ class _Parser:
     def _escaped_class(self, character: str) -> frozenset[str] | None:
         known = _CLASSES.get(character.lower())
         if known is not None:
-            return _where(known, character.isupper())
+            return self._where(known, character.isupper())
         if character not in "pP":
             return None
         category = self._take()
@@ -274,7 +275,7 @@ class _Parser:
         category = category.removeprefix("^")
         if category != "Any" and not (category[:1] in "LMNPSZC" and len(category) in (1, 2)):
             raise self._wrong(f"a Unicode class {category!r} that is not known here")
-        return _where(lambda c: category == "Any" or unicodedata.category(c).startswith(category), negated)
+        return self._where(lambda c: category == "Any" or unicodedata.category(c).startswith(category), negated)
 
     def _escaped_character(self, character: str) -> str:
         if character in _CONTROLS:
@@ -330,12 +331,12 @@ class _Parser:
                 raise self._wrong("a range that ends before it starts")
             accepted |= self._range(low, high)
         self._at += 1
-        return _ANY - accepted if negated else frozenset(accepted)
+        return self._any - accepted if negated else frozenset(accepted)
 
     def _range(self, low: str, high: str) -> set[str]:
         if not self._ignore_case:
-            return {c for c in NAME_CHARACTERS if low <= c <= high}
-        return {c for c in NAME_CHARACTERS if low <= c.lower() <= high or low <= c.upper() <= high}
+            return {c for c in self._any if low <= c <= high}
+        return {c for c in self._any if low <= c.lower() <= high or low <= c.upper() <= high}
 
     def _posix(self) -> frozenset[str]:
         self._at += 2
@@ -344,7 +345,7 @@ class _Parser:
         known = _POSIX.get(name.removeprefix("^"))
         if known is None:
             raise self._wrong(f"a class [:{name}:] that RE2 does not know")
-        return _where(known, negated)
+        return self._where(known, negated)
 
 
 def _is_count(text: str) -> bool:

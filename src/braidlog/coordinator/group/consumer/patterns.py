@@ -13,6 +13,7 @@ from braidlog.coordinator.group.consumer.pattern_syntax import (
     AT_END,
     AT_START,
     BOUNDARY,
+    NAME_CHARACTERS,
     Alternatives,
     Assertion,
     Characters,
@@ -45,12 +46,12 @@ _State = tuple[frozenset[int], int]
 class Pattern:
     """A compiled expression; raises InvalidRegularExpressionError where RE2 would not take it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str] = NAME_CHARACTERS) -> None:
         self.text = text
         # (kind, characters or assertion, next, other next)
         self._program: list[tuple[int, frozenset[str] | int, int, int]] = []
         self._visits = 0
-        self._compile(parse(text))
+        self._compile(parse(text, alphabet))
         self._emit(_DONE)
         self._steps: dict[tuple[_State, str], _State | None] = {}
         self._first: _State = (frozenset({0}), _NOTHING)
