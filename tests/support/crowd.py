@@ -84,9 +84,7 @@ class Crowd:
         if synced.error_code != 0:
             return
         assert synced.assignment == joined.member_id.encode()
-        beat = HeartbeatRequest(
-            group_id=self._group, generation_id=joined.generation_id, member_id=joined.member_id
-        )
+        beat = HeartbeatRequest(group_id=self._group, generation_id=joined.generation_id, member_id=joined.member_id)
         while not self._stop.is_set():
             answer: Any = connection.ask("Heartbeat", 4, beat)
             self._note("heartbeat", answer.error_code)

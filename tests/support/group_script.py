@@ -167,8 +167,7 @@ class Script:
                 generation_id=actor.generation + by,
                 member_id=actor.member_id if member_id is None else member_id,
                 assignments=[
-                    SyncGroupRequestAssignment(member_id=member, assignment=member.encode())
-                    for member in actor.members
+                    SyncGroupRequestAssignment(member_id=member, assignment=member.encode()) for member in actor.members
                 ],
             )
             if version >= 3:

@@ -18,9 +18,7 @@ class HeartbeatHandler:
     def handle(self, request: HeartbeatRequest, exchange: Exchange) -> None:
         ticket = ExchangeTicket(exchange, request, refuse)
         caller = caller_of(exchange)
-        self._groups.submit(
-            request.group_id, ticket, lambda shard, now: shard.heartbeat(request, caller, ticket, now)
-        )
+        self._groups.submit(request.group_id, ticket, lambda shard, now: shard.heartbeat(request, caller, ticket, now))
 
 
 def refuse(request: HeartbeatRequest, version: int, error: ProtocolError) -> HeartbeatResponse:

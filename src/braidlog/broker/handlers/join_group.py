@@ -23,9 +23,7 @@ class JoinGroupHandler:
     def handle(self, request: JoinGroupRequest, exchange: Exchange) -> None:
         ticket = ExchangeTicket(exchange, request, refuse)
         caller = caller_of(exchange)
-        self._groups.submit(
-            request.group_id, ticket, lambda shard, now: shard.join_group(request, caller, ticket, now)
-        )
+        self._groups.submit(request.group_id, ticket, lambda shard, now: shard.join_group(request, caller, ticket, now))
         if not exchange.finished:
             # Others must join first: what this member sends next waits, too.
             exchange.channel.mute()

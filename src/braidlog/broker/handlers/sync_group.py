@@ -21,9 +21,7 @@ class SyncGroupHandler:
     def handle(self, request: SyncGroupRequest, exchange: Exchange) -> None:
         ticket = ExchangeTicket(exchange, request, refuse)
         caller = caller_of(exchange)
-        self._groups.submit(
-            request.group_id, ticket, lambda shard, now: shard.sync_group(request, caller, ticket, now)
-        )
+        self._groups.submit(request.group_id, ticket, lambda shard, now: shard.sync_group(request, caller, ticket, now))
         if not exchange.finished:
             exchange.channel.mute()
 

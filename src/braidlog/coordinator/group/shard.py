@@ -11,6 +11,7 @@ concerns members is first looked up here: the kind of the group says which part 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from braidlog.coordinator.deadlines import Deadlines
 from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
@@ -39,6 +40,10 @@ from braidlog.wire.generated.sync_group import SyncGroupRequest
 from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from braidlog.wire.layouts import layout_reader, layout_version
 
+# A deadline that is seen so much later than it was due tells that the broker itself stood still (paused, or out of
+# breath): what members sent meanwhile is not read yet, so they get as long again before they are missed.
+STOOD_STILL_S: Final = 1.0
+
 
 class GroupShard:
     def __init__(self, settings: Callable[[], GroupSettings], topics: Topics, new_member_id: Callable[[], str]) -> None:
@@ -46,9 +51,7 @@ class GroupShard:
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.classic = ClassicProtocol(self.groups, self.deadlines, settings, new_member_id)
         self.consumer = ConsumerProtocol(self.groups, self.deadlines, settings, topics, new_member_id, self.classic)
-        self.offsets = OffsetStore(
-            self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.heard_from
-        )
+        self.offsets = OffsetStore(self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.heard_from)
 
     # Members
 
@@ -181,11 +184,15 @@ class GroupShard:
 
     def expire(self, now: Moment) -> Effects:
         effects = Effects()
+        earliest = self.deadlines.next()
+        stood_still = earliest is not None and now.monotonic - earliest > STOOD_STILL_S
         for key in self.deadlines.pop_due(now.monotonic):
             if key in self.deadlines:
                 continue  # what was due before it has set it anew
             part, _, _ = key[0].partition(".")
-            if part == "classic":
+            if stood_still and part != "offsets":
+                self.deadlines.set(key, now.monotonic + STOOD_STILL_S)
+            elif part == "classic":
                 self.classic.on_deadline(key, now, effects)
             elif part == "consumer":
                 self.consumer.on_deadline(key, now, effects)

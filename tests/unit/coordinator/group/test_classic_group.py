@@ -48,7 +48,7 @@ def test_a_commit_must_name_member_and_generation_right_and_waits_for_the_assign
 
 
 def test_transactional_commits_are_fenced_only_if_they_say_who_they_are(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     group = driver.group()
     group.validate_offset_commit("", None, -1, True, 3)
     group.validate_offset_commit(member, None, 1, True, 3)
@@ -63,7 +63,7 @@ def test_transactional_commits_are_fenced_only_if_they_say_who_they_are(driver: 
 
 
 def test_a_dead_group_sends_its_members_to_look_for_the_coordinator(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     group = driver.group()
     effects = Effects()
     driver.shard.classic.dissolve(group, CoordinatorNotAvailableError(), driver.now, effects)
@@ -87,7 +87,7 @@ def test_topics_are_subscribed_as_members_say(driver: ClassicDriver) -> None:
 
 @pytest.mark.parametrize("foreign", [b"", b"\0", b"\0\0\x7f\xff", b"\xff\xff\0\0\0\0", b"hello world"])
 def test_members_that_cannot_be_understood_may_read_anything(driver: ClassicDriver, foreign: bytes) -> None:
-    member, = driver.stable(protocols={"range": foreign})
+    (member,) = driver.stable(protocols={"range": foreign})
     assert driver.group().is_subscribed_to("v")
     assert driver.group().offsets_age_from(5) is None
     driver.leave(member)
@@ -103,7 +103,7 @@ def test_a_group_of_another_kind_has_no_topics(driver: ClassicDriver) -> None:
 def test_offsets_age_from_when_the_last_member_went(driver: ClassicDriver) -> None:
     driver.commit(1, group="simple")
     assert driver.group("simple").offsets_age_from(5) == 5
-    member, = driver.stable()
+    (member,) = driver.stable()
     assert driver.group().offsets_age_from(5) == 5
     driver.advance(1.0)
     driver.leave(member)

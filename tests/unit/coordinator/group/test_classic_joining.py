@@ -59,7 +59,7 @@ def test_the_initial_delay_grows_while_members_come_but_not_beyond_the_rebalance
 
 
 def test_a_join_waits_for_members_that_were_given_an_id(driver: ClassicDriver) -> None:
-    first, = driver.stable()
+    (first,) = driver.stable()
     pending = driver.join()
     driver.join(first)
     assert driver.group().state == "PreparingRebalance"
@@ -71,7 +71,7 @@ def test_a_join_waits_for_members_that_were_given_an_id(driver: ClassicDriver) -
 
 
 def test_a_member_that_never_comes_back_with_its_id_is_forgotten_after_its_session(driver: ClassicDriver) -> None:
-    first, = driver.stable()
+    (first,) = driver.stable()
     pending = driver.join()
     again = driver.join(first)
     driver.advance(SESSION_MS / 1000)
@@ -186,7 +186,7 @@ def test_members_that_do_not_join_again_in_time_are_out(driver: ClassicDriver) -
 
 
 def test_a_new_member_whose_client_went_away_is_out_after_five_minutes(driver: ClassicDriver) -> None:
-    leader, = driver.stable(rebalance_ms=900_000)
+    (leader,) = driver.stable(rebalance_ms=900_000)
     _, lost = driver.enter(rebalance_ms=900_000)
     for _ in range(60):
         assert not lost.answered

@@ -45,7 +45,7 @@ def test_followers_get_their_part_when_the_leader_brings_it(driver: ClassicDrive
 
 def test_a_sync_must_name_member_generation_and_protocol_right(driver: ClassicDriver) -> None:
     assert driver.sync("m", 1).error_code == UNKNOWN_MEMBER_ID
-    member, = driver.stable()
+    (member,) = driver.stable()
     assert driver.sync("m", 1).error_code == UNKNOWN_MEMBER_ID
     assert driver.sync(member, 2).error_code == ILLEGAL_GENERATION
     assert driver.sync(member, 1, protocol_type="connect").error_code == INCONSISTENT_GROUP_PROTOCOL
@@ -102,7 +102,7 @@ def test_a_stable_group_also_loses_a_follower_that_never_syncs(driver: ClassicDr
 
 def test_a_heartbeat_must_name_member_and_generation_right(driver: ClassicDriver) -> None:
     assert driver.heartbeat("m", 1).error_code == UNKNOWN_MEMBER_ID
-    member, = driver.stable()
+    (member,) = driver.stable()
     assert driver.heartbeat(member, 1).error_code == 0
     assert driver.heartbeat(member, 0).error_code == ILLEGAL_GENERATION
     assert driver.heartbeat("m", 1).error_code == UNKNOWN_MEMBER_ID
@@ -116,7 +116,7 @@ def test_a_member_that_waits_for_its_assignment_may_send_heartbeats(driver: Clas
 
 
 def test_a_silent_member_is_out_after_its_session_and_its_group_empty(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     driver.advance(SESSION_MS / 1000 - 1)
     assert driver.heartbeat(member, 1).error_code == 0
     driver.advance(SESSION_MS / 1000 - 1)
@@ -159,13 +159,23 @@ def test_a_late_timer_does_not_cost_a_member_that_was_just_answered_its_session(
     driver.heartbeat(second, 1)
     waiting = driver.join(first, rebalance_ms=4_000)
     # The first one's session would have ended just after the others' time to join.
-    driver.stall(6.0)
+    driver.advance(3.9)
+    driver.stall(0.8)
     assert waiting.error_code == 0
     assert driver.heartbeat(first, 2).error_code == 0
 
 
+def test_a_broker_that_stood_still_first_reads_what_members_sent_meanwhile(driver: ClassicDriver) -> None:
+    lively, silent = driver.stable(2)
+    driver.stall(60.0)
+    assert driver.heartbeat(lively, 1).error_code == 0
+    driver.advance(1.0)
+    assert list(driver.group().members) == [lively]
+    assert silent not in driver.group().members
+
+
 def test_commits_keep_a_session_alive(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     for _ in range(5):
         driver.advance(8.0)
         assert driver.commit(1, member, 1).response.topics[0].partitions[0].error_code == 0
@@ -190,7 +200,7 @@ def test_a_member_leaves_at_once(driver: ClassicDriver) -> None:
 
 def test_old_versions_leave_one_at_a_time(driver: ClassicDriver) -> None:
     assert driver.leave("m", version=2).response.error_code == UNKNOWN_MEMBER_ID
-    member, = driver.stable()
+    (member,) = driver.stable()
     assert driver.leave("m", version=1).response.error_code == UNKNOWN_MEMBER_ID
     assert driver.leave(member, version=0).response.error_code == 0
     assert driver.group().state == "Empty"
@@ -210,7 +220,7 @@ def test_static_members_leave_by_instance_and_a_replaced_one_is_fenced(driver: C
 
 
 def test_a_pending_member_may_leave_which_lets_the_others_go_on(driver: ClassicDriver) -> None:
-    first, = driver.stable()
+    (first,) = driver.stable()
     pending = driver.join().response.member_id
     waiting = driver.join(first)
     assert not waiting.answered
@@ -219,13 +229,13 @@ def test_a_pending_member_may_leave_which_lets_the_others_go_on(driver: ClassicD
 
 
 def test_a_pending_member_that_leaves_a_stable_group_disturbs_nobody(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     assert driver.leave(driver.join().response.member_id).response.members[0].error_code == 0
     assert driver.heartbeat(member, 1).error_code == 0
 
 
 def test_who_leaves_while_it_waits_is_answered(driver: ClassicDriver) -> None:
-    leader, = driver.stable()
+    (leader,) = driver.stable()
     member, waiting = driver.enter()
     driver.leave(member)
     assert waiting.error_code == UNKNOWN_MEMBER_ID
@@ -246,7 +256,7 @@ def test_all_may_leave_during_the_initial_delay(driver: ClassicDriver) -> None:
 
 def test_a_member_that_gave_up_a_partition_joins_again_and_another_gets_it(driver: ClassicDriver) -> None:
     how = {"protocols": {"cooperative-sticky": subscription("t", version=1)}}
-    first, = driver.stable(**how)
+    (first,) = driver.stable(**how)
     second, joined = driver.enter(**how)
     again = driver.join(first, **how)
     assert (again.response.generation_id, joined.response.generation_id) == (2, 2)

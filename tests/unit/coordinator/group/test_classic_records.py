@@ -31,7 +31,7 @@ def test_after_a_crash_members_are_back_with_their_assignment_and_a_whole_sessio
 
 
 def test_a_crash_during_a_rebalance_takes_the_group_back_to_the_generation_before(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     _, waiting = driver.enter()
     driver.join(member)
     assert driver.group().generation == 2
@@ -43,7 +43,7 @@ def test_a_crash_during_a_rebalance_takes_the_group_back_to_the_generation_befor
 
 
 def test_an_empty_group_keeps_its_generation(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     driver.leave(member)
     driver.crash()
     assert (driver.group().generation, driver.group().state) == (2, "Empty")
@@ -80,7 +80,7 @@ def test_a_record_that_makes_no_sense_is_told(driver: ClassicDriver, value: byte
 
 
 def test_whoever_waits_is_told_when_the_shard_goes(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     _, joining = driver.enter()
     _, other = driver.enter(group="another")
     driver.apply(driver.shard.abandon(NotCoordinatorError()))

@@ -16,7 +16,7 @@ def driver() -> ClassicDriver:
 
 def test_describe_shows_the_protocol_only_when_stable_and_always_the_last_assignment(driver: ClassicDriver) -> None:
     assert driver.describe().error_code == GROUP_ID_NOT_FOUND
-    member, = driver.stable()
+    (member,) = driver.stable()
     told = driver.describe().response
     assert (told.group_state, told.protocol_type, told.protocol_data) == ("Stable", "consumer", "range")
     shown = told.members[0]
@@ -43,7 +43,7 @@ def test_list_filters_by_state_and_type_whatever_the_case(driver: ClassicDriver)
 
 def test_only_a_group_without_members_is_deleted_with_its_offsets(driver: ClassicDriver) -> None:
     assert driver.delete().error_code == GROUP_ID_NOT_FOUND
-    member, = driver.stable()
+    (member,) = driver.stable()
     driver.commit(7, member, 1)
     assert driver.delete().error_code == NON_EMPTY_GROUP
     driver.leave(member)

@@ -65,7 +65,7 @@ def test_an_empty_group_of_the_newer_protocol_begins_anew_as_a_classic_one(drive
     assert isinstance(driver.shard.groups[GROUP], ConsumerGroup)
     beat(driver, "m", -1)
     driver.commit(5)
-    member, = driver.stable()
+    (member,) = driver.stable()
     assert driver.group().members.keys() == {member}
     assert driver.committed() == 5
     assert driver.rebuilt().durable_state() == driver.shard.durable_state()
@@ -102,7 +102,7 @@ def test_a_live_classic_group_goes_over_and_back(driver: ClassicDriver) -> None:
 
 
 def test_an_empty_group_without_offsets_goes_when_offsets_are_checked(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     driver.commit(5, member, 1)
     driver.leave(member)
     driver.advance(601.0)
@@ -115,7 +115,7 @@ def test_an_empty_group_without_offsets_goes_when_offsets_are_checked(driver: Cl
 
 
 def test_deadlines_belong_to_the_part_that_set_them(driver: ClassicDriver) -> None:
-    member, = driver.stable()
+    (member,) = driver.stable()
     beat(driver, "m", 0, "new")
     driver.advance(46.0)
     assert driver.shard.groups[GROUP].is_empty()

@@ -48,9 +48,7 @@ class GroupShardModel(RuleBasedStateMachine):
         super().__init__()
         self.driver = ClassicDriver(GroupSettings(max_size=4))
         # The last two of each group are two processes that were given the same instance id.
-        self.clients = [
-            Client(group, "instance" if number >= 2 else None) for group in GROUPS for number in range(4)
-        ]
+        self.clients = [Client(group, "instance" if number >= 2 else None) for group in GROUPS for number in range(4)]
         # (group, partition) -> what was last acknowledged.
         self.committed: dict[tuple[str, int], int] = {}
         # (group, generation) -> partition -> whom it was given to.
@@ -130,9 +128,7 @@ class GroupShardModel(RuleBasedStateMachine):
     @rule(group=st.sampled_from(GROUPS), absent=clients, offer=st.sampled_from(OFFERS[:3]))
     def all_but_one_settle(self, group: str, absent: int, offer: dict[str, bytes]) -> None:
         """What well-behaved clients do together; left to chance it is rare."""
-        taking_part = [
-            which for which, client in enumerate(self.clients) if client.group == group and which != absent
-        ]
+        taking_part = [which for which, client in enumerate(self.clients) if client.group == group and which != absent]
         for _ in range(2):
             for which in taking_part:
                 self.join(which, offer, False, 9)

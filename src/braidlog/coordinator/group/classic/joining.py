@@ -1,10 +1,10 @@
 """JoinGroup: who may take part in the next generation, and who need not wait for it.
 
-    no id yet        dynamic  v4+: is given one and told to come back with it (KIP-394); before: takes part at once
-                     static   takes part, or takes the place of its instance's former member
-    an id            pending  takes part
-                     member   takes part in a rebalance under way, or starts one if it leads or has changed; else it is
-                              told of the current generation
+no id yet        dynamic  v4+: is given one and told to come back with it (KIP-394); before: takes part at once
+                 static   takes part, or takes the place of its instance's former member
+an id            pending  takes part
+                 member   takes part in a rebalance under way, or starts one if it leads or has changed; else it is
+                          told of the current generation
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """How a classic group gets from one generation to the next, and how members are missed.
 
-    join deadline     the initial delay of a group without members, then the members' rebalance timeout: whoever has not
-                      joined again by then is out
-    sync deadline     whoever was told of the generation and does not ask for its assignment within the rebalance
-                      timeout is out
-    session deadline  whoever is silent for its session timeout is out; for the time of a member's waiting join or sync
-                      it does not count, since its connection is muted
+join deadline     the initial delay of a group without members, then the members' rebalance timeout: whoever has not
+                  joined again by then is out
+sync deadline     whoever was told of the generation and does not ask for its assignment within the rebalance
+                  timeout is out
+session deadline  whoever is silent for its session timeout is out; for the time of a member's waiting join or sync
+                  it does not count, since its connection is muted
 """
 
 from __future__ import annotations
