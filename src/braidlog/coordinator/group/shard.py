@@ -24,7 +24,7 @@ from braidlog.coordinator.group.listing import described, is_listed, listed
 from braidlog.coordinator.group.offsets import OffsetStore
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
-from braidlog.coordinator.shard import ReplayedRecord
+from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
 from braidlog.core.protocol_errors import GroupIdNotFoundError, InvalidGroupIdError, ProtocolError
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -167,7 +167,8 @@ class GroupShard:
             self.classic.replay(version, key, record.value, record)
         elif version in KEY_VERSIONS:
             self.consumer.replay(version, key, record.value, record)
-        # Any other kind is of a later time: it is left alone, as Kafka does.
+        else:
+            raise UnknownKindError(version)
 
     def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
         self.offsets.replay_marker(producer_id, producer_epoch, commits)
