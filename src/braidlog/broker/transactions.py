@@ -15,7 +15,12 @@ from braidlog.coordinator.txn.transaction import EPOCH_PER_TRANSACTION
 from braidlog.core.protocol_errors import (
     BY_CODE,
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     InvalidProducerEpochError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
     ProducerFencedError,
     ProtocolError,
     TransactionCoordinatorFencedError,
@@ -81,7 +86,7 @@ class SpareProducerIds:
             self._claiming = False
 
 
-class _CheckTicket:
+class CheckTicket:
     """Turns the shard's answer into one per partition."""
 
     __slots__ = ("_done", "_partitions")
@@ -101,8 +106,11 @@ class _CheckTicket:
 
     def fail(self, error: ProtocolError) -> None:
         # The coordinator speaks of a fenced producer, partitions of its epoch (KIP-588).
-        told = InvalidProducerEpochError(error.message) if isinstance(error, ProducerFencedError) else error
-        self._done(dict.fromkeys(self._partitions, told))
+        if isinstance(error, ProducerFencedError):
+            error = InvalidProducerEpochError(error.message)
+        elif error.code in _NOT_WRITTEN:
+            error = CoordinatorNotAvailableError(error.message)
+        self._done(dict.fromkeys(self._partitions, error))
 
 
 class _Nobody:
@@ -179,7 +187,7 @@ class TransactionDesk:
             verify_only=not add,
             topics=list(topics.values()),
         )
-        ticket = _CheckTicket(partitions, done)
+        ticket = CheckTicket(partitions, done)
         if add:
             version = EPOCH_PER_TRANSACTION
             self._transactions.submit(
@@ -217,6 +225,22 @@ class TransactionDesk:
         self._transactions.submit(
             action.transactional_id, _Nobody(), lambda shard, now: shard.retry_markers(action, now)
         )
+
+
+# A record that could not be written, in the words that clients of a coordinator understand: try again, or look it up.
+_NOT_WRITTEN: Final = {
+    UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError.code,
+    NotEnoughReplicasError.code: CoordinatorNotAvailableError.code,
+    NotLeaderOrFollowerError.code: NotCoordinatorError.code,
+    KafkaStorageError.code: NotCoordinatorError.code,
+}
+
+
+def told_code(error: ProtocolError, version: int, fenced_from: int) -> int:
+    """The code for a client of this version; before `fenced_from` there was no PRODUCER_FENCED (KIP-588)."""
+    if version < fenced_from and error.code == ProducerFencedError.code:
+        return InvalidProducerEpochError.code
+    return _NOT_WRITTEN.get(error.code, error.code)
 
 
 def error_from(code: int) -> ProtocolError | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.tickets import ExchangeTicket
+from braidlog.broker.transactions import told_code
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.shard import TxnShard
-from braidlog.core.protocol_errors import InvalidProducerEpochError, ProducerFencedError, ProtocolError
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -32,7 +33,5 @@ class AddOffsetsToTxnHandler:
 
 
 def refuse(request: AddOffsetsToTxnRequest, version: int, error: ProtocolError) -> AddOffsetsToTxnResponse:
-    code = error.code
-    if version < _FENCED_FROM and code == ProducerFencedError.code:
-        code = InvalidProducerEpochError.code
+    code = told_code(error, version, _FENCED_FROM)
     return AddOffsetsToTxnResponse(error_code=code)

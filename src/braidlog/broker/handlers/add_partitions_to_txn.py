@@ -11,15 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.tickets import ExchangeTicket
+from braidlog.broker.transactions import told_code
 from braidlog.controller.loop import Controller
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.shard import TxnShard
 from braidlog.coordinator.txn.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from braidlog.core.protocol_errors import (
     NONE,
-    InvalidProducerEpochError,
     OperationNotAttemptedError,
-    ProducerFencedError,
     ProtocolError,
     UnknownTopicOrPartitionError,
 )
@@ -109,13 +108,10 @@ class _Part:
 
     def answer(self, response: Message) -> None:
         assert isinstance(response, AddPartitionsToTxnResult)
-        for topic in response.topic_results:
-            for partition in topic.results_by_partition:
-                partition.partition_error_code = told(partition.partition_error_code, self._version)
         self._gathering.add(response)
 
     def fail(self, error: ProtocolError) -> None:
-        code = told(error.code, self._version)
+        code = told_code(error, self._version, _FENCED_FROM)
         self._gathering.add(_results(self._wanted, lambda topic, index: code))
 
 
@@ -130,12 +126,6 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
             topics=request.v3_and_below_topics,
         )
     ]
-
-
-def told(code: int, version: int) -> int:
-    if version < _FENCED_FROM and code == ProducerFencedError.code:
-        return InvalidProducerEpochError.code
-    return code
 
 
 def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddPartitionsToTxnResponse:
@@ -158,7 +148,7 @@ def _topic_result(topic: AddPartitionsToTxnTopic, code_of: Callable[[str, int], 
 
 
 def refuse(request: AddPartitionsToTxnRequest, version: int, error: ProtocolError) -> AddPartitionsToTxnResponse:
-    code = told(error.code, version)
+    code = told_code(error, version, _FENCED_FROM)
     results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
     response = _response(results, version)
     response.error_code = code if version >= _MANY_FROM else NONE

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.tickets import ExchangeTicket
+from braidlog.broker.transactions import told_code
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.shard import TxnShard
-from braidlog.core.protocol_errors import InvalidProducerEpochError, ProducerFencedError, ProtocolError
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -32,7 +33,5 @@ class EndTxnHandler:
 
 
 def refuse(request: EndTxnRequest, version: int, error: ProtocolError) -> EndTxnResponse:
-    code = error.code
-    if version < _FENCED_FROM and code == ProducerFencedError.code:
-        code = InvalidProducerEpochError.code
+    code = told_code(error, version, _FENCED_FROM)
     return EndTxnResponse(error_code=code)

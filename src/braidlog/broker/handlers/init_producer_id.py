@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from braidlog.broker.transactions import told_code
 from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.shard import TxnShard
-from braidlog.core.protocol_errors import (
-    InvalidProducerEpochError,
-    InvalidRequestError,
-    ProducerFencedError,
-    ProtocolError,
-)
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from braidlog.wire.message import Message
@@ -43,7 +39,5 @@ class InitProducerIdHandler:
 
 
 def refuse(request: InitProducerIdRequest, version: int, error: ProtocolError) -> InitProducerIdResponse:
-    code = error.code
-    if version < _FENCED_FROM and code == ProducerFencedError.code:
-        code = InvalidProducerEpochError.code
+    code = told_code(error, version, _FENCED_FROM)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
