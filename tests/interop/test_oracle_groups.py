@@ -458,5 +458,6 @@ def test_kafka_prints_the_records_of_groups(script: Open, groups: Pair) -> None:
     )  # fmt: skip
     # One after the other, without a separator.
     printed = [entry for entry in done.stdout.split('{"key":') if '"group":"printed"' in entry]
-    assert len(printed) == 2, done.stdout + done.stderr
+    # A third one follows where the tool takes longer than the member's session.
+    assert len(printed) >= 2, done.stdout + done.stderr
     assert '"protocolType":"consumer","generation":1,"protocol":"range"' in printed[1]
