@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
@@ -16,9 +19,21 @@ from typing import IO, Self
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 
+_SET_PARENT_DEATH_SIGNAL = 1
+# Looked up before any fork; elsewhere than on Linux there is no such thing.
+_PRCTL = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+
 
 class ProcessFailed(Exception):
     """The process ended, or stayed silent, before it said what was awaited; the text has its last lines."""
+
+
+def _begin(preexec: Callable[[], None] | None) -> None:
+    """In the child, before its program: whoever started it may be killed, and must not leave it behind."""
+    if _PRCTL is not None:
+        _PRCTL(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if preexec is not None:
+        preexec()
 
 
 class LoggedProcess:
@@ -49,7 +64,7 @@ class LoggedProcess:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            preexec_fn=preexec,
+            preexec_fn=partial(_begin, preexec),
         )
         stream = self._child.stdout
         assert stream is not None
