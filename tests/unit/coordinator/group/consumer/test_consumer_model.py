@@ -54,10 +54,16 @@ class Client:
     # What it was last told, where it has not acted upon it yet.
     told: Owned | None = None
     must_join: bool = False
+    # It missed an answer: the next request tells everything, and is told everything.
+    unsure: bool = False
 
     def obey(self) -> None:
         if self.told is not None:
             self.owned, self.told = self.told, None
+
+    def says(self) -> Owned | None:
+        """One that has yet to act upon what it was told says nothing: what it does not own now it may soon."""
+        return self.owned if self.told is None else None
 
     def drops(self) -> None:
         self.epoch, self.owned, self.told = 0, {}, None
@@ -132,10 +138,9 @@ class Members(RuleBasedStateMachine):
             if client.classic:
                 self._beat_classic(client, lost=False)
             else:
-                owned = client.owned
-                self._hear(
-                    client, self.driver.beat(client.member_id, client.epoch, owned, instance_id=client.instance_id)
-                )
+                answer = self._beat(client, says=True)
+                client.unsure = False
+                self._hear(client, answer)
             client.obey()
 
     def beat(self, data: st.DataObject) -> None:
@@ -149,11 +154,24 @@ class Members(RuleBasedStateMachine):
         if client.classic:
             self._beat_classic(client, lost)
         else:
-            answer = self.driver.beat(
-                client.member_id, client.epoch, client.owned if says else None, instance_id=client.instance_id
-            )
+            answer = self._beat(client, says)
+            client.unsure = lost
             if not lost:
                 self._hear(client, answer)
+
+    def _beat(self, client: Client, says: bool) -> RecordingTicket:
+        if not client.unsure:
+            owned = client.says() if says else None
+            return self.driver.beat(client.member_id, client.epoch, owned, instance_id=client.instance_id)
+        client.obey()
+        return self.driver.beat(
+            client.member_id,
+            client.epoch,
+            client.owned,
+            instance_id=client.instance_id,
+            subscribed_topic_names=client.topics,
+            rebalance_timeout_ms=REBALANCE_MS,
+        )
 
     def subscribe(self, data: st.DataObject) -> None:
         able = [client for client in self.clients if not client.classic]
@@ -164,7 +182,7 @@ class Members(RuleBasedStateMachine):
         answer = self.driver.beat(
             client.member_id,
             client.epoch,
-            client.owned,
+            client.says(),
             subscribed_topic_names=topics,
             instance_id=client.instance_id,
         )
@@ -223,6 +241,7 @@ class Members(RuleBasedStateMachine):
             if client in self.clients:
                 self.clients.remove(client)
             self.driver.leave(client.member_id, -1, instance_id=client.instance_id)
+            self._classic_group_ends()
             return
         client.epoch = answer.response.member_epoch
         told = self.driver.told(answer)
