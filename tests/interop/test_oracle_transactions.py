@@ -403,7 +403,7 @@ def told_by_formatter(side: Side, name: str) -> list[dict[str, Any]]:
     done = run_tool(
         "kafka-console-consumer",
         ["--bootstrap-server", side.broker.bootstrap, "--topic", "__transaction_state", "--from-beginning",
-         "--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter", "--timeout-ms", "8000"],
+         "--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter", "--timeout-ms", "20000"],
     )  # fmt: skip
     decoder, text, found = json.JSONDecoder(), done.stdout, []
     while text := text.lstrip():
