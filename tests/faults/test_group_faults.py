@@ -30,7 +30,7 @@ from support.group_scenarios import committed
 from support.groups import GroupUnderTest, LastingBroker, group_under_test
 from support.raw import ask
 
-PATIENT = {"session.timeout.ms": 20_000}
+PATIENT = {"session.timeout.ms": 120_000}
 FLAVOURS: dict[str, dict[str, Any]] = {
     "range": {"partition.assignment.strategy": "range", **PATIENT},
     "cooperative-sticky": {"partition.assignment.strategy": "cooperative-sticky", **PATIENT},
@@ -45,7 +45,7 @@ FLAVOURS: dict[str, dict[str, Any]] = {
 def test_members_go_on_in_their_generation_after_a_crash(target_kind: str, tmp_path: Path, flavour: str) -> None:
     if (target_kind, flavour) == (KAFKA, "consumer"):
         pytest.skip("librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not")
-    lasting = LastingBroker(target_kind, tmp_path / "data", {"group.consumer.session.timeout.ms": "20000"})
+    lasting = LastingBroker(target_kind, tmp_path / "data", {"group.consumer.session.timeout.ms": "60000"})
     with lasting.life() as broker, group_under_test(lasting.bootstrap, "records", "confluent", 10) as group:
         group.settings.update(FLAVOURS[flavour])
         members = [group.start(f"member-{number}") for number in range(5)]
