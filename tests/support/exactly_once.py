@@ -14,7 +14,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -116,9 +116,8 @@ class Copier:
             self._consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
 
 
-def _insist(call: object) -> None:
+def _insist(call: Callable[[], object]) -> None:
     """Repeat a call that may be repeated until it succeeds."""
-    assert callable(call)
     while True:
         try:
             call()
