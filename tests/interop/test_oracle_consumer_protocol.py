@@ -223,6 +223,33 @@ def test_range(groups: Pair) -> None:
     alike(groups, "range", script)
 
 
+def test_records_are_those_of_kafka(groups: Pair) -> None:
+    def script(cast: Cast) -> list[Any]:
+        count = int(SETTINGS["offsets.topic.num.partitions"])
+        cast.join("a", "four", instance_id="one", server_assignor="uniform", rack_id="r")
+        cast.settle("a")
+        told = [cast.records(count)]
+        cast.join("b", "four", "two")
+        told.append(cast.records(count))
+        cast.beat("a")
+        told.append(cast.records(count))
+        cast.settle("a")
+        cast.beat("b")
+        cast.join_classic("old", "four")
+        told.append(cast.records(count))
+        cast.leave("a", -2, instance_id="one")
+        told.append(cast.records(count))
+        cast.join("c", "four", instance_id="one")
+        told.append(cast.records(count))
+        cast.leave("b")
+        cast.leave("c", instance_id="one")
+        told.append(cast.records(count))
+        return told
+
+    states = alike(groups, "written", script)
+    assert [len(state) for state in states] == [6, 9, 9, 12, 12, 12, 0]
+
+
 def test_offsets_of_members(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
         told: list[Any] = [cast.commit("", -1, "four", 1), cast.fetch(None, -1, "four")]

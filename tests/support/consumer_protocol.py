@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from braidlog.coordinator.partitioning import partition_for
+from braidlog.wire.generated import group_records as layouts
 from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from braidlog.wire.generated.consumer_protocol import (
@@ -14,6 +16,7 @@ from braidlog.wire.generated.consumer_protocol import (
 )
 from braidlog.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
@@ -29,9 +32,21 @@ from braidlog.wire.generated.offset_fetch import (
 )
 from braidlog.wire.generated.sync_group import SyncGroupRequest
 from braidlog.wire.layouts import layout_reader, layout_version, versioned
+from braidlog.wire.message import Message
+from braidlog.wire.records.batch import iterate_headers
+from braidlog.wire.records.reading import read_batch
 from support.eventually import eventually
 from support.oracle import Side
+from support.raw import as_plain
 
+LAYOUTS: dict[int, tuple[type[Message], type[Message]]] = {
+    3: (layouts.ConsumerGroupMetadataKey, layouts.ConsumerGroupMetadataValue),
+    4: (layouts.ConsumerGroupPartitionMetadataKey, layouts.ConsumerGroupPartitionMetadataValue),
+    5: (layouts.ConsumerGroupMemberMetadataKey, layouts.ConsumerGroupMemberMetadataValue),
+    6: (layouts.ConsumerGroupTargetAssignmentMetadataKey, layouts.ConsumerGroupTargetAssignmentMetadataValue),
+    7: (layouts.ConsumerGroupTargetAssignmentMemberKey, layouts.ConsumerGroupTargetAssignmentMemberValue),
+    8: (layouts.ConsumerGroupCurrentMemberAssignmentKey, layouts.ConsumerGroupCurrentMemberAssignmentValue),
+}
 REBALANCE_TIMEOUT_MS = 60_000
 SESSION_TIMEOUT_MS = 30_000
 MEMBER_ID_REQUIRED = 79
@@ -306,6 +321,45 @@ class Cast:
 
         eventually(reached)
         return told[-1]
+
+    # What the group has in the log
+
+    def records(self, partitions: int) -> dict[Any, Any]:
+        """The newest record of each kind and member: names for ids, numbers of partitions for partitions."""
+        place = FetchPartition(
+            partition=partition_for(self.group, partitions), fetch_offset=0, partition_max_bytes=8_388_608
+        )
+        topic = FetchTopic(topic="__consumer_offsets", partitions=[place])
+        answer: Any = self.side.ask("Fetch", 11, FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]))
+        data = bytes(as_plain(answer.responses[0].partitions[0].records) or b"")
+        found: dict[Any, Any] = {}
+        for header in iterate_headers(data, 0, len(data)):
+            for record in read_batch(data, header):
+                kind = layout_version(record.key or b"")
+                layout = LAYOUTS.get(kind)
+                if layout is None:
+                    continue
+                key, value = layout
+                told: Any = key.decode(layout_reader(record.key or b""), kind)
+                if told.group_id == self.group:
+                    content = None
+                    if record.value is not None:
+                        content = self._plain(as_plain(value.decode(layout_reader(record.value), 0)))
+                    found[key.__name__, self._name_of(getattr(told, "member_id", None))] = content
+        return {key: value for key, value in found.items() if value is not None}
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return sorted((self._plain(item) for item in value), key=repr)
+        if not isinstance(value, dict):
+            return value
+        if set(value) == {"topic_id", "partitions"}:
+            return self._topic(value["topic_id"]), len(value["partitions"])
+        # Which epoch came before is for members that miss an answer; it may be remembered for longer.
+        told = {name: self._plain(item) for name, item in value.items() if name != "previous_member_epoch"}
+        if "topic_id" in told:
+            told["topic_id"] = self._topic(told["topic_id"])
+        return told
 
 
 def _counts(assignment: Any) -> dict[str, int]:

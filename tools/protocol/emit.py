@@ -76,7 +76,9 @@ class StructWriter:
         if item.type in INTEGERS or item.type in ("float64", "uuid"):
             return f"r.{item.type}()"
         if item.nullable:
-            return f"({item.type}.decode(r, version) if r.present() else None)"
+            # In a tagged field null is 0, not a negative number (Kafka writes it although it is the default).
+            there = "r.uvarint() > 0" if item.tag is not None else "r.present()"
+            return f"({item.type}.decode(r, version) if {there} else None)"
         return f"{item.type}.decode(r, version)"
 
     def read_array(self, item: Field, flex: str, nullable_when: str) -> str:

@@ -503,7 +503,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             tag = r.uvarint()
             end = r.tag_end()
             if tag == 0:
-                m.classic_member_metadata = (ClassicMemberMetadata.decode(r, version) if r.present() else None)
+                m.classic_member_metadata = (ClassicMemberMetadata.decode(r, version) if r.uvarint() > 0 else None)
             else:
                 r.skip_to(end)
             r.expect(end)

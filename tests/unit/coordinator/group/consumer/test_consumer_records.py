@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +92,24 @@ def test_what_is_written_comes_back(
     for key, value in reversed(entries):
         backwards.replay(key, value)
     assert backwards.group.durable_state() == group.durable_state()
+
+
+def test_members_as_kafka_writes_them() -> None:
+    """Out of the log of Apache Kafka 3.9.1: it writes the tagged field of the older protocol also where it is null."""
+    new = b"\0\0\0\0\x04raw\x0b/127.0.0.1\x02\x05four\x01\0\0\xea`\0\x01\0\x01\0"
+    old = (
+        b"\0\0\0\0\x04raw\x0b/127.0.0.1\x02\x05four\x01\0\0\xea`\0\x01\x000\x01\0\0u0\x02\x13cooperative-sticky\x15"
+        b"\0\x01\0\0\0\x01\0\x04four\xff\xff\xff\xff\0\0\0\0\0\0"
+    )
+    profile = Profile(client_id="raw", client_host="/127.0.0.1", topics=("four",), rebalance_timeout_ms=60_000)
+    metadata = b"\0\x01\0\0\0\x01\0\x04four\xff\xff\xff\xff\0\0\0\0"
+    side = ClassicSide(30_000, (ClassicProtocol("cooperative-sticky", metadata),))
+    log = Log()
+    log.replay(records.member_key("g", "new"), new)
+    log.replay(records.member_key("g", "old"), old)
+    assert log.group.members["new"].profile == profile
+    assert log.group.members["old"].profile == replace(profile, classic=side)
+    assert records.member_value(replace(profile, classic=side)) == old
 
 
 def test_keys_say_what_they_are() -> None:
