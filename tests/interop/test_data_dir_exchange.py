@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tools.peers.kafka import (
     KafkaBroker,
     start_kafka,
@@ -20,6 +20,7 @@ from tools.peers.kafka import (
 
 from support import confluent
 from support.broker import BRAIDLOG, start_target
+from support.eventually import eventually
 from support.samples import CODECS, Sample, odd_samples, plain_samples
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka")]
@@ -107,6 +108,60 @@ def transact(bootstrap: str) -> None:
         end(60)
 
 
+def transact_again(bootstrap: str) -> None:
+    sender = confluent.producer(bootstrap, transactional_id="exchange")
+    sender.init_transactions(60)
+    sender.begin_transaction()
+    confluent.send(sender, "transactions", plain_samples(5))
+    sender.commit_transaction(60)
+
+
+def commit_offsets(bootstrap: str, group: str) -> None:
+    """Offsets of a group that assigns by itself, with metadata."""
+    with confluent.assigned(bootstrap, "segments", group_id=group) as consumer:
+        offsets = [
+            TopicPartition("segments", 0, 321, metadata="a note"),
+            TopicPartition("several", 2, 7),
+            TopicPartition("dotted.name_and-dashes", 1, 1),
+        ]
+
+        def commit() -> bool:
+            try:
+                consumer.commit(offsets=offsets, asynchronous=False)
+            except KafkaException as refusal:
+                # Apache Kafka makes the topic while it sends the first ones away.
+                if refusal.args[0].code() not in (
+                    KafkaError.NOT_COORDINATOR,
+                    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+                ):
+                    raise
+                return False
+            return True
+
+        eventually(commit)
+
+
+def committed_offsets(bootstrap: str, group: str) -> list[tuple[str, int, int, str]]:
+    wanted = [
+        TopicPartition("segments", 0),
+        TopicPartition("several", 2),
+        TopicPartition("dotted.name_and-dashes", 1),
+        TopicPartition("empty", 0),
+    ]
+    with confluent.assigned(bootstrap, "segments", group_id=group) as consumer:
+        found = consumer.committed(wanted, timeout=60)
+    # librdkafka counts the byte that ends a C string into the metadata that it sends.
+    return [(each.topic, each.partition, each.offset, (each.metadata or "").rstrip("\0")) for each in found]
+
+
+COMMITTED = [
+    ("segments", 0, 321, "a note"),
+    ("several", 2, 7, ""),
+    ("dotted.name_and-dashes", 1, 1, ""),
+    ("empty", 0, -1001, ""),
+]
+
+
 def check_watermarks(broker_bootstrap: str, expected: dict[str, tuple[int, int]]) -> None:
     with confluent.assigned(broker_bootstrap, "empty") as consumer:
         for name, ends in expected.items():
@@ -142,6 +197,7 @@ def test_from_kafka_to_us_and_back(target_kind: str, tmp_path: Path, start_one: 
     with start_one() as kafka:
         fill(kafka.bootstrap)
         transact(kafka.bootstrap)
+        commit_offsets(kafka.bootstrap, "theirs")
         written = contents(kafka.bootstrap, partitions)
     assert len(written["transactions-0"]) == 10
     assert written["trimmed-0"][0].offset == 40
@@ -151,7 +207,11 @@ def test_from_kafka_to_us_and_back(target_kind: str, tmp_path: Path, start_one: 
     with start_target(target_kind, data, SAME_NODE) as ours:
         assert contents(ours.bootstrap, partitions) == written
         check_watermarks(ours.bootstrap, {"trimmed-0": (40, 100), "empty-0": (0, 0), "transactions-0": (0, 18)})
+        assert committed_offsets(ours.bootstrap, "theirs") == COMMITTED
+        commit_offsets(ours.bootstrap, "ours")
         append_more(ours.bootstrap)
+        # The same transactional id goes on where it was: its state came along.
+        transact_again(ours.bootstrap)
         grown = contents(ours.bootstrap, partitions)
     for name, digest in files.items():
         after = (data / name).read_bytes()
@@ -160,7 +220,10 @@ def test_from_kafka_to_us_and_back(target_kind: str, tmp_path: Path, start_one: 
 
     with start_one() as kafka:
         assert contents(kafka.bootstrap, partitions) == grown
-        check_watermarks(kafka.bootstrap, {"trimmed-0": (40, 130), "transactions-0": (0, 48)})
+        check_watermarks(kafka.bootstrap, {"trimmed-0": (40, 130), "transactions-0": (0, 54)})
+        for group in ("theirs", "ours"):
+            assert committed_offsets(kafka.bootstrap, group) == COMMITTED
+        transact_again(kafka.bootstrap)
 
 
 def topic_ids(data_dir: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from braidlog.cluster.image import ClusterImage
+from braidlog.config.topic_names import is_internal
 from braidlog.core.types import TopicPartition
 from braidlog.storage.manager import LogManager
 
@@ -25,7 +26,7 @@ class FoundTopic:
 
 
 def topics_to_adopt(logs: LogManager, image: ClusterImage) -> list[FoundTopic]:
-    """Found topics that the cluster does not know, by name."""
+    """Found topics that the cluster does not know, by name; internal ones last, since their records tell of others."""
     found: dict[str, list[TopicPartition]] = {}
     for partition in sorted(logs.partitions):
         if image.topic(partition.topic) is None and partition.topic != KRAFT_METADATA:
@@ -34,4 +35,4 @@ def topics_to_adopt(logs: LogManager, image: ClusterImage) -> list[FoundTopic]:
     for name, partitions in found.items():
         ids = {logs.topic_id(partition) for partition in partitions}
         topics.append(FoundTopic(name, ids.pop() if len(ids) == 1 else None, tuple(partitions)))
-    return topics
+    return sorted(topics, key=lambda topic: is_internal(topic.name))

@@ -28,7 +28,6 @@ from braidlog.cluster.registration import cluster_id, generate_broker_id, last_b
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
-from braidlog.controller.requests import NewTopic
 from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
@@ -200,7 +199,11 @@ class Broker:
                 for partition in topic.partitions:
                     self.logs.set_aside(partition)
             else:
-                wanted = NewTopic(topic.name, topic.partition_count, 1, topic_id=topic.topic_id or self.seams.new_id())
+                wanted = self.coordination.topics.wanted(topic.name)._replace(
+                    partitions=topic.partition_count,
+                    replication_factor=1,
+                    topic_id=topic.topic_id or self.seams.new_id(),
+                )
                 (result,) = await self.controller.create_topics([wanted])
                 if result.error is not None:
                     raise result.error
