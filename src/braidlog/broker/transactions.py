@@ -15,12 +15,7 @@ from braidlog.coordinator.txn.transaction import EPOCH_PER_TRANSACTION
 from braidlog.core.protocol_errors import (
     BY_CODE,
     CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
     InvalidProducerEpochError,
-    KafkaStorageError,
-    NotCoordinatorError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
     ProducerFencedError,
     ProtocolError,
     TransactionCoordinatorFencedError,
@@ -108,8 +103,6 @@ class CheckTicket:
         # The coordinator speaks of a fenced producer, partitions of its epoch (KIP-588).
         if isinstance(error, ProducerFencedError):
             error = InvalidProducerEpochError(error.message)
-        elif error.code in _NOT_WRITTEN:
-            error = CoordinatorNotAvailableError(error.message)
         self._done(dict.fromkeys(self._partitions, error))
 
 
@@ -227,20 +220,11 @@ class TransactionDesk:
         )
 
 
-# A record that could not be written, in the words that clients of a coordinator understand: try again, or look it up.
-_NOT_WRITTEN: Final = {
-    UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError.code,
-    NotEnoughReplicasError.code: CoordinatorNotAvailableError.code,
-    NotLeaderOrFollowerError.code: NotCoordinatorError.code,
-    KafkaStorageError.code: NotCoordinatorError.code,
-}
-
-
 def told_code(error: ProtocolError, version: int, fenced_from: int) -> int:
     """The code for a client of this version; before `fenced_from` there was no PRODUCER_FENCED (KIP-588)."""
     if version < fenced_from and error.code == ProducerFencedError.code:
         return InvalidProducerEpochError.code
-    return _NOT_WRITTEN.get(error.code, error.code)
+    return error.code
 
 
 def error_from(code: int) -> ProtocolError | None:

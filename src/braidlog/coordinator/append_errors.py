@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from braidlog.core.protocol_errors import (
-    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     InvalidFetchSizeError,
     KafkaStorageError,
     MessageTooLargeError,
-    NetworkError,
     NotCoordinatorError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -30,8 +28,6 @@ _TOLD: dict[int, type[ProtocolError]] = {
     MessageTooLargeError.code: UnknownServerError,
     RecordListTooLargeError.code: UnknownServerError,
     InvalidFetchSizeError.code: UnknownServerError,
-    # A transaction could not be verified; older clients retry after this one alone.
-    NetworkError.code: CoordinatorLoadInProgressError,
 }
 
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
+from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.effects import Action, Effects, Moment, Ticket
 from braidlog.coordinator.loading import UnreadableShardError, load
 from braidlog.coordinator.partitioning import partition_for
@@ -240,8 +241,9 @@ class Coordinator(Generic[S]):
         try:
             offset = self._stage(slot, batch, _Staged(effects.replies, effects.actions))
         except ProtocolError as error:
+            told = told_to_clients(error)
             for ticket, _ in effects.replies:
-                ticket.fail(error)
+                ticket.fail(told)
             if not effects.replies:
                 log.error("%s-%d: a change could not be written: %s", self.topic, slot.partition, error)
             if any(record.applied for record in effects.records):

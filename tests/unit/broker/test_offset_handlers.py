@@ -24,14 +24,10 @@ from braidlog.core.protocol_errors import (
     GroupIdNotFoundError,
     InvalidGroupIdError,
     InvalidTxnStateError,
-    KafkaStorageError,
-    MessageTooLargeError,
-    NetworkError,
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
     ProtocolError,
     TransactionAbortableError,
-    UnknownServerError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
@@ -233,22 +229,6 @@ def test_commit_by_topic_id() -> None:
     told = {(topic.topic_id, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
     assert told == {(ids["t"], 0): 0, (ids["t"], 9): UNKNOWN, (ids["none"], 0): UnknownTopicIdError.code}
     assert world.driver.offsets_of("g") == {("t", 0): 1}
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (KafkaStorageError(), NotCoordinatorError),
-        (MessageTooLargeError(), UnknownServerError),
-        (UnknownTopicOrPartitionError(), CoordinatorNotAvailableError),
-        (NetworkError(), CoordinatorLoadInProgressError),
-        (CoordinatorLoadInProgressError(), CoordinatorLoadInProgressError),
-    ],
-)
-def test_the_coordinators_own_log_is_no_business_of_clients(error: ProtocolError, told: type[ProtocolError]) -> None:
-    world = World()
-    world.groups.error = error
-    assert codes(world.ask("OffsetCommit", 5, commit_request(5, "g", {("t", 0): 1}))) == {("t", 0): told.code}
 
 
 # Fetch

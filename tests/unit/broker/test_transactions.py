@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from braidlog.broker.transactions import Answers, CheckTicket, SpareProducerIds, TransactionDesk, told_code
+from braidlog.broker.transactions import Answers, SpareProducerIds, TransactionDesk, told_code
 from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.coordinator.effects import Effects, Moment, Ticket
 from braidlog.coordinator.runtime import Coordinator
@@ -17,10 +17,8 @@ from braidlog.coordinator.txn.shard import TxnShard
 from braidlog.coordinator.txn.states import TxnState
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
-    KafkaStorageError,
     NotCoordinatorError,
     NotEnoughReplicasError,
     ProducerFencedError,
@@ -196,20 +194,11 @@ def test_a_coordinator_that_lost_its_partition_stops_trying(world: World) -> Non
     [
         (ProducerFencedError(), 2, 90),
         (ProducerFencedError(), 1, 47),
-        (NotEnoughReplicasError(), 1, 15),
-        (KafkaStorageError(), 3, 16),
         (InvalidProducerIdMappingError(), 3, 49),
     ],
 )
 def test_clients_are_told_what_they_understand(error: ProtocolError, version: int, told: int) -> None:
     assert told_code(error, version, 2) == told
-
-
-def test_a_check_that_could_not_be_written_may_be_tried_again(world: World) -> None:
-    heard: list[Answers] = []
-    ticket = CheckTicket([P0], heard.append)
-    ticket.fail(NotEnoughReplicasError())
-    assert kinds(heard[0]) == {P0: CoordinatorNotAvailableError}
 
 
 class SlowIds:

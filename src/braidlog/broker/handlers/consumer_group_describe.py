@@ -6,7 +6,6 @@ v1   which protocol each member speaks
 from __future__ import annotations
 
 from braidlog.broker.authorized_operations import GROUP_OPERATIONS
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import InvalidGroupIdError, ProtocolError
@@ -44,8 +43,7 @@ class ConsumerGroupDescribeHandler:
 
 
 def failed(group_id: str, error: ProtocolError) -> DescribedGroup:
-    told = told_to_clients(error)
-    return DescribedGroup(group_id=group_id, error_code=told.code, error_message=told.message)
+    return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
 
 
 def refuse(request: ConsumerGroupDescribeRequest, version: int, error: ProtocolError) -> ConsumerGroupDescribeResponse:

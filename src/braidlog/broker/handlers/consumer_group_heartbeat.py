@@ -6,7 +6,6 @@ v1   members choose their own ids, and may subscribe with a regular expression
 from __future__ import annotations
 
 from braidlog.broker.tickets import ExchangeTicket, caller_of
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import ProtocolError
@@ -32,5 +31,4 @@ class ConsumerGroupHeartbeatHandler:
 def refuse(
     request: ConsumerGroupHeartbeatRequest, version: int, error: ProtocolError
 ) -> ConsumerGroupHeartbeatResponse:
-    told = told_to_clients(error)
-    return ConsumerGroupHeartbeatResponse(error_code=told.code, error_message=told.message)
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

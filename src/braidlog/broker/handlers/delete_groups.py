@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import ProtocolError
@@ -23,13 +22,13 @@ class DeleteGroupsHandler:
         try:
             answer = await self._groups.ask(name, lambda shard, ticket, now: shard.delete_group(name, ticket, now))
         except ProtocolError as error:
-            return DeletableGroupResult(group_id=name, error_code=told_to_clients(error).code)
+            return DeletableGroupResult(group_id=name, error_code=error.code)
         assert isinstance(answer, DeletableGroupResult)
         return answer
 
 
 def refuse(request: DeleteGroupsRequest, version: int, error: ProtocolError) -> DeleteGroupsResponse:
-    code = told_to_clients(error).code
+    code = error.code
     return DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
     )

@@ -6,7 +6,6 @@ v3   what the client may do with the group    v6   a group that is not there is 
 from __future__ import annotations
 
 from braidlog.broker.authorized_operations import GROUP_OPERATIONS
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError
@@ -45,11 +44,10 @@ class DescribeGroupsHandler:
 
 
 def failed(group_id: str, version: int, error: ProtocolError, state: str = "") -> DescribedGroup:
-    told = told_to_clients(error)
     return DescribedGroup(
         group_id=group_id,
-        error_code=told.code,
-        error_message=told.message if version >= SAYS_NOT_FOUND_FROM else None,
+        error_code=error.code,
+        error_message=error.message if version >= SAYS_NOT_FOUND_FROM else None,
         group_state=state,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from braidlog.broker.tickets import ExchangeTicket, caller_of
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import NONE, CoordinatorLoadInProgressError, ProtocolError
@@ -25,4 +24,4 @@ def refuse(request: HeartbeatRequest, version: int, error: ProtocolError) -> Hea
     if error.code == CoordinatorLoadInProgressError.code:
         # Nobody's session ends while the coordinator loads, and a client has no use for the news.
         return HeartbeatResponse(error_code=NONE)
-    return HeartbeatResponse(error_code=told_to_clients(error).code)
+    return HeartbeatResponse(error_code=error.code)

@@ -8,7 +8,6 @@ v5   static members (KIP-345)                         v9   a static leader may b
 from __future__ import annotations
 
 from braidlog.broker.tickets import ExchangeTicket, caller_of
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import GroupMaxSizeReachedError, ProtocolError
@@ -31,7 +30,7 @@ class JoinGroupHandler:
 
 def refuse(request: JoinGroupRequest, version: int, error: ProtocolError) -> JoinGroupResponse:
     return JoinGroupResponse(
-        error_code=told_to_clients(error).code,
+        error_code=error.code,
         protocol_name=None if version >= 7 else "",
         # Whoever was turned away has no id in this group any more.
         member_id="" if isinstance(error, GroupMaxSizeReachedError) else request.member_id,

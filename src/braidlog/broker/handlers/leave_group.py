@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from braidlog.broker.tickets import ExchangeTicket, caller_of
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import ProtocolError
@@ -24,4 +23,4 @@ class LeaveGroupHandler:
 
 
 def refuse(request: LeaveGroupRequest, version: int, error: ProtocolError) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=told_to_clients(error).code)
+    return LeaveGroupResponse(error_code=error.code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, NotCoordinatorError, ProtocolError
@@ -31,4 +30,4 @@ class ListGroupsHandler:
 
 
 def refuse(request: ListGroupsRequest, version: int, error: ProtocolError) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=told_to_clients(error).code)
+    return ListGroupsResponse(error_code=error.code)

@@ -13,7 +13,6 @@ from typing import Final
 from braidlog.broker.faults import error_of
 from braidlog.broker.tickets import ExchangeTicket, caller_of
 from braidlog.cluster.legacy_offsets import LegacyOffsets
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.offset_records import text_units
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import Topics
@@ -150,5 +149,5 @@ def _answer(
 
 
 def refuse(request: OffsetCommitRequest, version: int, error: ProtocolError) -> OffsetCommitResponse:
-    code = told_to_clients(error).code
+    code = error.code
     return OffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from braidlog.broker.tickets import ExchangeTicket, caller_of
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import Coordinator
@@ -77,4 +76,4 @@ class DeleteTicket(ExchangeTicket):
 
 
 def refuse(request: OffsetDeleteRequest, version: int, error: ProtocolError) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=told_to_clients(error).code)
+    return OffsetDeleteResponse(error_code=error.code)

@@ -13,7 +13,6 @@ from typing import Final
 from braidlog.broker.faults import error_of
 from braidlog.broker.tickets import caller_of
 from braidlog.cluster.legacy_offsets import LegacyOffsets
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import Topics
@@ -198,7 +197,7 @@ def _stored(index: int, offset: int | None) -> OffsetFetchResponsePartitions:
 
 
 def _failed(wanted: OffsetFetchRequestGroup, version: int, error: ProtocolError) -> OffsetFetchResponseGroup:
-    code = told_to_clients(error).code
+    code = error.code
     if version >= _ERROR_OF_THE_WHOLE_FROM:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code)
     topics = [

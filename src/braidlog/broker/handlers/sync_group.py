@@ -6,7 +6,6 @@ v3   static members (KIP-345)     v5   names the protocol, so that a mix-up is n
 from __future__ import annotations
 
 from braidlog.broker.tickets import ExchangeTicket, caller_of
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import ProtocolError
@@ -27,4 +26,4 @@ class SyncGroupHandler:
 
 
 def refuse(request: SyncGroupRequest, version: int, error: ProtocolError) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=told_to_clients(error).code)
+    return SyncGroupResponse(error_code=error.code)

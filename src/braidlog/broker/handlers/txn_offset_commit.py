@@ -13,7 +13,6 @@ from typing import Final
 from braidlog.broker.internal_topics import OFFSETS_TOPIC
 from braidlog.broker.tickets import ExchangeTicket, caller_of
 from braidlog.broker.transactions import TransactionDesk
-from braidlog.coordinator.append_errors import told_to_clients
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import Coordinator
@@ -22,6 +21,7 @@ from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
     InvalidGroupIdError,
     InvalidTxnStateError,
+    NetworkError,
     ProtocolError,
     TransactionAbortableError,
     UnknownTopicOrPartitionError,
@@ -138,7 +138,10 @@ def _answer(
 
 
 def refuse(request: TxnOffsetCommitRequest, version: int, error: ProtocolError) -> TxnOffsetCommitResponse:
-    code = told_to_clients(error).code
+    code = error.code
+    if code == NetworkError.code:
+        # The transaction could not be verified; this is what older clients try again after.
+        code = CoordinatorLoadInProgressError.code
     if code == CoordinatorLoadInProgressError.code and version < _LOADING_IS_UNDERSTOOD_FROM:
         # Producers of that time crash over the other one.
         code = CoordinatorNotAvailableError.code

@@ -1,0 +1,36 @@
+"""What a coordinator's own log says is put into words that its clients know."""
+
+from __future__ import annotations
+
+import pytest
+
+from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.core.protocol_errors import (
+    CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    ProtocolError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KafkaStorageError("full"), NotCoordinatorError),
+        (NotLeaderOrFollowerError(), NotCoordinatorError),
+        (NotEnoughReplicasError(), CoordinatorNotAvailableError),
+        (UnknownTopicOrPartitionError(), CoordinatorNotAvailableError),
+        (MessageTooLargeError(), UnknownServerError),
+        (InvalidProducerEpochError("old"), InvalidProducerEpochError),
+    ],
+)
+def test_in_their_words(error: ProtocolError, told: type[ProtocolError]) -> None:
+    answer = told_to_clients(error)
+    assert isinstance(answer, told)
+    assert answer.message
