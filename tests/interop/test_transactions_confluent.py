@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from support import confluent
+from support import group_scenarios as scenarios
 from support.broker import Broker
 from support.eventually import eventually
 from support.groups import LastingBroker
@@ -223,7 +224,7 @@ NONE = -1001
 
 
 def test_offsets_count_when_their_transaction_commits(quick_broker: Broker, topic: str) -> None:
-    group, here = f"{topic}-group", TopicPartition(topic, 0)
+    group = f"{topic}-group"
     confluent.create_topic(quick_broker.bootstrap, topic)
     with group_reader(quick_broker, topic, group) as consumer:
         producer = transactor(quick_broker.bootstrap, topic)
@@ -239,7 +240,7 @@ def test_offsets_count_when_their_transaction_commits(quick_broker: Broker, topi
             assert committed(quick_broker, group, topic, "read_uncommitted") == before
             ends(SECONDS)
             assert committed(quick_broker, group, topic) == after
-        assert consumer.committed([here], timeout=SECONDS)[0].metadata == "in a transaction"
+    assert scenarios.committed(quick_broker.bootstrap, group, {(topic, 0): 7}) == {(topic, 0): (7, "in a transaction")}
 
 
 def test_a_pending_offset_keeps_cautious_readers_waiting(quick_broker: Broker, topic: str) -> None:

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewPartitions
 
+from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from support.confluent import admin, create_topic
 from support.eventually import eventually
 from support.group_members import ABOUT_THIS
 from support.groups import GroupUnderTest, LastingBroker, Member, group_under_test
 from support.ownership import Partition
+from support.raw import ask
 
 # Long enough that nobody's session ends while a process restarts.
 PATIENT_SESSION_MS = 20_000
@@ -128,23 +130,22 @@ def commits_outlive_the_broker(kind: str, place: Path, client: str, settings: Ma
 
 
 def committed(bootstrap: str, group: str, partitions: Mapping[Partition, object]) -> dict[Partition, tuple[int, str]]:
-    """What the coordinator says was committed, with its metadata."""
-    asker = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 3})
-    try:
-        wanted = [TopicPartition(topic, index) for topic, index in partitions]
-        found: dict[Partition, tuple[int, str]] = {}
+    """What the coordinator says was committed, with its metadata (librdkafka returns that without an end)."""
+    wanted: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        wanted.setdefault(topic, []).append(index)
+    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
+    request = OffsetFetchRequest(group_id=group, topics=topics)
+    found: dict[Partition, tuple[int, str]] = {}
 
-        def told() -> bool:
-            try:
-                answers = asker.committed(wanted, timeout=30)
-            except KafkaException as refused:
-                if refused.args[0].retriable() or refused.args[0].code() in NOT_YET:
-                    return False
-                raise
-            found.update({(each.topic, each.partition): (each.offset, each.metadata or "") for each in answers})
-            return all(each.error is None for each in answers)
+    def told() -> bool:
+        answer = ask(int(bootstrap.rpartition(":")[2]), "OffsetFetch", 5, request)
+        assert isinstance(answer, OffsetFetchResponse)
+        assert answer.error_code in (0, *NOT_YET), answer.error_code
+        for topic in answer.topics:
+            for each in topic.partitions:
+                found[topic.name, each.partition_index] = (each.committed_offset, each.metadata or "")
+        return answer.error_code == 0
 
-        eventually(told)
-        return found
-    finally:
-        asker.close()
+    eventually(told)
+    return found
