@@ -158,32 +158,68 @@ def test_broker_killed_under_a_group(target_kind: str, tmp_path: Path, topic: st
             assert follower.offsets("read") == {0: [20]}
 
 
-@pytest.mark.parametrize(("client", "protocol"), [(OLDER, CLASSIC), (NEWER, CONSUMER)])
-def test_exactly_once_loop_killed(both_protocols: Broker, topic: str, client: str, protocol: str) -> None:
-    """Read, transform, write, killed anywhere in between: the output is the input, once and in order."""
-    bootstrap = both_protocols.bootstrap
-    output = f"{topic}-out"
-    create_topic(bootstrap, topic, 2)
-    create_topic(bootstrap, output, 2)
-    values = [f"{number}".encode() for number in range(600)]
-    for partition in (0, 1):
-        samples = [Sample(b"k", value) for value in values]
-        confluent.send(confluent.producer(bootstrap), topic, samples, partition=partition)
-    command = client_programs(client).command("TransformLoop", bootstrap, topic, output, f"{topic}-group", protocol)
-    for kill_after in (1, 3, 7):
-        with LoggedProcess("loop", command) as loop:
-            eventually(lambda: transactions_of(loop) >= kill_after, SETTLES_WITHIN_S)  # noqa: B023
-            loop.kill()
-    expected = [b"out " + value for value in values]
-    with LoggedProcess("loop", command) as loop:
+class Transform:
+    """An exactly-once loop from one topic of two partitions to another, and what its output must be."""
+
+    def __init__(self, bootstrap: str, topic: str, client: str, protocol: str, count: int) -> None:
+        self.bootstrap = bootstrap
+        self.output = f"{topic}-out"
+        create_topic(bootstrap, topic, 2)
+        create_topic(bootstrap, self.output, 2)
+        values = [f"{number}".encode() for number in range(count)]
+        self.expected = [b"out " + value for value in values]
+        for partition in (0, 1):
+            samples = [Sample(b"k", value) for value in values]
+            confluent.send(confluent.producer(bootstrap), topic, samples, partition=partition)
+        programs = client_programs(client)
+        self.command = programs.command("TransformLoop", bootstrap, topic, self.output, f"{topic}-group", protocol)
+
+    def finish(self, loop: LoggedProcess) -> None:
+        """Wait until the output is complete; it must be the input, once and in order."""
 
         def complete() -> bool:
             assert loop.returncode is None, loop.log()
-            return all(len(committed(bootstrap, output, partition)) >= len(expected) for partition in (0, 1))
+            return all(len(committed(self.bootstrap, self.output, n)) >= len(self.expected) for n in (0, 1))
 
         eventually(complete, SETTLES_WITHIN_S)
-    for partition in (0, 1):
-        assert committed(bootstrap, output, partition) == expected
+        for partition in (0, 1):
+            assert committed(self.bootstrap, self.output, partition) == self.expected
+
+
+LOOPS = [(OLDER, CLASSIC), (NEWER, CONSUMER)]
+
+
+@pytest.mark.parametrize(("client", "protocol"), LOOPS)
+def test_exactly_once_loop_killed(both_protocols: Broker, topic: str, client: str, protocol: str) -> None:
+    """Read, transform, write, killed anywhere in between."""
+    transform = Transform(both_protocols.bootstrap, topic, client, protocol, 600)
+    for kill_after in (1, 3, 7):
+        with LoggedProcess("loop", transform.command) as loop:
+            eventually(lambda: transactions_of(loop) >= kill_after, SETTLES_WITHIN_S)  # noqa: B023
+            loop.kill()
+    with LoggedProcess("loop", transform.command) as loop:
+        transform.finish(loop)
+
+
+@pytest.mark.parametrize(("client", "protocol"), LOOPS)
+def test_broker_killed_under_an_exactly_once_loop(
+    target_kind: str, tmp_path: Path, topic: str, client: str, protocol: str
+) -> None:
+    """The loop lives on through the broker's crashes, whatever transaction they cut in two."""
+    broker = LastingBroker(target_kind, tmp_path)
+    with ExitStack() as loops:
+        with broker.life() as running:
+            transform = Transform(broker.bootstrap, topic, client, protocol, 1500)
+            loop = loops.enter_context(LoggedProcess("loop", transform.command))
+            eventually(lambda: transactions_of(loop) >= 2, SETTLES_WITHIN_S)
+            running.kill()
+        for _ in range(2):
+            done = transactions_of(loop)
+            with broker.life() as running:
+                eventually(lambda: transactions_of(loop) >= done + 3, SETTLES_WITHIN_S)  # noqa: B023
+                running.kill()
+        with broker.life():
+            transform.finish(loop)
 
 
 def transactions_of(loop: LoggedProcess) -> int:
