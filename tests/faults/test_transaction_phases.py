@@ -87,9 +87,9 @@ class Client:
         assert found[-1].error_code == 0
         return str(found[-1].transaction_state)
 
-    def let_in(self, topic: str, copies: int) -> None:
-        """With more copies wanted than there are, the partition takes no marker."""
-        config = AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(copies))
+    def let_in(self, topic: str, size: int) -> None:
+        """A partition that takes no batch of more than a few bytes takes no marker."""
+        config = AlterableConfig(name="max.message.bytes", config_operation=0, value=str(size))
         resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
         answer = self.ask("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource]))
         assert answer.responses[0].error_code == 0
@@ -116,7 +116,7 @@ def test_a_kill_between_the_decision_and_its_markers(tmp_path: Path, commits: bo
     with client(tmp_path) as (broker, before):
         before.start()
         before.produce()
-        before.let_in(STUCK, 2)
+        before.let_in(STUCK, 10)
         told = before.end(commits)
         assert (told.error_code, told.producer_epoch) == (0, 1)
         eventually(lambda: before.stable_end(READY) == 2)
@@ -129,7 +129,7 @@ def test_a_kill_between_the_decision_and_its_markers(tmp_path: Path, commits: bo
         after.producer = producer
         assert after.state() == f"Prepare{outcome}"
         assert after.stable_end(STUCK) == 0
-        after.let_in(STUCK, 1)
+        after.let_in(STUCK, 1000)
         eventually(lambda: after.state() == f"Complete{outcome}")
         assert after.stable_end(STUCK) == 2
         again = after.end(commits)
@@ -140,7 +140,7 @@ def test_a_topic_that_is_deleted_meanwhile_needs_no_marker(tmp_path: Path) -> No
     with client(tmp_path) as (_, producer):
         producer.start()
         producer.produce()
-        producer.let_in(STUCK, 2)
+        producer.let_in(STUCK, 10)
         assert producer.end(True).error_code == 0
         assert producer.state() == "PrepareCommit"
         wanted = DeleteTopicsRequest(topics=[DeleteTopicState(name=STUCK)], timeout_ms=30_000)

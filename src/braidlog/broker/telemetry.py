@@ -132,7 +132,7 @@ def _partitions(registry: Registry, server: Server) -> None:
         )
 
     def min_isr(partition: Partition) -> int:
-        return partition.log.settings.min_insync_replicas if partition.log is not None else 1
+        return partition.min_isr(partition.log) if partition.log is not None else 1
 
     prefix = "kafka_server_replicamanager_"
     registry.read(prefix + "leadercount", lambda: led(lambda partition: True))

@@ -76,10 +76,14 @@ class Partition:
 
     # Writing
 
+    def min_isr(self, log: Log) -> int:
+        """In-sync replicas that acks=all needs: no more than there are replicas, whatever the setting says."""
+        return min(log.settings.min_insync_replicas, max(1, len(self.replicas)))
+
     def append(self, records: ByteSlice, acks: int, produce_version: int, now_ms: int, origin: int) -> AppendInfo:
         """Validate and stage; the data is readable, and may be acknowledged, once the round has written it."""
         log = self.require_log()
-        if acks == ACKS_ALL and len(self.isr) < log.settings.min_insync_replicas:
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr(log):
             raise NotEnoughReplicasError(
                 f"{len(self.isr)} in-sync replica(s), min.insync.replicas is {log.settings.min_insync_replicas}"
             )

@@ -124,6 +124,7 @@ def test_a_partition_that_is_led_elsewhere_or_nowhere(world: DataPath) -> None:
 
 def test_too_few_replicas_refuse_a_marker_as_they_refuse_data(tmp_path: Path) -> None:
     world = DataPath(tmp_path, LogSettings(min_insync_replicas=2))
+    world.partitions[0].replicas = (1, 2)
     assert write(world, marker({"orders": [0]})) == {(7, "orders", 0): NotEnoughReplicasError.code}
     world.close()
 

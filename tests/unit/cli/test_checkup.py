@@ -246,7 +246,7 @@ def test_partitions_without_leader_or_behind() -> None:
     ("safety", "brokers", "statuses"),
     [
         ([TopicSafety("t", 1, 1, False)], 1, [OK, OK]),
-        ([TopicSafety("t", 1, 2, False)], 1, [PROBLEM, OK]),
+        ([TopicSafety("t", 1, 2, False)], 1, [WARNING, OK]),
         ([TopicSafety("t", 3, 2, False)], 3, [OK, OK]),
         ([TopicSafety("t", 2, 2, False)], 3, [WARNING, OK, OK]),
         ([TopicSafety("t", 3, 1, False)], 3, [WARNING, OK]),

@@ -61,9 +61,14 @@ class Waiter(ReadWaiter):
 
 
 def test_min_insync_replicas_binds_acks_all_only(partition: Partition) -> None:
+    partition.assume(1, 3, (1,), (1, 2))
     with pytest.raises(NotEnoughReplicasError, match=r"1 in-sync replica.*min\.insync\.replicas is 2"):
         partition.append(batch(), ACKS_ALL, 9, 1_700_000_000_000, ORIGIN_CLIENT)
     assert partition.append(batch(), 1, 9, 1_700_000_000_000, ORIGIN_CLIENT).first_offset == 0
+
+
+def test_no_more_copies_are_asked_for_than_there_are_replicas(partition: Partition) -> None:
+    assert partition.append(batch(), ACKS_ALL, 9, 1_700_000_000_000, ORIGIN_CLIENT).first_offset == 0
 
 
 def test_readers_see_what_is_safe_and_nothing_else(partition: Partition) -> None:

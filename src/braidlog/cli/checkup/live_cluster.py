@@ -155,12 +155,12 @@ def _safety_of(cluster: Cluster, topics: Sequence[MetadataResponseTopic]) -> lis
 def check_safety(topics: Sequence[TopicSafety], brokers: int) -> list[Finding]:
     name = "replication"
     findings: list[Finding] = []
-    refused = [topic.name for topic in topics if topic.replicas < topic.min_insync]
-    if refused:
+    wishful = [topic.name for topic in topics if topic.replicas < topic.min_insync]
+    if wishful:
         findings.append(
-            problem(
+            warning(
                 name,
-                f"fewer replicas than {_MIN_ISR}, so that acks=all is always refused: {listing(refused)}",
+                f"fewer replicas than {_MIN_ISR}, so that acks=all means fewer copies than it says: {listing(wishful)}",
                 f"lower {_MIN_ISR} with `braidlog configs alter`, or give the topics more replicas",
             )
         )
