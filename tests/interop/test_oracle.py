@@ -51,9 +51,9 @@ from support.raw import RawConnection, versions_of
 pytestmark = pytest.mark.peer
 
 # Spoken by brokers of a cluster among themselves, by KRaft nodes alone, or part of what is not built yet
-# (groups, transactions, security, quotas, telemetry): docs/STATUS.md says which.
+# (security, quotas, telemetry): docs/STATUS.md says which.
 NOT_HERE_YET = {
-    *range(4, 10), *range(11, 18), *range(24, 32), 36, *range(38, 43), *range(47, 60), *range(61, 75),
+    *range(4, 8), 17, *range(29, 32), 36, *range(38, 42), *range(48, 60), *range(62, 65), 67, *range(70, 75),
     *range(76, 90),
 }  # fmt: skip
 
