@@ -1,6 +1,6 @@
 """Copying one topic into another exactly once, while workers and broker are killed at random moments.
 
-The seed is printed and decides everything that is killed and when; `BRAIDLOG_SEED=7` runs that one again.
+The seed is printed and decides everything that is killed and when; `FAULT_SEED=7` runs that one again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from support.exactly_once import Copying
 
 
-def copy_through(kind: str, place: Path, kills: int, seed: int) -> None:
-    seed = int(os.environ.get("BRAIDLOG_SEED", seed))
-    copying = Copying(kind, place, seed)
+def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool) -> None:
+    seed = int(os.environ.get("FAULT_SEED", seed))
+    copying = Copying(kind, place, seed, static=static)
     print(f"seed {seed}, {kills} kills")
     copying.run(kills)
     print(f"deaths: {copying.deaths}")
@@ -25,10 +25,11 @@ def copy_through(kind: str, place: Path, kills: int, seed: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_dozen_kills_copy_everything_once(target_kind: str, tmp_path: Path) -> None:
-    copy_through(target_kind, tmp_path / "data", 12, seed=3)
+    copy_through(target_kind, tmp_path / "data", 12, seed=3, static=True)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(2))
-def test_hundreds_of_kills_copy_everything_once(target_kind: str, tmp_path: Path, seed: int) -> None:
-    copy_through(target_kind, tmp_path / "data", 200, 100 + seed)
+@pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
+@pytest.mark.parametrize("seed", [100, 101])
+def test_hundreds_of_kills_copy_everything_once(target_kind: str, tmp_path: Path, seed: int, static: bool) -> None:
+    copy_through(target_kind, tmp_path / "data", 200, seed, static=static)

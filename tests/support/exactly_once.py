@@ -33,18 +33,31 @@ SOURCE, SINK, GROUP = "source", "sink", "copiers"
 PARTITIONS = 4
 GAVE_UP = 3
 ONCE_S = 10.0
-# Long, in a life that ends after a second: a dead member's place is taken by its heir, never freed by time.
-SESSION_MS = 30_000
+# A static member's session outlasts every death, its heir takes its place; a dynamic one's ends soon after its own.
+SESSIONS_MS = {True: 30_000, False: 1_500}
+# Internal topics roll and are compacted while all this goes on.
+SETTINGS = {
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.segment.bytes": "16384",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.segment.bytes": "16384",
+    "log.cleaner.backoff.ms": "200",
+    "log.initial.task.delay.ms": "100",
+}
+# Where a life may end by itself, and how many passages it may let go by.
+POINTS = {"after-write": 60, "mid-roll": 2, "mid-swap": 2, "mid-checkpoint": 4}
+DIES_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
 class Plan:
     name: str
     bootstrap: str
+    static: bool
 
 
 class Copier:
-    """One worker: a static member of the group, with its own transactional id."""
+    """One worker: a member of the group, with its own transactional id."""
 
     def __init__(self, plan: Plan) -> None:
         common = {
@@ -64,8 +77,8 @@ class Copier:
             {
                 **common,
                 "group.id": GROUP,
-                "group.instance.id": plan.name,
-                "session.timeout.ms": SESSION_MS,
+                **({"group.instance.id": plan.name} if plan.static else {}),
+                "session.timeout.ms": SESSIONS_MS[plan.static],
                 "heartbeat.interval.ms": 200,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -131,9 +144,10 @@ def _insist(call: Callable[[], object]) -> None:
 class Copying:
     """A broker, a writer, workers, and somebody who kills them all by turns; `seed` decides whom and when."""
 
-    def __init__(self, kind: str, place: Path, seed: int, workers: int = 2) -> None:
+    def __init__(self, kind: str, place: Path, seed: int, *, static: bool = True, workers: int = 2) -> None:
         self.random = random.Random(seed)
-        self.lasting = LastingBroker(kind, place, {"offsets.topic.num.partitions": "5"})
+        self.lasting = LastingBroker(kind, place, SETTINGS)
+        self.static = static
         self.names = [f"copier-{number}" for number in range(workers)]
         self.deaths: list[str] = []
         self._broker: Broker
@@ -177,20 +191,24 @@ class Copying:
             return
         self._broker.kill()
         if self.lasting.kind != KAFKA and self.random.random() < 0.5:
-            self._die_at_a_write(processes)
+            self._die_by_itself(processes)
         self._start_broker(processes)
 
-    def _die_at_a_write(self, processes: ExitStack) -> None:
-        """A life that ends right after a write, before anybody is told of it."""
-        crash_at = f"after-write:{self.random.randint(1, 60)}"
+    def _die_by_itself(self, processes: ExitStack) -> None:
+        """A life that ends at a named point, such as right after a write, before anybody is told of it."""
+        point = self.random.choice(list(POINTS))
+        crash_at = f"{point}:{self.random.randint(1, POINTS[point])}"
         try:
             self._start_broker(processes, crash_at)
+            deadline = time.monotonic() + DIES_WITHIN_S
+            eventually(lambda: self._broker_is_dead() or time.monotonic() > deadline)
+            if self._broker.process.returncode is None:
+                self._broker.kill()
+                crash_at = "broker"
         except ProcessFailed as failure:
             # It may die before it is ready, too: starting writes.
             if "ended with -9" not in str(failure):
                 raise
-        else:
-            eventually(self._broker_is_dead, 60)
         self.deaths.append(crash_at)
 
     def _broker_is_dead(self) -> bool:
@@ -206,7 +224,7 @@ class Copying:
                     continue
                 assert worker.returncode in (-9, GAVE_UP), f"{name} ended with {worker.returncode}:\n{worker.log()}"
                 self._copied_before += _copied(worker)
-            plan = json.dumps(asdict(Plan(name, self.lasting.bootstrap)))
+            plan = json.dumps(asdict(Plan(name, self.lasting.bootstrap, self.static)))
             environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTHONUNBUFFERED": "1"}
             command = [sys.executable, "-m", "support.exactly_once", plan]
             self._workers[name] = LoggedProcess(name, command, env=environment)
