@@ -1,6 +1,6 @@
 """Copying one topic into another exactly once, while workers and broker are killed at random moments.
 
-The seed is printed and decides everything that is killed and when; `FAULT_SEED=7` runs that one again.
+The seed is printed and decides everything that is killed and when; `BRAIDLOG_SEED=7` runs that one again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from support.exactly_once import Copying
 
 
 def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool) -> None:
-    seed = int(os.environ.get("FAULT_SEED", seed))
+    seed = int(os.environ.get("BRAIDLOG_SEED", seed))
     copying = Copying(kind, place, seed, static=static)
     print(f"seed {seed}, {kills} kills")
     copying.run(kills)
