@@ -17,13 +17,14 @@ FLAVOURS: dict[str, dict[str, Any]] = {
     "consumer-uniform": {"group.protocol": "consumer"},
     "consumer-range": {"group.protocol": "consumer", "group.remote.assignor": "range"},
 }
+NOT_ON_KAFKA = "librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
 BOTH_PROTOCOLS = ("cooperative-sticky", "consumer-uniform")
 
 
 @pytest.fixture(autouse=True)
 def _can(request: pytest.FixtureRequest, target_kind: str) -> None:
     if target_kind == KAFKA and "consumer-" in request.node.name:
-        pytest.skip("librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not")
+        pytest.skip(NOT_ON_KAFKA)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -66,6 +67,35 @@ def test_new_partitions_are_read(quick_broker: Broker, topic: str, flavour: str)
 def test_a_pattern_finds_new_topics(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
         scenarios.a_pattern_finds_new_topics(group, f"^{topic}.*", f"{topic}-new")
+
+
+@pytest.mark.parametrize("flavour", ["range", "cooperative-sticky"])
+def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
+    quick_broker: Broker, topic: str, flavour: str, target_kind: str
+) -> None:
+    if target_kind == KAFKA:
+        pytest.skip(NOT_ON_KAFKA)
+    old, new = FLAVOURS[flavour], FLAVOURS["consumer-uniform"]
+    with group_under_test(quick_broker.bootstrap, topic, "confluent") as group:
+        with group.writer.running(at_once=1):
+            ann, bob = group.start("ann", settings=old), group.start("bob", settings=old)
+            group.settle(ann, bob)
+            cid = group.start("cid", settings=new)
+            group.settle(ann, bob, cid)
+            ann.leave()
+            group.settle(bob, cid)
+            bob.leave()
+            dan = group.start("dan", settings=new)
+            group.settle(cid, dan)
+            eve = group.start("eve", settings=old)
+            group.settle(cid, dan, eve)
+            cid.kill()
+            group.settle(dan, eve)
+            dan.leave()
+            fay = group.start("fay", settings=old)
+            group.settle(eve, fay)
+        group.read_all()
+        group.history().check(group.written())
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
