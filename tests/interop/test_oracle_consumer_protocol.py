@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 from tools.peers.kafka import SHIPPED_SETTINGS
 
+from braidlog.coordinator.group.consumer.group import ConsumerGroup
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.shard import ReplayedRecord
+from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.wire.generated.consumer_protocol import AssignedTopicPartition, ConsumerProtocolAssignment
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
 from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
 from braidlog.wire.generated.list_groups import ListGroupsRequest
 from braidlog.wire.generated.sync_group import SyncGroupRequestAssignment
 from braidlog.wire.layouts import versioned
+from braidlog.wire.records.batch import iterate_headers
+from braidlog.wire.records.reading import read_batch
 from support.broker import KAFKA, start_target
-from support.consumer_protocol import Cast
+from support.consumer_groups import ChangingTopics
+from support.consumer_protocol import Cast, offsets_log
 from support.eventually import eventually
 from support.groups import KAFKA_SETTINGS
 from support.offset_requests import find_coordinator
@@ -336,6 +344,30 @@ def test_a_group_that_cannot_go_over(groups: Pair) -> None:
         return [*told, cast.join("new", "four"), cast.leave_classic("worker"), cast.join("new", "four")]
 
     alike(groups, "connect", script)
+
+
+def test_kafkas_own_log_is_understood(groups: Pair) -> None:
+    """Everything that the scripts before left in Kafka's log, deletions and changes of protocol included."""
+    kafka = groups.kafka
+    shard = GroupShard(GroupSettings, ChangingTopics(), lambda: "nobody")
+    for partition in range(int(SETTINGS["offsets.topic.num.partitions"])):
+        data = offsets_log(kafka, partition)
+        for header in iterate_headers(data, 0, len(data)):
+            for record in read_batch(data, header):
+                value = None if record.value is None else bytes(record.value)
+                shard.replay(ReplayedRecord(0, record.timestamp, bytes(record.key or b""), value))
+    listed: Any = kafka.ask("ListGroups", 5, ListGroupsRequest())
+    assert {group.group_id: group.group_type for group in listed.groups} == {
+        name: group.kind for name, group in shard.groups.items()
+    }
+    for name, group in shard.groups.items():
+        if isinstance(group, ConsumerGroup):
+            theirs: Any = kafka.ask("ConsumerGroupDescribe", 0, ConsumerGroupDescribeRequest(group_ids=[name]))
+            known = theirs.groups[0]
+            assert (group.epoch, group.target_epoch) == (known.group_epoch, known.assignment_epoch)
+            assert {member.member_id: member.epoch for member in group.members.values()} == {
+                member.member_id: member.member_epoch for member in known.members
+            }
 
 
 def _all_to(cast: Cast, name: str, topic: str, partitions: int) -> list[SyncGroupRequestAssignment]:

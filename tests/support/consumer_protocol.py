@@ -326,12 +326,7 @@ class Cast:
 
     def records(self, partitions: int) -> dict[Any, Any]:
         """The newest record of each kind and member: names for ids, numbers of partitions for partitions."""
-        place = FetchPartition(
-            partition=partition_for(self.group, partitions), fetch_offset=0, partition_max_bytes=8_388_608
-        )
-        topic = FetchTopic(topic="__consumer_offsets", partitions=[place])
-        answer: Any = self.side.ask("Fetch", 11, FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]))
-        data = bytes(as_plain(answer.responses[0].partitions[0].records) or b"")
+        data = offsets_log(self.side, partition_for(self.group, partitions))
         found: dict[Any, Any] = {}
         for header in iterate_headers(data, 0, len(data)):
             for record in read_batch(data, header):
@@ -360,6 +355,14 @@ class Cast:
         if "topic_id" in told:
             told["topic_id"] = self._topic(told["topic_id"])
         return told
+
+
+def offsets_log(side: Side, partition: int) -> bytes:
+    """A partition of `__consumer_offsets`, as it is."""
+    place = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=8_388_608)
+    topic = FetchTopic(topic="__consumer_offsets", partitions=[place])
+    answer: Any = side.ask("Fetch", 11, FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]))
+    return bytes(as_plain(answer.responses[0].partitions[0].records) or b"")
 
 
 def _counts(assignment: Any) -> dict[str, int]:
