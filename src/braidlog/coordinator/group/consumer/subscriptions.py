@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from braidlog.coordinator.group.consumer.members import Profile
 from braidlog.coordinator.group.consumer.pattern_syntax import InvalidRegularExpressionError
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.group.topics import Topics
+
+
+# Compiled patterns that are kept, used or not.
+MAX_PATTERNS: Final = 500
 
 
 class TopicSnapshot(NamedTuple):
@@ -72,6 +76,9 @@ class Resolver:
     def _pattern(self, regex: str) -> Pattern:
         pattern = self._patterns.get(regex)
         if pattern is None:
+            if len(self._patterns) >= MAX_PATTERNS:
+                # Clients may try any number of them; those in use are compiled again when they are needed.
+                self._patterns.clear()
             pattern = self._patterns[regex] = Pattern(regex)
         return pattern
 
