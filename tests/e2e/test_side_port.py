@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from braidlog.metric_names import CATALOGUE, HISTOGRAM
 from support.broker import Broker, start_braidlog
@@ -39,13 +39,29 @@ def test_the_pages_tell_what_the_broker_does(watched: Broker) -> None:
     assert page(watched, "/readyz") == "ready\n"
 
 
+def test_groups_and_transactions_are_counted(watched: Broker) -> None:
+    producer = Producer({"bootstrap.servers": watched.bootstrap, "transactional.id": "teller"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("orders", value=b"x")
+    producer.commit_transaction(30)
+    consumer = Consumer({"bootstrap.servers": watched.bootstrap, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+    consumer.close()
+    text = page(watched, "/metrics")
+    assert 'kafka_coordinator_group_groupmetadatamanager_numgroups{protocol="classic",state="Empty"} 1\n' in text
+    assert "kafka_coordinator_group_groupmetadatamanager_numoffsets 1\n" in text
+    assert 'braidlog_transactional_ids{state="CompleteCommit"} 1\n' in text
+    assert 'braidlog_coordinator_partitions_loading{topic="__consumer_offsets"} 0\n' in text
+
+
 def test_every_metric_of_the_catalogue_is_served(watched: Broker) -> None:
     """Save those that have nothing to tell on a broker without topics or requests."""
     text = page(watched, "/metrics")
     silent = {
         name
         for name, metric in CATALOGUE.items()
-        if set(metric.labels) & {"topic", "request", "error"} or (metric.kind == HISTOGRAM and metric.labels)
+        if set(metric.labels) & {"topic", "request", "error", "state"} or (metric.kind == HISTOGRAM and metric.labels)
     }
     missing = [name for name in CATALOGUE if name not in silent and f"# TYPE {name} " not in text]
     assert missing == []

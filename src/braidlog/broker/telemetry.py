@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
+from braidlog.broker.coordinator_telemetry import add_coordinator_metrics
 from braidlog.core.protocol_errors import name_of
 from braidlog.metrics import Registry
 from braidlog.net.exchange import RequestTimes
@@ -56,6 +57,7 @@ def broker_metrics(server: Server) -> Registry:
     _partitions(registry, server)
     _logs(registry, server)
     _controller(registry, server)
+    add_coordinator_metrics(registry, server.broker.coordination)
     _process(registry, server)
     return registry
 

@@ -137,6 +137,10 @@ class Coordinator(Generic[S]):
     def active_partitions(self) -> list[int]:
         return [partition for partition, slot in self._slots.items() if slot.state == ACTIVE]
 
+    def active_shards(self) -> list[S]:
+        """For whoever counts what is in them; operations go through `submit`."""
+        return [slot.shard for slot in self._slots.values() if slot.state == ACTIVE]
+
     def loading_partitions(self) -> list[int]:
         return [partition for partition, slot in self._slots.items() if slot.state == LOADING]
 
