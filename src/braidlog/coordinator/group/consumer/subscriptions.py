@@ -10,7 +10,6 @@ from braidlog.coordinator.group.consumer.pattern_syntax import InvalidRegularExp
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.group.topics import Topics
 
-
 # Compiled patterns that are kept, used or not.
 MAX_PATTERNS: Final = 500
 
