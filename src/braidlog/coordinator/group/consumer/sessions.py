@@ -1,9 +1,9 @@
 """How members are missed.
 
-    session    no heartbeat for that long, and the member is out
-    rebalance  a member that must give up partitions has that long to say it did
-    join       a member of the older protocol was told to join again, and has that long
-    sync       …has joined, and has that long to fetch its assignment
+session    no heartbeat for that long, and the member is out
+rebalance  a member that must give up partitions has that long to say it did
+join       a member of the older protocol was told to join again, and has that long
+sync       …has joined, and has that long to fetch its assignment
 """
 
 from __future__ import annotations
