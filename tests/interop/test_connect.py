@@ -110,14 +110,14 @@ def test_connect_cluster(quick_broker: Broker, topic: str, tmp_path: Path) -> No
         one = Worker(quick_broker.bootstrap, topic, tmp_path)
         running.enter_context(one.process)
         eventually(lambda: one.answers("connectors") == [], READY_WITHIN_S)
+        eventually(lambda: bool(described(quick_broker, topic).group_state == "Stable"), READY_WITHIN_S)
         group = described(quick_broker, topic)
         assert group.protocol_type == "connect"
-        assert group.group_state == "Stable"
         assert group.protocol_data == "sessioned"
         two = Worker(quick_broker.bootstrap, topic, tmp_path)
         running.enter_context(two.process)
         eventually(lambda: two.answers("connectors") == [], READY_WITHIN_S)
-        eventually(lambda: len(described(quick_broker, topic).members) == 2)
+        eventually(lambda: len(described(quick_broker, topic).members) == 2, READY_WITHIN_S)
 
         records = f"{topic}-records"
         connectors = {

@@ -23,7 +23,8 @@ public final class TransformLoop {
             settings.put("group.instance.id", "loop");
         }
         KafkaConsumer<String, String> consumer = Scenarios.consumer(settings);
-        KafkaProducer<String, String> producer = Scenarios.producer(Map.of("transactional.id", arguments[3]));
+        KafkaProducer<String, String> producer = Scenarios.producer(
+            Map.of("transactional.id", arguments[3], "max.block.ms", "120000"));
         producer.initTransactions();
         consumer.subscribe(List.of(input));
         while (true) {
