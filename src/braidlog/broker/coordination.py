@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import TYPE_CHECKING
 
 from braidlog.broker.commit import Committer
 from braidlog.broker.coordinator_logs import CoordinatorLogs
@@ -19,15 +20,18 @@ from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
 from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.settings import TxnSettings
-from braidlog.coordinator.txn.shard import TxnShard
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
+
+if TYPE_CHECKING:
+    # Imported with the first shard: a broker without groups and transactions starts without them.
+    from braidlog.coordinator.group.shard import GroupShard
+    from braidlog.coordinator.txn.shard import TxnShard
 
 
 class ImageTopics:
@@ -79,6 +83,7 @@ class Coordination:
     ) -> None:
         self._broker_id = broker_id
         self._settings = settings
+        self._new_member_id = new_member_ids(seams.random)
         self._group_settings = group_settings(settings.current)
         self._txn_settings = txn_settings(settings.current)
         settings.on_change(self._settings_changed)
@@ -99,17 +104,17 @@ class Coordination:
         self.groups: Coordinator[GroupShard] = Coordinator(
             OFFSETS_TOPIC,
             logs(OFFSETS_TOPIC, "offsets.load.buffer.size"),
-            lambda _: GroupShard(lambda: self._group_settings, self._image_topics, new_member_ids(seams.random)),
+            self._make_group_shard,
             lambda: self.topics.partition_count(OFFSETS_TOPIC),
             seams.clock,
             tasks,
             lambda: settings.current.get_int("offsets.topic.compression.codec"),
         )
-        spare_ids = SpareProducerIds(producer_ids, tasks)
+        self._spare_ids = SpareProducerIds(producer_ids, tasks)
         self.transactions: Coordinator[TxnShard] = Coordinator(
             TRANSACTIONS_TOPIC,
             logs(TRANSACTIONS_TOPIC, "transaction.state.log.load.buffer.size"),
-            lambda leader_epoch: TxnShard(lambda: self._txn_settings, spare_ids.take, leader_epoch),
+            self._make_txn_shard,
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             seams.clock,
             tasks,
@@ -117,6 +122,16 @@ class Coordination:
         self.markers = MarkerWriter(registry, committer, seams.clock, self.groups)
         self.desk = TransactionDesk(self.transactions, self.markers, asyncio.get_running_loop().call_later)
         self.transactions.perform = self.desk.perform
+
+    def _make_group_shard(self, leader_epoch: int) -> GroupShard:
+        from braidlog.coordinator.group.shard import GroupShard
+
+        return GroupShard(lambda: self._group_settings, self._image_topics, self._new_member_id)
+
+    def _make_txn_shard(self, leader_epoch: int) -> TxnShard:
+        from braidlog.coordinator.txn.shard import TxnShard
+
+        return TxnShard(lambda: self._txn_settings, self._spare_ids.take, leader_epoch)
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         self._group_settings = group_settings(settings)

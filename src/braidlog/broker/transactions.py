@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.coordinator.effects import Action
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.actions import SendMarkers
-from braidlog.coordinator.txn.shard import TxnShard
 from braidlog.coordinator.txn.transaction import EPOCH_PER_TRANSACTION
 from braidlog.core.protocol_errors import (
     BY_CODE,
@@ -30,6 +29,10 @@ from braidlog.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from braidlog.wire.message import Message
+
+if TYPE_CHECKING:
+    # Imported with the first shard: a broker without transactions starts without them.
+    from braidlog.coordinator.txn.shard import TxnShard
 
 log = logging.getLogger("braidlog.transactions")
 
