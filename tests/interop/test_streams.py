@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from support import confluent
 from support.broker import Broker
 from support.confluent import create_topic
 from support.eventually import eventually
+from support.groups import LastingBroker
 from support.java_programs import streams_programs
 from support.samples import Sample
 
@@ -112,6 +114,32 @@ def test_killed_while_counting_exactly_once(quick_broker: Broker, topic: str, tm
         second.kill()
         app.write(100)
         app.wait(first)
+    assert_counted_once(app)
+
+
+def test_broker_killed_under_an_exactly_once_count(target_kind: str, topic: str, tmp_path: Path) -> None:
+    """The application lives on through the broker's crashes, whatever transaction they cut in two."""
+    broker = LastingBroker(target_kind, tmp_path / "data")
+    with ExitStack() as apps:
+        with broker.life() as running:
+            app = WordCountApp(broker.bootstrap, topic, EXACTLY_ONCE, tmp_path)
+            app.write(300)
+            counting = apps.enter_context(app.start())
+            eventually(lambda: bool(app.counts()), COUNTS_WITHIN_S)
+            app.write(300)
+            running.kill()
+        with broker.life() as running:
+            before = sum(app.counts().values())
+            app.write(300)
+            eventually(lambda: sum(app.counts().values()) > before, COUNTS_WITHIN_S)
+            running.kill()
+        with broker.life():
+            app.wait(counting)
+            assert_counted_once(app)
+
+
+def assert_counted_once(app: WordCountApp) -> None:
+    """A word's counts rise by one, in order: no record was counted twice, none was left out."""
     seen: dict[str, int] = {}
     for word, count in app.updates():
         assert count == seen.get(word, 0) + 1, f"{word}: {count} after {seen.get(word, 0)}"
