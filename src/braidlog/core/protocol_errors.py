@@ -697,6 +697,11 @@ class VoterNotFoundError(ProtocolError):
     name = "VOTER_NOT_FOUND"
 
 
+class InvalidRegularExpressionError(ProtocolError):
+    code = 128
+    name = "INVALID_REGULAR_EXPRESSION"
+
+
 BY_CODE: dict[int, type[ProtocolError]] = {error.code: error for error in ProtocolError.__subclasses__()}
 
 

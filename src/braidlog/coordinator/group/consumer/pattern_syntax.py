@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import InvalidRegularExpressionError
 
 NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 MAX_LENGTH: Final = 4_096
@@ -26,9 +26,6 @@ BOUNDARY: Final = 2
 NO_BOUNDARY: Final = 3
 
 
-class InvalidRegularExpressionError(ProtocolError):
-    code = 128
-    name = "INVALID_REGULAR_EXPRESSION"
 
 
 @dataclass(frozen=True, slots=True)

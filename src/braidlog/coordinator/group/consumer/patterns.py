@@ -17,12 +17,12 @@ from braidlog.coordinator.group.consumer.pattern_syntax import (
     Alternatives,
     Assertion,
     Characters,
-    InvalidRegularExpressionError,
     Node,
     Repeat,
     Sequence,
     parse,
 )
+from braidlog.core.protocol_errors import InvalidRegularExpressionError
 
 # Instructions of a program; copies of repeated parts make it longer than the expression.
 MAX_INSTRUCTIONS: Final = 5_000

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from braidlog.coordinator.group.consumer.members import Profile
-from braidlog.coordinator.group.consumer.pattern_syntax import InvalidRegularExpressionError
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.group.topics import Topics
+from braidlog.core.protocol_errors import InvalidRegularExpressionError
 
 # Compiled patterns that are kept, used or not.
 MAX_PATTERNS: Final = 500

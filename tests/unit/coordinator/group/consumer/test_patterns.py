@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.coordinator.group.consumer.pattern_syntax import InvalidRegularExpressionError
 from braidlog.coordinator.group.consumer.patterns import Pattern
+from braidlog.core.protocol_errors import InvalidRegularExpressionError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from braidlog.coordinator.group.consumer import subscriptions
 from braidlog.coordinator.group.consumer.members import Profile
-from braidlog.coordinator.group.consumer.pattern_syntax import InvalidRegularExpressionError
 from braidlog.coordinator.group.consumer.subscriptions import Resolver, TopicSnapshot, snapshot
+from braidlog.core.protocol_errors import InvalidRegularExpressionError
 from support.consumer_groups import ChangingTopics
 
 
