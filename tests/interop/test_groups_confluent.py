@@ -9,7 +9,7 @@ import pytest
 
 from support import group_scenarios as scenarios
 from support.broker import KAFKA, Broker
-from support.groups import group_under_test
+from support.groups import LastingBroker, group_under_test
 
 CLASSIC = ("range", "roundrobin", "cooperative-sticky")
 FLAVOURS: dict[str, dict[str, Any]] = {
@@ -41,6 +41,15 @@ def test_a_static_member_returns_without_a_rebalance(
     with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
         patience = {"session.timeout.ms": scenarios.PATIENT_SESSION_MS}
         scenarios.static_member_returns(group, "group.instance.id", patience, killed=killed)
+
+
+def test_a_static_member_of_the_newer_protocol_returns(target_kind: str, tmp_path: Path, topic: str) -> None:
+    """It says that it will be back; one that was killed could not, and is waited for until its session ends."""
+    if target_kind == KAFKA:
+        pytest.skip(NOT_ON_KAFKA)
+    lasting = LastingBroker(target_kind, tmp_path / "data", {"group.consumer.session.timeout.ms": "60000"})
+    with lasting.life(), group_under_test(lasting.bootstrap, topic, "confluent", **FLAVOURS["consumer-uniform"]) as group:
+        scenarios.static_member_returns(group, "group.instance.id", {}, killed=False)
 
 
 def test_a_static_member_that_lives_twice_is_fenced(quick_broker: Broker, topic: str) -> None:
