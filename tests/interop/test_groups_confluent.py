@@ -48,7 +48,8 @@ def test_a_static_member_of_the_newer_protocol_returns(target_kind: str, tmp_pat
     if target_kind == KAFKA:
         pytest.skip(NOT_ON_KAFKA)
     lasting = LastingBroker(target_kind, tmp_path / "data", {"group.consumer.session.timeout.ms": "60000"})
-    with lasting.life(), group_under_test(lasting.bootstrap, topic, "confluent", **FLAVOURS["consumer-uniform"]) as group:
+    flavour = FLAVOURS["consumer-uniform"]
+    with lasting.life(), group_under_test(lasting.bootstrap, topic, "confluent", **flavour) as group:
         scenarios.static_member_returns(group, "group.instance.id", {}, killed=False)
 
 
