@@ -13,14 +13,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.delivery import Reply, deliver, refuse_all, report, tell
 from braidlog.coordinator.effects import Action, Effects, Moment, Ticket
 from braidlog.coordinator.loading import UnreadableShardError, load
 from braidlog.coordinator.partitioning import partition_for
 from braidlog.coordinator.port import Done, Partitions
 from braidlog.coordinator.shard import ReplayedRecord, Shard
+from braidlog.coordinator.slot import ACTIVE, LOADING, UNREADABLE, Slot, Staged
 from braidlog.coordinator.tickets import FutureTicket
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
@@ -29,7 +31,6 @@ from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
     ProtocolError,
-    UnknownServerError,
 )
 from braidlog.core.tasks import Tasks
 from braidlog.wire.message import Message
@@ -40,38 +41,7 @@ log = logging.getLogger("braidlog.coordinator")
 
 S = TypeVar("S", bound=Shard)
 
-LOADING: Final = 0
-ACTIVE: Final = 1
-# Its log cannot be read: unavailable until the broker leads it anew.
-UNREADABLE: Final = 2
-
 Operation = Callable[[S, Moment], Effects]
-
-
-class _Staged:
-    """What waits for one batch to be committed."""
-
-    __slots__ = ("actions", "committed", "done", "replies")
-
-    def __init__(self, replies: list[tuple[Ticket, Message | ProtocolError]], actions: list[Action]) -> None:
-        self.replies = replies
-        self.actions = actions
-        self.done: Done | None = None
-        self.committed = False
-
-
-class _Slot(Generic[S]):
-    """A partition that this broker leads, and its shard."""
-
-    def __init__(self, partition: int, leader_epoch: int, shard: S) -> None:
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.shard = shard
-        self.state = LOADING
-        # In the order of the log.
-        self.staged: deque[_Staged] = deque()
-        self.timer: asyncio.TimerHandle | None = None
-        self.timer_at = 0.0
 
 
 class Coordinator(Generic[S]):
@@ -94,8 +64,8 @@ class Coordinator(Generic[S]):
         self._clock = clock
         self._tasks = tasks
         self._codec = codec
-        self._slots: dict[int, _Slot[S]] = {}
-        self._to_load: deque[_Slot[S]] = deque()
+        self._slots: dict[int, Slot[S]] = {}
+        self._to_load: deque[Slot[S]] = deque()
         self._loader: asyncio.Task[None] | None = None
         # How actions are done; set by whoever knows the kinds of this coordinator.
         self.perform: Callable[[Action], None] | None = None
@@ -108,13 +78,13 @@ class Coordinator(Generic[S]):
         if slot is not None and slot.leader_epoch == leader_epoch and slot.state != UNREADABLE:
             return
         self.resign(partition)
-        slot = _Slot(partition, leader_epoch, self._make_shard(leader_epoch))
+        slot = Slot(self.topic, partition, leader_epoch, self._make_shard(leader_epoch))
         self._slots[partition] = slot
         try:
             start, end = self._logs.bounds(partition)
         except ProtocolError as error:
             slot.state = UNREADABLE
-            log.error("%s-%d cannot be loaded: %s", self.topic, partition, error)
+            log.error("%s cannot be loaded: %s", slot.name, error)
             return
         if start == end:
             self._activate(slot)
@@ -159,10 +129,13 @@ class Coordinator(Generic[S]):
         try:
             effects = operation(slot.shard, now)
         except ProtocolError as error:
+            # Nothing durable has changed, but perhaps what is due next.
+            self._arm(slot)
             ticket.fail(error)
             return
         except Exception as bug:
-            ticket.fail(self._report(slot, bug))
+            self._arm(slot)
+            ticket.fail(report(slot.name, bug))
             return
         self._carry_out(slot, effects, now)
 
@@ -202,26 +175,31 @@ class Coordinator(Generic[S]):
             timestamp=self._clock.wall_ms(),
             coordinator_epoch=coordinator_epoch,
         )
-        staged = _Staged([], [])
+        staged = Staged([], [])
         staged.done = done
         try:
             self._stage(slot, batch, staged)
         except ProtocolError as error:
             done(error)
             return
-        slot.shard.replay_marker(producer_id, producer_epoch, commits)
+        try:
+            slot.shard.replay_marker(producer_id, producer_epoch, commits)
+        except Exception as bug:
+            report(slot.name, bug)
+            self._rebuild(slot)
 
     # Carrying out what a shard decided
 
-    def _run(self, slot: _Slot[S], operation: Operation[S], now: Moment) -> None:
+    def _run(self, slot: Slot[S], operation: Operation[S], now: Moment) -> None:
         try:
             effects = operation(slot.shard, now)
         except Exception as bug:
-            self._report(slot, bug)
+            report(slot.name, bug)
+            self._arm(slot)
             return
         self._carry_out(slot, effects, now)
 
-    def _carry_out(self, slot: _Slot[S], effects: Effects, now: Moment) -> None:
+    def _carry_out(self, slot: Slot[S], effects: Effects, now: Moment) -> None:
         if effects.records:
             self._append(slot, effects, now)
         elif slot.staged:
@@ -230,79 +208,94 @@ class Coordinator(Generic[S]):
             last.replies += effects.replies
             last.actions += effects.actions
         else:
-            self._deliver(effects.replies, effects.actions)
+            self._deliver(slot, effects.replies, effects.actions)
         self._arm(slot)
 
-    def _append(self, slot: _Slot[S], effects: Effects, now: Moment) -> None:
-        transactional = effects.producer_id >= 0
-        batch = build_batch(
-            [Record(timestamp=now.wall_ms, key=record.key, value=record.value) for record in effects.records],
-            codec=self._codec(),
-            producer_id=effects.producer_id,
-            producer_epoch=effects.producer_epoch,
-            transactional=transactional,
-        )
+    def _append(self, slot: Slot[S], effects: Effects, now: Moment) -> None:
         try:
-            offset = self._stage(slot, batch, _Staged(effects.replies, effects.actions))
+            batch = build_batch(
+                [Record(timestamp=now.wall_ms, key=record.key, value=record.value) for record in effects.records],
+                codec=self._codec(),
+                producer_id=effects.producer_id,
+                producer_epoch=effects.producer_epoch,
+                transactional=effects.producer_id >= 0,
+            )
+            offset = self._stage(slot, batch, Staged(effects.replies, effects.actions))
         except ProtocolError as error:
-            told = told_to_clients(error)
-            for ticket, _ in effects.replies:
-                ticket.fail(told)
-            if not effects.replies:
-                log.error("%s-%d: a change could not be written: %s", self.topic, slot.partition, error)
-            if any(record.applied for record in effects.records):
-                self._rebuild(slot)
+            self._refused(slot, effects, error)
             return
+        except Exception as bug:
+            self._refused(slot, effects, report(slot.name, bug))
+            return
+        try:
+            self._replay(slot.shard, effects, offset, now)
+        except Exception as bug:
+            report(slot.name, bug)
+            self._rebuild(slot)
+
+    def _refused(self, slot: Slot[S], effects: Effects, error: ProtocolError) -> None:
+        """The log took nothing, so nothing has happened, unless the shard had gone ahead."""
+        refuse_all(slot.name, effects.replies, told_to_clients(error))
+        if not effects.replies:
+            log.error("%s: a change could not be written: %s", slot.name, error)
+        if any(record.applied for record in effects.records):
+            self._rebuild(slot)
+
+    def _replay(self, shard: S, effects: Effects, offset: int, now: Moment) -> None:
         for index, record in enumerate(effects.records):
             if not record.applied:
-                replayed = ReplayedRecord(
-                    offset + index,
-                    now.wall_ms,
-                    record.key,
-                    record.value,
-                    effects.producer_id,
-                    effects.producer_epoch,
+                shard.replay(
+                    ReplayedRecord(
+                        offset + index,
+                        now.wall_ms,
+                        record.key,
+                        record.value,
+                        effects.producer_id,
+                        effects.producer_epoch,
+                    )
                 )
-                slot.shard.replay(replayed)
 
-    def _stage(self, slot: _Slot[S], batch: bytes, staged: _Staged) -> int:
+    def _stage(self, slot: Slot[S], batch: bytes, staged: Staged) -> int:
         def done(error: ProtocolError | None) -> None:
             self._on_done(slot, staged, error)
 
         offset = self._logs.append(slot.partition, batch, done)
+        slot.in_flight += 1
         slot.staged.append(staged)
         return offset
 
-    def _on_done(self, slot: _Slot[S], staged: _Staged, error: ProtocolError | None) -> None:
+    def _on_done(self, slot: Slot[S], staged: Staged, error: ProtocolError | None) -> None:
+        slot.in_flight -= 1
         if error is not None:
             if staged in slot.staged:
-                log.error("%s-%d: an append failed, rebuilding from the log: %s", self.topic, slot.partition, error)
+                log.error("%s: an append failed, rebuilding from the log: %s", slot.name, error)
                 self._rebuild(slot)
-            return
-        staged.committed = True
-        while slot.staged and slot.staged[0].committed:
-            first = slot.staged.popleft()
-            if first.done is not None:
-                first.done(None)
-            self._deliver(first.replies, first.actions)
+        else:
+            staged.committed = True
+            while slot.staged and slot.staged[0].committed:
+                first = slot.staged.popleft()
+                tell(slot.name, first.done, None)
+                self._deliver(slot, first.replies, first.actions)
+        if slot.waits_for_log and slot.in_flight == 0:
+            slot.waits_for_log = False
+            self._load_later(slot)
 
-    def _deliver(self, replies: Sequence[tuple[Ticket, Message | ProtocolError]], actions: Sequence[Action]) -> None:
-        for ticket, response in replies:
-            if isinstance(response, ProtocolError):
-                ticket.fail(response)
-            else:
-                ticket.answer(response)
+    def _deliver(self, slot: Slot[S], replies: Sequence[Reply], actions: Sequence[Action]) -> None:
+        deliver(slot.name, replies)
         for action in actions:
-            if self.perform is None:
-                raise RuntimeError(f"{self.topic} has nobody to perform {action}")
-            self.perform(action)
+            try:
+                if self.perform is None:
+                    raise RuntimeError(f"{self.topic} has nobody to perform {action}")
+                self.perform(action)
+            except Exception as bug:
+                report(slot.name, bug)
 
     # Time
 
     def _now(self) -> Moment:
         return Moment(self._clock.wall_ms(), self._clock.monotonic())
 
-    def _arm(self, slot: _Slot[S]) -> None:
+    def _arm(self, slot: Slot[S]) -> None:
         """One timer per shard, for its next deadline."""
         if slot.state != ACTIVE:
             return
@@ -315,15 +308,14 @@ class Coordinator(Generic[S]):
         delay = max(0.0, at - self._clock.monotonic())
         slot.timer = asyncio.get_running_loop().call_later(delay, self._on_timer, slot)
 
-    def _on_timer(self, slot: _Slot[S]) -> None:
+    def _on_timer(self, slot: Slot[S]) -> None:
         slot.timer = None
         if slot.state == ACTIVE:
             self._run(slot, lambda shard, now: shard.expire(now), self._now())
-            self._arm(slot)
 
     # Loading and letting go
 
-    def _load_later(self, slot: _Slot[S]) -> None:
+    def _load_later(self, slot: Slot[S]) -> None:
         self._to_load.append(slot)
         if self._loader is None:
             self._loader = self._tasks.spawn(f"loading {self.topic}", self._load_all())
@@ -335,7 +327,7 @@ class Coordinator(Generic[S]):
         finally:
             self._loader = None
 
-    async def _load(self, slot: _Slot[S]) -> None:
+    async def _load(self, slot: Slot[S]) -> None:
         shard = slot.shard
         try:
             count = await load(shard, self.topic, slot.partition, self._logs)
@@ -344,46 +336,45 @@ class Coordinator(Generic[S]):
             slot.state = UNREADABLE
             return
         except Exception as bug:
-            log.error("%s-%d cannot be loaded: a bug in braidlog", self.topic, slot.partition, exc_info=bug)
+            log.error("%s cannot be loaded: a bug in braidlog", slot.name, exc_info=bug)
             slot.state = UNREADABLE
             return
         # The partition may have moved on, or been lost, while its records were read.
         if self._slots.get(slot.partition) is slot and slot.shard is shard:
-            log.debug("%s-%d: loaded %d records", self.topic, slot.partition, count)
+            log.debug("%s: loaded %d records", slot.name, count)
             self._activate(slot)
 
-    def _activate(self, slot: _Slot[S]) -> None:
+    def _activate(self, slot: Slot[S]) -> None:
         slot.state = ACTIVE
         self._run(slot, lambda shard, now: shard.loaded(now), self._now())
 
-    def _rebuild(self, slot: _Slot[S]) -> None:
+    def _rebuild(self, slot: Slot[S]) -> None:
         """The log is right, the shard may not be."""
         self._give_up(slot, CoordinatorNotAvailableError("a change could not be written; the broker's log says why"))
         slot.shard = self._make_shard(slot.leader_epoch)
-        self._load_later(slot)
+        if slot.in_flight:
+            # What is on its way to the disk may still get there, and is to be read then.
+            slot.waits_for_log = True
+        else:
+            self._load_later(slot)
 
-    def _give_up(self, slot: _Slot[S], error: ProtocolError) -> None:
+    def _give_up(self, slot: Slot[S], error: ProtocolError) -> None:
         was_active = slot.state == ACTIVE
         slot.state = LOADING
+        slot.waits_for_log = False
         if slot.timer is not None:
             slot.timer.cancel()
             slot.timer = None
         staged = list(slot.staged)
         slot.staged.clear()
         for waiting in staged:
-            if waiting.done is not None:
-                waiting.done(error)
-            for ticket, _ in waiting.replies:
-                ticket.fail(error)
+            tell(slot.name, waiting.done, error)
+            refuse_all(slot.name, waiting.replies, error)
         if was_active:
-            self._deliver(slot.shard.abandon(error).replies, ())
-
-    def _report(self, slot: _Slot[S], bug: Exception) -> ProtocolError:
-        log.error("%s-%d: a bug in braidlog, please report it", self.topic, slot.partition, exc_info=bug)
-        return UnknownServerError("the broker met a bug; its log has the details")
+            deliver(slot.name, slot.shard.abandon(error).replies)
 
 
-def _unavailable(slot: _Slot[S] | None) -> ProtocolError:
+def _unavailable(slot: Slot[S] | None) -> ProtocolError:
     if slot is None:
         return NotCoordinatorError("this broker does not coordinate that; look up who does")
     if slot.state == LOADING:

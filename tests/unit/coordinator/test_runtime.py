@@ -22,7 +22,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
 )
 from braidlog.core.tasks import Tasks
-from braidlog.wire.errors import MalformedError
+from braidlog.wire.errors import EncodeError, MalformedError
 from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.message import Message
 from braidlog.wire.records.batch import iterate_headers
@@ -439,3 +439,110 @@ async def test_ask_awaits_the_reply(world: World) -> None:
     assert number(answer) == 0
     with pytest.raises(NotCoordinatorError):
         await world.coordinator.ask_partition(3, lambda shard, ticket, now: shard.read(b"a", ticket))
+
+
+class SpeechlessTicket(RecordingTicket):
+    """Its client's version cannot carry the answer, nor perhaps any."""
+
+    def __init__(self, *, says_errors: bool) -> None:
+        super().__init__()
+        self._says_errors = says_errors
+
+    def answer(self, response: Message) -> None:
+        raise EncodeError("a text is too long")
+
+    def fail(self, error: ProtocolError) -> None:
+        if not self._says_errors:
+            raise EncodeError("a text is too long")
+        super().fail(error)
+
+
+@in_loop
+async def test_an_answer_that_cannot_be_said_keeps_nobody_else_from_theirs(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    failing, silent = SpeechlessTicket(says_errors=True), SpeechlessTicket(says_errors=False)
+    for ticket in (failing, silent):
+        world.coordinator.submit_to(0, ticket, lambda shard, now, ticket=ticket: shard.count(b"a", ticket))
+    after = world.count(b"a")
+    world.logs.commit()
+    assert failing.error_code == -1
+    assert number(after.response) == 3
+    # Nor where everybody is refused.
+    world.coordinator.submit_to(0, silent, lambda shard, now: shard.count(b"a", silent))
+    refused = world.count(b"a")
+    world.coordinator.resign(0)
+    assert isinstance(refused.error, NotCoordinatorError)
+
+
+@in_loop
+async def test_an_action_that_fails_keeps_nobody_from_their_answer(world: World) -> None:
+    world.coordinator.lead(0, 5)
+
+    def perform(action: Action) -> None:
+        raise ZeroDivisionError
+
+    world.coordinator.perform = perform
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        effects = Effects()
+        effects.write(b"a", b"+1")
+        effects.act(Action())
+        return effects
+
+    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    after = world.count(b"a")
+    world.logs.commit()
+    assert number(after.response) == 2
+
+
+@in_loop
+async def test_a_shard_is_rebuilt_with_what_was_on_its_way_to_the_disk(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    world.count(b"before")
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        effects = Effects()
+        effects.write(b"a", b"+1", applied=True)
+        return effects
+
+    world.logs.refuse_with = KafkaStorageError("offline")
+    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    # The log does not have it yet, but will.
+    assert world.coordinator.loading_partitions() == [0]
+    world.logs.commit()
+    await world.settle()
+    assert world.shard.counts == {b"before": 1}
+
+
+@in_loop
+async def test_a_batch_that_cannot_be_built_is_refused(world: World) -> None:
+    world.coordinator = Coordinator(
+        "topic", world.logs, world._make, lambda: 4, world.clock, world.tasks, codec=lambda: 7
+    )
+    world.coordinator.lead(0, 5)
+    ticket = world.count(b"a")
+    assert ticket.error is not None
+    assert world.shard.counts == {}
+
+
+@in_loop
+async def test_a_record_that_makes_no_sense_to_the_shard_itself_does_not_reach_the_caller(world: World) -> None:
+    world.coordinator.lead(0, 5)
+    ticket = world.count(b"nonsense")
+    assert isinstance(ticket.error, CoordinatorNotAvailableError)
+
+
+@in_loop
+async def test_what_is_due_is_minded_after_a_refusal_too(world: World) -> None:
+    world.coordinator.lead(0, 5)
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        shard.deadline = world.clock.monotonic()
+        raise GroupIdNotFoundError
+
+    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    await world.settle()
+    world.logs.commit()
+    assert world.shard.counts == {b"expired": 1}
