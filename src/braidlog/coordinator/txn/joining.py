@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from braidlog.coordinator.txn.states import TxnState
-from braidlog.coordinator.txn.transaction import Transaction
+from braidlog.coordinator.txn.transaction import LAST_EPOCH, Transaction
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -20,7 +20,8 @@ def current(transaction: Transaction | None, producer_id: int, epoch: int) -> Tr
         if transaction.prepared and transaction.next_id == producer_id:
             raise ConcurrentTransactionsError("the last transaction is being completed; try again")
         raise InvalidProducerIdMappingError("this transactional id has another producer id")
-    if transaction.producer_epoch != epoch:
+    # The epoch above the last one only ever fenced a producer: whoever claims it cannot be fenced by the next.
+    if transaction.producer_epoch != epoch or epoch > LAST_EPOCH:
         raise ProducerFencedError("this producer's epoch is over")
     if transaction.prepared:
         raise ConcurrentTransactionsError("the last transaction is being completed; try again")

@@ -49,8 +49,10 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
 COMPLETION: Final = "completion"
-# Ids that are forgotten by one batch of records.
-_FORGOTTEN_AT_ONCE: Final = 500
+# What is due at once goes into batches of about this many bytes: one that the log finds too large would be refused each
+# time, and with it the end of every transaction in it.
+_PORTION_BYTES: Final = 128 * 1024
+_RECORD_OVERHEAD: Final = 32
 # What could not be written is tried again after this many seconds.
 _RETRY_S: Final = 1.0
 # A timeout that never comes (KIP-939).
@@ -301,7 +303,7 @@ class TxnShard:
             if transaction.partitions:
                 effects.act(self._send(transaction, sorted(transaction.partitions), 0))
             else:
-                self._complete(effects, transactional_id, now)
+                self._deadlines.set((COMPLETION, transactional_id), now.monotonic)
         return effects
 
     def next_deadline(self) -> float | None:
@@ -309,23 +311,34 @@ class TxnShard:
 
     def expire(self, now: Moment) -> Effects:
         effects = self._begin(now)
-        forgotten = 0
-        for kind, transactional_id in self._deadlines.pop_due(now.monotonic):
-            transaction = self.transactions.get(transactional_id)
-            if transaction is None:
-                continue
-            if kind == TIMEOUT and transaction.state == TxnState.Ongoing:
-                # The record, once there, cancels this; should it fail, the next try is due then.
-                self._deadlines.set((TIMEOUT, transactional_id), now.monotonic + _RETRY_S)
-                self._write(effects, transaction.fenced(now.wall_ms), now)
-            elif kind == COMPLETION and transaction.prepared:
-                self._complete(effects, transactional_id, now)
-            elif kind == EXPIRY and transaction.idle:
-                forgotten += 1
-                later = 0.0 if forgotten > _FORGOTTEN_AT_ONCE else _RETRY_S
-                self._deadlines.set((EXPIRY, transactional_id), now.monotonic + later)
-                if forgotten <= _FORGOTTEN_AT_ONCE:
-                    effects.write(records.encode_key(transactional_id), None)
+        room = _PORTION_BYTES
+        for deadline in self._deadlines.pop_due(now.monotonic):
+            if room > 0:
+                part = self._due(*deadline, now)
+                size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value, _ in part.records)
+                if size <= room or not effects.records:
+                    effects.add(part)
+                    room -= size
+                    continue
+                # Left for the next portion, and whatever is due after it as well.
+                room = 0
+            self._deadlines.set(deadline, now.monotonic)
+        return effects
+
+    def _due(self, kind: str, transactional_id: str, now: Moment) -> Effects:
+        """The records, once there, cancel the deadline; should they be refused, the next try is due a little later."""
+        effects = Effects()
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return effects
+        if kind == TIMEOUT and transaction.state == TxnState.Ongoing:
+            self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
+            self._write(effects, transaction.fenced(now.wall_ms), now)
+        elif kind == COMPLETION and transaction.prepared:
+            self._complete(effects, transactional_id, now)
+        elif kind == EXPIRY and transaction.idle:
+            self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
+            effects.write(records.encode_key(transactional_id), None)
         return effects
 
     def abandon(self, error: ProtocolError) -> Effects:

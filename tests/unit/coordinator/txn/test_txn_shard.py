@@ -119,6 +119,19 @@ class World(ShardDriver[TxnShard]):
         self.crash()
         return transaction.producer_id, transaction.producer_epoch
 
+    def preset_open(self, *transactions: frozenset[TopicPartition]) -> None:
+        """Begin with open transactions over these partitions, all of them too old."""
+        for number, partitions in enumerate(transactions):
+            name = f"tx-{number}"
+            value = Transaction(name, number, 0, 60_000, TxnState.Ongoing, partitions, START_MS, started_ms=START_MS)
+            self.log.append(ReplayedRecord(0, START_MS, records.encode_key(name), records.encode_value(value)))
+        self.crash()
+
+
+def large(count: int) -> frozenset[TopicPartition]:
+    """Partitions whose names take up 20 KB each."""
+    return frozenset(TopicPartition(f"{number}".rjust(20_000, "t"), 0) for number in range(count))
+
 
 def wanted_of(producer: Producer, partitions: tuple[TopicPartition, ...]) -> AddPartitionsToTxnTransaction:
     return AddPartitionsToTxnTransaction(
@@ -127,6 +140,10 @@ def wanted_of(producer: Producer, partitions: tuple[TopicPartition, ...]) -> Add
         producer_epoch=producer[1],
         topics=[AddPartitionsToTxnTopic(name=p.topic, partitions=[p.partition]) for p in partitions],
     )
+
+
+def size_of(effects: Effects) -> int:
+    return sum(len(record.key) + len(record.value or b"") for record in effects.records)
 
 
 def refusal(ticket: RecordingTicket) -> type[ProtocolError] | None:
@@ -249,6 +266,7 @@ def test_fencing_takes_the_epoch_that_no_producer_gets(world: World) -> None:
     action = world.sent()
     assert action.producer_epoch == LAST_EPOCH + 1
     world.confirm(action)
+    assert refusal(world.add((last[0], LAST_EPOCH + 1))) is ProducerFencedError, "nor may one take it"
     assert told(world.init()) == (FRESH_ID, 0)
 
 
@@ -531,16 +549,40 @@ def test_an_id_that_nobody_uses_is_forgotten(world: World) -> None:
     assert refusal(world.end(producer)) is InvalidProducerIdMappingError
 
 
-def test_many_forgotten_ids_are_written_in_portions(world: World) -> None:
-    for number in range(1_200):
-        world.init(name=f"id-{number}")
-    batches: list[int] = []
+@pytest.mark.parametrize("length", [10, 20_000])
+def test_many_forgotten_ids_are_written_in_portions(world: World, length: int) -> None:
+    for number in range(60_000 // length + 100):
+        world.init(name=f"{number}".rjust(length))
     world.seconds += 3_601
+    world.log.clear()
+    sizes: list[int] = []
     while world.shard.transactions:
         effects = world.shard.expire(world.now)
-        batches.append(len(effects.records))
+        sizes.append(size_of(effects))
         world.apply(effects)
-    assert batches == [500, 500, 200]
+    assert len(sizes) > 1
+    assert max(sizes) < 200_000
+    assert len(world.log) == 60_000 // length + 100, "each once"
+
+
+def test_transactions_that_time_out_together_are_aborted_in_portions(world: World) -> None:
+    world.preset_open(*[large(1)] * 100)
+    while any(transaction.state == TxnState.Ongoing for transaction in world.shard.transactions.values()):
+        effects = world.shard.expire(world.now)
+        assert 0 < size_of(effects) < 200_000
+        world.apply(effects)
+    assert len(world.actions) == 100
+
+
+def test_what_can_never_be_written_holds_up_nobody_else(world: World) -> None:
+    """A record that the log finds too large is refused alone."""
+    world.preset_open(frozenset([P0]), large(60), frozenset([P0]))
+    for _ in range(10):
+        effects = world.shard.expire(world.now)
+        if size_of(effects) < 1_000_000:
+            world.apply(effects)
+    states = [transaction.state for transaction in world.shard.transactions.values()]
+    assert states == [TxnState.PrepareAbort, TxnState.Ongoing, TxnState.PrepareAbort]
 
 
 # After a restart
@@ -565,6 +607,7 @@ def test_what_was_decided_is_completed_after_a_restart(world: World) -> None:
 
 def test_an_empty_abort_of_which_half_is_lost_is_completed_after_a_restart(world: World) -> None:
     world.preset(state=TxnState.PrepareAbort, started_ms=START_MS, client_version=2)
+    world.advance(0)
     assert world.transaction.state == TxnState.CompleteAbort
     assert world.rebuilt().durable_state() == world.shard.durable_state()
 
