@@ -14,6 +14,9 @@ from typing import ClassVar
 
 NONE = 0
 
+# Characters of a message: names that clients chose may be in it, and no text of the protocol has more than 32767 bytes.
+_LONGEST_MESSAGE = 2_000
+
 
 class ProtocolError(Exception):
     """A failure that the protocol has a code for; the message tells a person what to do next."""
@@ -25,7 +28,7 @@ class ProtocolError(Exception):
     @property
     def message(self) -> str | None:
         """What the response's error_message carries; none where nothing beyond the code was said."""
-        return str(self.args[0]) if self.args else None
+        return str(self.args[0])[:_LONGEST_MESSAGE] if self.args else None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}" if self.args else self.name

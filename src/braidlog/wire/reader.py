@@ -11,6 +11,8 @@ from braidlog.core.slices import ByteSlice
 from braidlog.wire.errors import MalformedError
 
 UUID_SIZE: Final = 16
+# In both forms, though only the older one has no room for more.
+MAX_TEXT: Final = 32767
 
 
 @final
@@ -88,7 +90,12 @@ class Reader:
         raise MalformedError(f"varint before {self.position} does not end within 32 bits")
 
     def _text_size(self, flex: bool) -> i64:
-        return self.uvarint() - 1 if flex else i64(self.int16())
+        if not flex:
+            return i64(self.int16())
+        size = self.uvarint() - 1
+        if size > MAX_TEXT:
+            raise MalformedError(f"text of {size} bytes before {self.position} is longer than {MAX_TEXT}")
+        return size
 
     def _size(self, flex: bool) -> i64:
         return self.uvarint() - 1 if flex else i64(self.int32())

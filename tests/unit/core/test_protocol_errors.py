@@ -30,3 +30,9 @@ def test_an_unknown_code_is_an_unknown_error() -> None:
     assert isinstance(from_code(9999), UnknownServerError)
     assert name_of(9999) == "UNKNOWN_ERROR_CODE_9999"
     assert name_of(0) == "NONE"
+
+
+def test_a_message_with_a_long_name_in_it_still_fits_a_text_of_the_protocol() -> None:
+    error = protocol_errors.GroupIdNotFoundError("é" * 32767)
+    assert error.message is not None
+    assert 0 < len(error.message.encode()) <= 32767

@@ -63,6 +63,16 @@ def test_text() -> None:
         Reader(b"\x03\xff\xfe").string(True)
 
 
+def test_compact_text_is_no_longer_than_the_other_form_can_be() -> None:
+    longest, longer = Writer(), Writer()
+    for writer, size in ((longest, 32767), (longer, 32768)):
+        writer.uvarint(size + 1)
+        writer.out.write(b"x" * size)
+    assert len(Reader(longest.getvalue()).string(True)) == 32767
+    with pytest.raises(MalformedError, match="longer than 32767"):
+        Reader(longer.getvalue()).string(True)
+
+
 def test_records_are_a_slice_of_the_same_buffer() -> None:
     frame = b"\x00\x00\x00\x03abcrest"
     found = Reader(frame).records(False)
