@@ -189,7 +189,6 @@ class DataPath:
         self.offsets = FakeOffsets()
         self.produce_handler = ProduceHandler(self.registry, self.committer, self.clock)
         self.produce_handler.check_partitions = self.coordinator.check_partitions
-        self.produce_handler.call_later = self.steps.call_later
         self.fetch_handler = FetchHandler(
             self.registry,
             FetchSessions(10, random.Random(1)),

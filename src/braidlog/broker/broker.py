@@ -214,7 +214,6 @@ class Broker:
         self.produce = ProduceHandler(self.registry, self.committer, self.seams.clock)
         self.produce.check_partitions = self.coordination.desk.check_partitions
         self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
-        self.produce.call_later = loop.call_later
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,

@@ -108,11 +108,20 @@ class TransactionCheck:
                     found.append((TopicPartition(name, data.index), header))
         return found
 
-    def is_too_early(self, answers: Answers) -> bool:
-        """Whether the producer's last transaction is about to end: its markers are being written."""
-        if not self.adds:
+    def must_ask_again(self, answers: Answers, registry: Registry) -> bool:
+        """Whether the end of the producer's last transaction came to a partition while the answer was awaited.
+
+        Where each transaction has an epoch of its own the question may be put once more; otherwise the batch might be
+        that last transaction's.
+        """
+        if not self.adds or any(error is not None for error in answers.values()):
             return False
-        return any(error is not None and error.code == ConcurrentTransactionsError.code for error in answers.values())
+        for target, held in self.held.items():
+            partition = registry.get(target.topic, target.partition)
+            log = None if partition is None else partition.log
+            if log is not None and not log.may_write(self.producer_id, self.producer_epoch, held):
+                return True
+        return False
 
     def take(self, answers: Answers) -> None:
         self.answered = True

@@ -13,6 +13,7 @@ from braidlog.coordinator.txn.actions import SendMarkers
 from braidlog.coordinator.txn.transaction import EPOCH_PER_TRANSACTION
 from braidlog.core.protocol_errors import (
     BY_CODE,
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
     ProducerFencedError,
@@ -38,7 +39,11 @@ log = logging.getLogger("braidlog.transactions")
 
 Answers = dict[TopicPartition, ProtocolError | None]
 Checked = Callable[[Answers], None]
+CallLater = Callable[[float, Callable[[], None]], Any]
 
+# For how long somebody who is too early is kept: about 100 ms, as Kafka 4 does for a produce.
+_BETWEEN_QUESTIONS_S: Final = 0.005
+_MOST_QUESTIONS: Final = 20
 # Between tries to write markers, in seconds.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
@@ -84,14 +89,42 @@ class SpareProducerIds:
             self._claiming = False
 
 
-class CheckTicket:
-    """Turns the shard's answer into one per partition."""
+class _Question:
+    """A question to the coordinator, and the ticket that turns its answer into one per partition.
 
-    __slots__ = ("_done", "_partitions")
+    A producer may begin its next transaction while partitions still learn of the end of the last one. Where writing
+    adds partitions nobody has told it to wait: it waits here for a moment, which is shorter than a client's own pause.
+    """
 
-    def __init__(self, partitions: list[TopicPartition], done: Checked) -> None:
+    __slots__ = ("_call_later", "_done", "_partitions", "_transactions", "_tries", "_wanted")
+
+    def __init__(
+        self,
+        transactions: Coordinator[TxnShard],
+        call_later: CallLater,
+        wanted: AddPartitionsToTxnTransaction,
+        partitions: list[TopicPartition],
+        done: Checked,
+    ) -> None:
+        self._transactions = transactions
+        self._call_later = call_later
+        self._wanted = wanted
         self._partitions = partitions
         self._done = done
+        self._tries = 0
+
+    def ask(self) -> None:
+        self._tries += 1
+        wanted = self._wanted
+        if wanted.verify_only:
+            self._transactions.submit(
+                wanted.transactional_id, self, lambda shard, now: shard.verify_partitions(wanted, self, now)
+            )
+        else:
+            version = EPOCH_PER_TRANSACTION
+            self._transactions.submit(
+                wanted.transactional_id, self, lambda shard, now: shard.add_partitions(wanted, version, self, now)
+            )
 
     def answer(self, response: Message) -> None:
         assert isinstance(response, AddPartitionsToTxnResult)
@@ -103,6 +136,10 @@ class CheckTicket:
         self._done(answers)
 
     def fail(self, error: ProtocolError) -> None:
+        too_early = isinstance(error, ConcurrentTransactionsError) and not self._wanted.verify_only
+        if too_early and self._tries < _MOST_QUESTIONS:
+            self._call_later(_BETWEEN_QUESTIONS_S, self.ask)
+            return
         # The coordinator speaks of a fenced producer, partitions of its epoch (KIP-588).
         if isinstance(error, ProducerFencedError):
             error = InvalidProducerEpochError(error.message)
@@ -149,7 +186,7 @@ class TransactionDesk:
         self,
         transactions: Coordinator[TxnShard],
         markers: MarkerSink,
-        call_later: Callable[[float, Callable[[], None]], Any],
+        call_later: CallLater,
     ) -> None:
         self._transactions = transactions
         self._markers = markers
@@ -166,9 +203,11 @@ class TransactionDesk:
     ) -> None:
         """Whether the producer may write to the partitions now (KIP-890); with `add` they join its transaction.
 
-        `done` is called exactly once, at once where nothing needs to be written. None means yes; a partition outside
-        of the transaction is TRANSACTION_ABORTABLE, which clients of old are told as INVALID_TXN_STATE; a producer
-        that was fenced is INVALID_PRODUCER_EPOCH. What else there may be concerns all partitions alike.
+        `done` is called exactly once, at once where nothing needs to be written; what it appends at once comes before
+        the markers of a later end, since the coordinator answers in the order in which it decides. None means yes; a
+        partition outside of the transaction is TRANSACTION_ABORTABLE, which clients of old are told as
+        INVALID_TXN_STATE; a producer that was fenced is INVALID_PRODUCER_EPOCH. What else there may be concerns all
+        partitions alike.
         """
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for partition in partitions:
@@ -183,16 +222,7 @@ class TransactionDesk:
             verify_only=not add,
             topics=list(topics.values()),
         )
-        ticket = CheckTicket(partitions, done)
-        if add:
-            version = EPOCH_PER_TRANSACTION
-            self._transactions.submit(
-                transactional_id, ticket, lambda shard, now: shard.add_partitions(wanted, version, ticket, now)
-            )
-        else:
-            self._transactions.submit(
-                transactional_id, ticket, lambda shard, now: shard.verify_partitions(wanted, ticket, now)
-            )
+        _Question(self._transactions, self._call_later, wanted, partitions, done).ask()
 
     # Markers
 

@@ -181,37 +181,32 @@ def test_acks_of_0_get_no_answer_and_an_error_closes_the_connection(world: DataP
     assert peer.closed
 
 
-@pytest.mark.parametrize("tries", [1, 5])
-def test_who_is_too_early_waits_for_the_end_of_the_last_transaction(world: DataPath, tries: int) -> None:
-    """Its marker comes meanwhile, so what was held for the first try is worth nothing any more."""
+def test_who_waited_for_the_end_of_the_last_transaction_asks_once_more(world: DataPath) -> None:
+    """Its marker came meanwhile, so what was held when the question was put is worth nothing any more."""
     world.produce(batch(b"a"), version=12)
-    world.coordinator.at_once = ConcurrentTransactionsError()
+    world.coordinator.waits = True
     peer = Peer(world)
     peer.ask(0, 12, produce_request({0: batch(b"b", epoch=1)}))
-    for _ in range(tries):
-        world.steps.wait()
-        assert not peer.answers
     world.end(7, 1, commits=True)
-    world.coordinator.at_once = None
-    world.steps.wait()
+    world.coordinator.answer()
+    world.steps.run()
+    assert not peer.answers
+    world.coordinator.answer()
+    world.steps.run()
     assert codes(peer.answers[0]) == [0]
     assert not peer.muted
 
 
-def test_who_is_too_early_for_long_is_told_to_come_again(world: DataPath) -> None:
-    world.coordinator.at_once = ConcurrentTransactionsError()
+def test_markers_without_end_do_not_make_it_ask_for_ever(world: DataPath) -> None:
+    world.coordinator.waits = True
     peer = Peer(world)
     peer.ask(0, 12, produce_request({0: batch(b"a")}))
-    while world.steps.later:
-        world.steps.wait()
-    assert codes(peer.answers[0]) == [NotEnoughReplicasError.code]
-    assert len(world.coordinator.asked) == 20
-
-
-def test_who_has_to_add_partitions_first_is_never_too_early(world: DataPath) -> None:
-    world.coordinator.at_once = ConcurrentTransactionsError()
-    assert world.produce(batch(b"a"), version=11).error_code == NotEnoughReplicasError.code
-    assert len(world.coordinator.asked) == 1
+    for _ in range(5):
+        assert not peer.answers
+        world.end(7, 0, commits=True)
+        world.coordinator.answer()
+        world.steps.run()
+    assert codes(peer.answers[0]) == [InvalidTxnStateError.code]
 
 
 # What must not happen while the coordinator is asked

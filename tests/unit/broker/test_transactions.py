@@ -16,6 +16,7 @@ from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TxnShard
 from braidlog.coordinator.txn.states import TxnState
 from braidlog.core.protocol_errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -97,10 +98,13 @@ class World:
         ticket = RecordingTicket()
         self.shards.submit("tx", ticket, lambda shard, now: shard.init_producer_id(request, ticket, now))
 
-    def check(self, *partitions: TopicPartition, add: bool, epoch: int = 0, name: str = "tx") -> Answers:
+    def ask(self, *partitions: TopicPartition, add: bool, epoch: int = 0, name: str = "tx") -> list[Answers]:
         heard: list[Answers] = []
         self.desk.check_partitions(name, PRODUCER, epoch, list(partitions), add, heard.append)
-        (answers,) = heard
+        return heard
+
+    def check(self, *partitions: TopicPartition, add: bool, epoch: int = 0, name: str = "tx") -> Answers:
+        (answers,) = self.ask(*partitions, add=add, epoch=epoch, name=name)
         return answers
 
     def end(self) -> None:
@@ -141,6 +145,46 @@ def test_what_is_wrong_with_the_producer_concerns_all_partitions(world: World, a
     assert kinds(world.check(P0, add=add, name="other")) == {P0: InvalidProducerIdMappingError}
     world.shards.gone = True
     assert kinds(world.check(P0, add=add)) == {P0: NotCoordinatorError}
+
+
+@pytest.mark.parametrize("tries", [1, 15])
+def test_who_is_too_early_waits_for_the_end_of_the_last_transaction(world: World, tries: int) -> None:
+    world.check(P0, add=True)
+    world.partitions.refusing[P0] = NotEnoughReplicasError()
+    world.end()
+    ((_, write_markers),) = world.timers
+    world.timers = []
+    heard = world.ask(P0, add=True, epoch=1)
+    for _ in range(tries):
+        assert heard == []
+        world.pass_time()
+    world.partitions.refusing.clear()
+    (asks_again,) = world.timers
+    write_markers()
+    world.timers = [asks_again]
+    assert world.pass_time() < 0.01
+    assert [kinds(answers) for answers in heard] == [{P0: None}]
+    assert world.state == TxnState.Ongoing
+
+
+def test_who_is_too_early_for_long_is_told_so(world: World) -> None:
+    world.check(P0, add=True)
+    world.partitions.refusing[P0] = NotEnoughReplicasError()
+    world.end()
+    world.timers = []
+    heard = world.ask(P0, add=True, epoch=1)
+    waited = 0.0
+    while world.timers:
+        waited += world.pass_time()
+    assert [kinds(answers) for answers in heard] == [{P0: ConcurrentTransactionsError}]
+    assert 0.05 < waited < 0.2
+
+
+def test_who_has_to_add_partitions_first_is_never_too_early(world: World) -> None:
+    world.check(P0, add=True)
+    world.partitions.refusing[P0] = NotEnoughReplicasError()
+    world.end()
+    assert kinds(world.check(P0, add=False, epoch=1)) == {P0: ConcurrentTransactionsError}
 
 
 def test_an_end_writes_every_marker_and_completes(world: World) -> None:

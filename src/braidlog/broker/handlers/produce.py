@@ -56,9 +56,8 @@ from braidlog.wire.records.validation import ORIGIN_CLIENT
 
 log = logging.getLogger("braidlog.produce")
 
-# For how long a produce that is too early is kept: about 100 ms, as Kafka 4 does.
-_BETWEEN_TRIES_S: Final = 0.005
-_MOST_TRIES: Final = 20
+# Questions to a coordinator about one request.
+_MOST_TRIES: Final = 5
 
 # From here on a client is told who leads instead (KIP-951).
 _HINTS_FROM: Final = 10
@@ -112,11 +111,7 @@ class ProduceAck(PendingAck):
 
 
 class WaitingProduce:
-    """A produce whose coordinator is asked before it is appended.
-
-    A producer may begin its next transaction while partitions still learn of the end of the last one. Where producing
-    adds partitions nobody has told it to wait: it waits here for a moment, which is shorter than a client's own pause.
-    """
+    """A produce whose coordinator is asked before it is appended."""
 
     def __init__(
         self,
@@ -150,9 +145,8 @@ class WaitingProduce:
             self.ack.exchange.channel.mute()
 
     def checked(self, answers: Answers) -> None:
-        again = self.handler.call_later
-        if again is not None and self.tries < _MOST_TRIES and self.check.is_too_early(answers):
-            again(_BETWEEN_TRIES_S, self.ask)
+        if self.tries < _MOST_TRIES and self.handler.must_ask_again(self.check, answers):
+            self.ask()
             return
         self.check.take(answers)
         self.handler.append(self.request, self.ack)
@@ -167,8 +161,6 @@ class ProduceHandler:
         self.check_partitions: CheckPartitions | None = None
         # transaction.partition.verification.enable
         self.verifies: Callable[[], bool] | None = None
-        # For those who are too early to be tried again.
-        self.call_later: Callable[[float, Callable[[], None]], object] | None = None
 
     def handle(self, request: ProduceRequest, exchange: Exchange) -> None:
         ack = ProduceAck(exchange, request.acks)
@@ -184,6 +176,9 @@ class ProduceHandler:
 
     def prepare(self, request: ProduceRequest, check: TransactionCheck) -> None:
         check.prepare(request, self._registry, self._clock.wall_ms())
+
+    def must_ask_again(self, check: TransactionCheck, answers: Answers) -> bool:
+        return check.must_ask_again(answers, self._registry)
 
     def ask_coordinator(self, transactional_id: str, check: TransactionCheck, done: Callable[[Answers], None]) -> None:
         targets = list(check.held)
