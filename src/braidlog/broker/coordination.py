@@ -193,6 +193,7 @@ def group_settings(settings: BrokerSettings) -> GroupSettings:
         offset_metadata_max_bytes=settings.get_int("offset.metadata.max.bytes"),
         offsets_retention_ms=settings.get_int("offsets.retention.minutes") * 60_000,
         offsets_check_interval_ms=settings.get_int("offsets.retention.check.interval.ms"),
+        max_batch_bytes=settings.get_int("message.max.bytes"),
         consumer_protocol="consumer" in protocols,
         consumer_session_timeout_ms=settings.get_int("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=settings.get_int("group.consumer.heartbeat.interval.ms"),

@@ -10,7 +10,7 @@ it as long as it likes (a member that waits for the others to join) and name it 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.message import Message
@@ -49,6 +49,11 @@ class PendingRecord(NamedTuple):
     applied: bool = False
 
 
+# Of a batch's header, and at most of a record beside key and value.
+_BATCH_OVERHEAD: Final = 61
+_RECORD_OVERHEAD: Final = 32
+
+
 class Action:
     """Something to be done outside of the shard once the records are committed; the broker knows each kind."""
 
@@ -70,6 +75,13 @@ class Effects:
 
     def write(self, key: bytes, value: bytes | None, *, applied: bool = False) -> None:
         self.records.append(PendingRecord(key, value, applied))
+
+    def batch_bytes(self) -> int:
+        """How large the batch of the records can be before it is compressed."""
+        size = _BATCH_OVERHEAD
+        for record in self.records:
+            size += _RECORD_OVERHEAD + len(record.key) + (0 if record.value is None else len(record.value))
+        return size
 
     def reply(self, ticket: Ticket, response: Message | ProtocolError) -> None:
         self.replies.append((ticket, response))

@@ -14,6 +14,8 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_check_interval_ms: int = 600_000
+    # What one operation writes is one batch, which the log takes up to this size.
+    max_batch_bytes: int = 1_048_588
     # The newer protocol (KIP-848).
     consumer_protocol: bool = True
     consumer_session_timeout_ms: int = 45_000

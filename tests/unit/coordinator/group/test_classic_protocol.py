@@ -4,10 +4,12 @@ import pytest
 
 from support.classic_groups import REBALANCE_MS, SESSION_MS, ClassicDriver, subscription
 
+UNKNOWN_SERVER_ERROR = -1
 ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
+INVALID_REQUEST = 42
 FENCED_INSTANCE_ID = 82
 
 
@@ -270,3 +272,60 @@ def test_a_member_that_gave_up_a_partition_joins_again_and_another_gets_it(drive
     assert third.response.generation_id == 3
     driver.sync(first, 3, {first: b"one of two", second: b"the other"})
     assert driver.sync(second, 3).response.assignment == b"the other"
+
+
+# What the log cannot take
+
+
+def test_a_generation_that_is_too_large_to_be_written_down_is_not_begun(driver: ClassicDriver) -> None:
+    first, second = driver.stable(2)
+    before = driver.last_value()
+    driver.join(first)
+    driver.join(second)
+    generation = driver.group().generation
+    waiting = driver.sync(second, generation)
+    leading = driver.sync(first, generation, {first: bytes(2_000_000)})
+    assert (waiting.error_code, leading.error_code) == (UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR)
+    assert driver.group().state == "PreparingRebalance"
+    assert driver.last_value() == before
+    assert driver.rebuilt().durable_state() == driver.shard.durable_state()
+    # The next generation is as good as any.
+    driver.join(first)
+    driver.join(second)
+    driver.settle(first, second)
+
+
+def test_a_static_member_that_comes_back_with_too_much_starts_a_rebalance(driver: ClassicDriver) -> None:
+    driver.stable_static("a", "b")
+    records = len(driver.log)
+    back = driver.join(instance="a", protocols={"range": bytes(2_000_000)})
+    assert not back.answered
+    assert driver.group().state == "PreparingRebalance"
+    assert len(driver.log) == records
+    assert driver.rebuilt().durable_state() == driver.shard.durable_state()
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_an_id_too_long_for_any_record_is_refused(driver: ClassicDriver, version: int) -> None:
+    assert driver.join(client="c" * 32767, version=version).error_code == INVALID_REQUEST
+    assert driver.join(instance="i" * 32767, version=version).error_code == INVALID_REQUEST
+    assert driver.shard.groups == {}
+
+
+def test_a_static_member_whose_sync_was_refused_is_missed_when_it_stays_silent(driver: ClassicDriver) -> None:
+    leader, follower = driver.stable_static("a", "b").values()
+    assert driver.group().leader == leader
+    driver.join(leader, instance="a")
+    driver.join(follower, instance="b")
+    generation = driver.group().generation
+    waiting = driver.sync(follower, generation, instance="b")
+    for _ in range(3):
+        driver.advance(SESSION_MS / 2000)
+        driver.heartbeat(leader, generation, instance="a")
+    # Its session has ended meanwhile, which does not count for one that waits.
+    assert not waiting.answered
+    driver.join(leader, instance="a", protocols={"range": subscription("t", "u")})
+    assert waiting.error_code == REBALANCE_IN_PROGRESS
+    assert follower in driver.group().members
+    driver.advance(SESSION_MS / 1000)
+    assert driver.group().members.keys() == {leader}

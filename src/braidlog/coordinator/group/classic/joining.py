@@ -23,6 +23,7 @@ from braidlog.core.protocol_errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
+    InvalidRequestError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
 )
@@ -33,6 +34,9 @@ from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 KNOWN_ID_FROM = 4
 NO_PROTOCOL_IS_NULL_FROM = 7
 SKIPS_ASSIGNMENT_FROM = 9
+
+# Bytes: a member's id is a text of records and answers.
+LONGEST_MEMBER_ID = 32767
 
 
 class Attempt(NamedTuple):
@@ -113,6 +117,8 @@ class Joining:
         request, caller = attempt.request, attempt.caller
         instance = request.group_instance_id
         member_id = f"{caller.client_id if instance is None else instance}-{self._new_member_id()}"
+        if len(member_id.encode()) > LONGEST_MEMBER_ID:
+            raise InvalidRequestError("the id of the client, or of the instance, is too long to be part of a member's")
         former = None if instance is None else group.static_members.get(instance)
         if former is not None:
             self._replace(group, group.members[former], member_id, attempt)
@@ -154,7 +160,7 @@ class Joining:
         member = group.replace_static(former, member_id)
         self._update(group, member, attempt)
         self._rebalances.touch(group, member, now)
-        if group.state != STABLE or group.chosen_protocol() != group.protocol_name:
+        if group.state != STABLE or group.chosen_protocol() != group.protocol_name or not self._rebalances.fits(group):
             self._rebalances.prepare_or_complete(group, now, effects)
             return
         store(group, effects)

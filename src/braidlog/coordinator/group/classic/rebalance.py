@@ -17,10 +17,15 @@ from braidlog.coordinator.deadlines import Deadlines
 from braidlog.coordinator.effects import Effects, Moment, Ticket
 from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.classic.member import Member
-from braidlog.coordinator.group.classic.records import store
+from braidlog.coordinator.group.classic.records import fits, store
 from braidlog.coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError, UnknownMemberIdError
+from braidlog.core.protocol_errors import (
+    ProtocolError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnknownServerError,
+)
 from braidlog.wire.generated.join_group import JoinGroupResponse, JoinGroupResponseMember
 from braidlog.wire.generated.sync_group import SyncGroupResponse
 
@@ -92,7 +97,8 @@ class Rebalances:
 
     def prepare(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
         if group.state == COMPLETING:
-            self._reset_assignments(group, effects)
+            error = RebalanceInProgressError(f"group {group.group_id!r} rebalances again; join again")
+            self._reset_assignments(group, error, now, effects)
         self._deadlines.cancel((SYNC, group.group_id, ""))
         initial = group.state == EMPTY
         group.move(PREPARING, now.wall_ms)
@@ -164,23 +170,38 @@ class Rebalances:
         """The leader has spoken: the generation is written down, and everybody who asked gets its part."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
+        if not self.fits(group):
+            error = UnknownServerError(f"group {group.group_id!r} is too large to be written down")
+            self._reset_assignments(group, error, now, effects)
+            self.prepare(group, now, effects)
+            return
         group.move(STABLE, now.wall_ms)
         store(group, effects)
         for member in group.members.values():
-            ticket = member.sync_ticket
-            if ticket is not None:
-                member.sync_ticket = None
-                effects.reply(ticket, assignment_of(group, member))
-                self.touch(group, member, now)
+            self._answer_sync(group, member, assignment_of(group, member), now, effects)
 
-    def _reset_assignments(self, group: ClassicGroup, effects: Effects) -> None:
-        error = RebalanceInProgressError(f"group {group.group_id!r} rebalances again; join again")
+    def fits(self, group: ClassicGroup) -> bool:
+        return fits(group, self._settings().max_batch_bytes)
+
+    def _reset_assignments(self, group: ClassicGroup, error: ProtocolError, now: Moment, effects: Effects) -> None:
         for member in group.members.values():
             member.assignment = b""
-            ticket = member.sync_ticket
-            if ticket is not None:
-                member.sync_ticket = None
-                effects.reply(ticket, error)
+            self._answer_sync(group, member, error, now, effects)
+
+    def _answer_sync(
+        self,
+        group: ClassicGroup,
+        member: Member,
+        answer: SyncGroupResponse | ProtocolError,
+        now: Moment,
+        effects: Effects,
+    ) -> None:
+        """While it waited its session did not count; from now on it does again."""
+        ticket = member.sync_ticket
+        if ticket is not None:
+            member.sync_ticket = None
+            effects.reply(ticket, answer)
+            self.touch(group, member, now)
 
     # Replies
 

@@ -28,8 +28,18 @@ def store(group: ClassicGroup, effects: Effects) -> None:
     """Write down what the group is now; it is Stable or Empty."""
     value = snapshot(group)
     group.stored = value
-    key = versioned(GroupMetadataKey(group=group.group_id), KEY_VERSION)
-    effects.write(key, versioned(value, VALUE_VERSION), applied=True)
+    effects.write(*_record(group, value), applied=True)
+
+
+def fits(group: ClassicGroup, max_batch_bytes: int) -> bool:
+    """Whether the log would take what `store` writes: members bring along, and are assigned, whatever they like."""
+    alone = Effects()
+    alone.write(*_record(group, snapshot(group)))
+    return alone.batch_bytes() <= max_batch_bytes
+
+
+def _record(group: ClassicGroup, value: GroupMetadataValue) -> tuple[bytes, bytes]:
+    return versioned(GroupMetadataKey(group=group.group_id), KEY_VERSION), versioned(value, VALUE_VERSION)
 
 
 def snapshot(group: ClassicGroup) -> GroupMetadataValue:

@@ -22,8 +22,16 @@ def assignment_bytes(assignment: Assignment, side: ClassicSide, topics: Topics) 
         name = topics.name_of(topic_id)
         if name is not None:
             entries.append(AssignedTopicPartition(topic=name, partitions=numbers))
-    version = layout_version(side.protocols[0].metadata) if side.protocols else 0
-    return versioned(ConsumerProtocolAssignment(assigned_partitions=entries), max(0, min(version, NEWEST)))
+    return versioned(ConsumerProtocolAssignment(assigned_partitions=entries), _told_version(side))
+
+
+def _told_version(side: ClassicSide) -> int:
+    """Only what a member offers under the chosen protocol was understood; the first one may be anything."""
+    try:
+        version = layout_version(side.protocols[0].metadata) if side.protocols else 0
+    except MalformedError:
+        return 0
+    return max(0, min(version, NEWEST))
 
 
 def parse_assignment(content: bytes, topics: Topics) -> Assignment | None:

@@ -13,6 +13,7 @@ from braidlog.coordinator.group.classic.group import CONSUMER, KEY_VERSION, Clas
 from braidlog.coordinator.group.classic.member import Member as ClassicMember
 from braidlog.coordinator.group.classic.member import Protocol
 from braidlog.coordinator.group.classic.protocol import ClassicProtocol as ClassicRules
+from braidlog.coordinator.group.classic.records import fits
 from braidlog.coordinator.group.classic.states import STABLE as CLASSIC_STABLE
 from braidlog.coordinator.group.classic.subscriptions import parse_subscription
 from braidlog.coordinator.group.consumer import records
@@ -140,21 +141,31 @@ class Migration:
             and others <= settings.max_size
         )
 
-    def go_back(self, group: ConsumerGroup, leaving: Member, now: Moment, effects: Effects) -> None:
-        """The group is a classic one from here on, and rebalances."""
+    def go_back(self, group: ConsumerGroup, leaving: Member, now: Moment, effects: Effects) -> bool:
+        """The group is a classic one from here on, and rebalances; false if that is too much for one batch."""
+        classic = self._as_classic(group, leaving, now)
+        tombstones = Effects()
+        group.write_tombstones(tombstones, applied=True)
+        if not fits(classic, self._settings().max_batch_bytes - tombstones.batch_bytes()):
+            return False
+        for member_id in group.members:
+            self._sessions.end(group.group_id, member_id)
+        effects.add(tombstones)
+        self._classic.take_over(classic, now, effects)
+        return True
+
+    def _as_classic(self, group: ConsumerGroup, leaving: Member, now: Moment) -> ClassicGroup:
         classic = ClassicGroup(group.group_id, now.wall_ms)
         classic.generation = group.epoch
         classic.protocol_type = CONSUMER
         for member in group.members.values():
-            self._sessions.end(group.group_id, member.member_id)
             side = member.profile.classic
             if side is not None and member.member_id != leaving.member_id:
                 classic.add(self._classic_member(member, side))
         classic.state = CLASSIC_STABLE
         classic.protocol_name = classic.chosen_protocol()
         classic.learn_subscriptions()
-        group.write_tombstones(effects, applied=True)
-        self._classic.take_over(classic, now, effects)
+        return classic
 
     def _classic_member(self, member: Member, side: ClassicSide) -> ClassicMember:
         profile = member.profile

@@ -35,7 +35,12 @@ from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.shard import ReplayedRecord
-from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
+from braidlog.core.protocol_errors import (
+    GroupIdNotFoundError,
+    ProtocolError,
+    UnknownServerError,
+    UnsupportedVersionError,
+)
 from braidlog.wire.generated.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -100,6 +105,8 @@ class ConsumerProtocol:
         change = Change(group, before, profile, owned, settings.consumer_assignors, entry.replaces)
         member = self._steps.advance(change, effects)
 
+        if isinstance(found, ClassicGroup) and effects.batch_bytes() > settings.max_batch_bytes:
+            raise UnknownServerError(f"group {request.group_id!r} is too large to go over to the newer protocol")
         # It succeeded: from here on, what is not durable may change.
         if isinstance(found, ClassicGroup):
             self._migration.finish_upgrade(found, group, now, effects)
@@ -152,8 +159,7 @@ class ConsumerProtocol:
 
     def _fence(self, group: ConsumerGroup, member: Member, now: Moment, effects: Effects) -> None:
         """The member is out: it left, or it was silent for too long."""
-        if self._migration.goes_back_without(group, member):
-            self._migration.go_back(group, member, now, effects)
+        if self._migration.goes_back_without(group, member) and self._migration.go_back(group, member, now, effects):
             return
         self._sessions.end(group.group_id, member.member_id)
         self._steps.remove(group, [member], effects)

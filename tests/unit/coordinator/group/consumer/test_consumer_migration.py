@@ -18,6 +18,7 @@ from braidlog.core.protocol_errors import (
     MemberIdRequiredError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    UnknownServerError,
 )
 from braidlog.wire.generated.join_group import JoinGroupRequestProtocol
 from braidlog.wire.generated.leave_group import MemberIdentity
@@ -327,4 +328,45 @@ def test_a_member_that_goes_over_under_its_id_is_not_missed_by_the_older_deadlin
     driver.beat(old, 1, {"t": numbers(0, 1)})
     driver.advance(REBALANCE_S + 1)
     assert set(driver.group.members) == {old, "new"}
+    holds(driver)
+
+
+# What is too large, or cannot be understood
+
+
+def test_a_group_that_one_batch_cannot_hold_stays_classic(driver: ConsumerDriver) -> None:
+    settled_classic(driver)
+    classic = driver.classic
+    driver.settings = GroupSettings(initial_rebalance_delay_ms=0, max_batch_bytes=300)
+    assert driver.join("new", "t").error_code == UnknownServerError.code
+    assert driver.classic is classic
+    assert classic.state == "Stable"
+    holds(driver)
+
+
+def test_a_group_that_one_batch_cannot_hold_does_not_go_back(driver: ConsumerDriver) -> None:
+    old = settled_classic(driver)
+    driver.join("new", "t")
+    driver.settings = GroupSettings(initial_rebalance_delay_ms=0, max_batch_bytes=300)
+    assert driver.leave("new").error_code == 0
+    assert driver.group.members.keys() == {old}
+    assert driver.beat_classic(old, 1).error_code == RebalanceInProgressError.code
+    holds(driver)
+
+
+def test_what_a_member_offers_first_need_not_be_understood(driver: ConsumerDriver) -> None:
+    odd = [JoinGroupRequestProtocol(name="odd", metadata=b"")]
+    both = [*odd, JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))]
+    only = [JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))]
+    members = [driver.join_classic("", protocols=offer).response.member_id for offer in (both, only)]
+    waiting = [
+        driver.join_classic(member, protocols=offer) for member, offer in zip(members, (both, only), strict=True)
+    ]
+    driver.advance(0)
+    generation = waiting[0].response.generation_id
+    driver.sync_classic(members[0], generation, {members[0]: ALL, members[1]: {}}, protocol_name="range")
+    driver.join("new", "t")
+    assert driver.sync_classic(members[0], generation, protocol_name="range").error_code is not None
+    driver.leave("new")
+    assert driver.classic.members.keys() == set(members)
     holds(driver)
