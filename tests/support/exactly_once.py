@@ -111,8 +111,10 @@ class Copier:
                 partition = int(record.partition() or 0)
                 self._producer.produce(SINK, value=record.value(), key=record.key(), partition=partition)
                 ends[SOURCE, partition] = int(record.offset() or 0) + 1
+            self._dawdle()
             offsets = [TopicPartition(topic, index, end) for (topic, index), end in ends.items()]
             _insist(lambda: self._producer.send_offsets_to_transaction(offsets, membership, ONCE_S))
+            self._dawdle()
             _insist(lambda: self._producer.commit_transaction(ONCE_S))
         except KafkaException as failure:
             if not failure.args[0].txn_requires_abort():
@@ -121,6 +123,11 @@ class Copier:
             _insist(lambda: self._producer.abort_transaction(ONCE_S))
             return False
         return True
+
+    def _dawdle(self) -> None:
+        """With its records sent: so that a death is likely to find a transaction open."""
+        self._producer.flush(ONCE_S)
+        time.sleep(random.uniform(0, 0.02))
 
     def _rewind(self) -> None:
         """Back to what the group has committed."""
@@ -150,9 +157,11 @@ class Copying:
         self.static = static
         self.names = [f"copier-{number}" for number in range(workers)]
         self.deaths: list[str] = []
+        # Records of transactions that a death cut short: there, but nobody who reads committed ones sees them.
+        self.aborted = 0
         self._broker: Broker
         self._workers: dict[str, LoggedProcess] = {}
-        self._copied_before = 0
+        self._copied_before = dict.fromkeys(self.names, 0)
 
     def run(self, kills: int) -> None:
         with ExitStack() as processes:
@@ -170,6 +179,8 @@ class Copying:
             for partition, count in written.items():
                 numbers = [number for _, number in found[SINK, partition]]
                 assert numbers == list(range(count)), _difference(partition, numbers, count)
+            everything = read_numbers(self.lasting.bootstrap, list(found), isolation_level="read_uncommitted")
+            self.aborted = sum(map(len, everything.values())) - sum(written.values())
             for name in self.names:
                 self._workers[name].kill()
 
@@ -178,13 +189,13 @@ class Copying:
         self._broker = processes.enter_context(self.lasting.life(env))
 
     def _one_death(self, processes: ExitStack) -> None:
-        """Somebody dies and comes back; seldom before anything could be copied since the last death."""
+        """Somebody dies and comes back; seldom before it could do anything in its new life."""
         self._supervise()
-        if self.random.random() < 0.7:
-            self._await_progress()
-        # The moment is the point of it: no event leads to a random one.
-        time.sleep(self.random.uniform(0, 0.4))
         victim = self.random.choice([*self.names, "broker"])
+        if self.random.random() < 0.8:
+            self._await_progress(victim)
+        # The moment is the point of it: no event leads to a random one.
+        time.sleep(self.random.uniform(0, 0.3))
         self.deaths.append(victim)
         if victim != "broker":
             self._workers[victim].kill()
@@ -223,21 +234,24 @@ class Copying:
                 if worker.returncode is None:
                     continue
                 assert worker.returncode in (-9, GAVE_UP), f"{name} ended with {worker.returncode}:\n{worker.log()}"
-                self._copied_before += _copied(worker)
+                self._copied_before[name] += _copied(worker)
             plan = json.dumps(asdict(Plan(name, self.lasting.bootstrap, self.static)))
             environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTHONUNBUFFERED": "1"}
             command = [sys.executable, "-m", "support.exactly_once", plan]
             self._workers[name] = LoggedProcess(name, command, env=environment)
 
-    def _copied(self) -> int:
-        return self._copied_before + sum(map(_copied, self._workers.values()))
+    def _copied(self, whose: str) -> int:
+        if whose in self._workers:
+            return self._copied_before[whose] + _copied(self._workers[whose])
+        return sum(map(self._copied, self._workers))
 
-    def _await_progress(self) -> None:
-        before = self._copied()
+    def _await_progress(self, whose: str = "all") -> None:
+        """Until a worker, or any of them, has copied more than it has by now."""
+        before = self._copied(whose)
 
         def progressed() -> bool:
             self._supervise()
-            return self._copied() > before
+            return self._copied(whose) > before
 
         try:
             eventually(progressed, 60)
