@@ -17,7 +17,7 @@ from tools.peers.kafka import BROKER_JVM, kafka_home
 
 from bench import machine, programs, report
 from bench.measures import BRAIDLOG, KAFKA, Verdict
-from bench.scenarios import groups, latency, lifetime, perftest, scale, small_requests, throughput
+from bench.scenarios import groups, latency, lifetime, perftest, scale, small_requests, throughput, transactions
 from bench.session import Plan, Session
 
 RESULTS = Path(__file__).parent / "results"
@@ -31,6 +31,7 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
+    "transactions": transactions.measure,
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
 }

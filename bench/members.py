@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from bench.requests import TIMEOUT_S, Reply, RequestFailed, text
 
+OFFSET_COMMIT = 8
 FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
 NONE: Final = 0
 # What a client answers by asking the same again, a little later.
@@ -119,8 +120,7 @@ class Member:
             text(member) + _bytes(struct.pack(">hii", 0, number, len(members)))
             for number, member in enumerate(members)
         )
-        body = text(self.group) + struct.pack(">i", self.generation) + text(self.member_id) + _NULL_TEXT
-        body += struct.pack(">i", len(members)) + assignments
+        body = self._identity() + struct.pack(">i", len(members)) + assignments
         reply = await self._connection.ask(SYNC_GROUP, 3, body)
         reply.number("i")  # throttle time
         code = reply.number("h")
@@ -132,10 +132,24 @@ class Member:
         _, _, self.size = struct.unpack(">hii", self.assigned)
         return True
 
+    def _identity(self) -> bytes:
+        return text(self.group) + struct.pack(">i", self.generation) + text(self.member_id) + _NULL_TEXT
+
+    async def commit(self, topic: str, offset: int) -> None:
+        body = self._identity() + struct.pack(">i", 1) + text(topic) + struct.pack(">i", 1)
+        reply = await self._connection.ask(OFFSET_COMMIT, 7, body + struct.pack(">iqi", 0, offset, -1) + text("a note"))
+        reply.number("i")  # throttle time
+        reply.number("i")
+        reply.text()
+        reply.number("i")
+        reply.number("i")
+        code = reply.number("h")
+        if code != NONE:
+            raise RequestFailed(f"OffsetCommit answered with error code {code}")
+
     async def is_current(self) -> bool:
         """A heartbeat: false where the group rebalances."""
-        body = text(self.group) + struct.pack(">i", self.generation) + text(self.member_id) + _NULL_TEXT
-        reply = await self._connection.ask(HEARTBEAT, 3, body)
+        reply = await self._connection.ask(HEARTBEAT, 3, self._identity())
         reply.number("i")  # throttle time
         code = reply.number("h")
         if code in (REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION):
@@ -198,3 +212,33 @@ async def first_join(port: int) -> float:
     seconds = time.monotonic() - began
     await connection.close()
     return seconds
+
+
+async def rates(port: int, count: int, seconds: float) -> tuple[float, float]:
+    """Heartbeats, then commits, a second, of `count` members that each send one after another, all in groups of one."""
+    connections = [await Connection.open(port) for _ in range(count)]
+    await connections[0].find_coordinator("busy")
+    members = [Member(connection, f"busy-{number}") for number, connection in enumerate(connections)]
+    await asyncio.gather(*(member.join() for member in members))
+
+    async def heartbeats(member: Member, until: float) -> int:
+        done = 0
+        while time.monotonic() < until:
+            await member.is_current()
+            done += 1
+        return done
+
+    async def commits(member: Member, until: float) -> int:
+        done = 0
+        while time.monotonic() < until:
+            await member.commit("bench", done)
+            done += 1
+        return done
+
+    found: list[float] = []
+    for work in (heartbeats, commits):
+        until = time.monotonic() + seconds
+        found.append(sum(await asyncio.gather(*(work(member, until) for member in members))) / seconds)
+    for connection in connections:
+        await connection.close()
+    return found[0], found[1]

@@ -20,7 +20,8 @@ TITLES = {
     "cpu": "Processor time",
     "fsync": "fsync before every acknowledgement",
     "scale": "As it grows",
-    "groups": "Groups that settle",
+    "groups": "Groups",
+    "transactions": "Transactions",
 }
 HEADINGS = ("", "unit", "braidlog (min–max)", "Kafka 3.9.1 (min–max)", "ratio (min–max)", "target", "")
 MISSING = "–"

@@ -9,10 +9,12 @@ from bench import members
 from bench.brokers import Broker, make
 from bench.machine import resident_bytes
 from bench.measures import Better
+from bench.requests import Requester
 from bench.session import Session
 
 MEMBERS = 300
 GROUPS = 1_000
+BUSY = 20
 ROUNDS = 3
 # Both with the delay that a new group waits for more members by default, and without it: the broker's own work.
 DELAYS = {"3 s delay (default)": "3000", "no delay": "0"}
@@ -53,3 +55,10 @@ async def _measure(session: Session, broker: Broker, delay: str, crowd: int, alo
     add(f"{alone:,} groups: memory in all", resident_bytes(broker.pid) / MIB, "MiB")
     for connection in connections:
         await connection.close()
+    with Requester(broker.port) as requester:
+        requester.create_topic("bench", 1)
+    heartbeats, commits = await members.rates(broker.port, BUSY, session.plan.scaled(4, 2))
+    for title, value in (("heartbeats", heartbeats), ("commits", commits)):
+        session.add(
+            broker, "groups", f"{title} of {BUSY} members, {delay}", value, "requests/s", Better.HIGHER
+        )
