@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+# Of the heap beyond twice the keys there are, before those that mean nothing any more are swept out.
+_SPARE_ENTRIES: Final = 64
 
 
 class Deadlines(Generic[K]):
@@ -48,15 +51,25 @@ class Deadlines(Generic[K]):
     def pop_due(self, now: float) -> list[K]:
         """The keys whose time has come, earliest first; they are forgotten."""
         due: list[K] = []
-        self._settle()
-        while self._heap and self._heap[0][0] <= now:
-            _, _, key = heapq.heappop(self._heap)
-            del self._times[key]
+        while (key := self.pop_first_due(now)) is not None:
             due.append(key)
-            self._settle()
         return due
 
+    def pop_first_due(self, now: float) -> K | None:
+        """The earliest of the keys whose time has come; it is forgotten."""
+        self._settle()
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._times[key]
+        return key
+
     def _push(self, at: float, key: K) -> None:
+        if len(self._heap) > 2 * len(self._times) + _SPARE_ENTRIES:
+            # Deadlines that were set and cancelled far ahead of their time would stay until then.
+            self._heap = [(time, index, known) for index, (known, time) in enumerate(self._times.items())]
+            self._sequence = len(self._heap)
+            heapq.heapify(self._heap)
         self._sequence += 1
         heapq.heappush(self._heap, (at, self._sequence, key))
 

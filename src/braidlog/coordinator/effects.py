@@ -76,6 +76,9 @@ class Effects:
     def write(self, key: bytes, value: bytes | None, *, applied: bool = False) -> None:
         self.records.append(PendingRecord(key, value, applied))
 
+    def is_empty(self) -> bool:
+        return not (self.records or self.replies or self.actions)
+
     def batch_bytes(self) -> int:
         """How large the batch of the records can be before it is compressed."""
         size = _BATCH_OVERHEAD

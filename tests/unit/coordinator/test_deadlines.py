@@ -57,6 +57,16 @@ def test_a_deadline_that_is_moved_all_the_time_costs_no_memory() -> None:
         assert len(deadlines._heap) <= 2
 
 
+def test_deadlines_that_are_set_and_cancelled_far_ahead_cost_no_memory() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    deadlines.set(-1, 5.0)
+    for key in range(10_000):
+        deadlines.set(key, 1e9)
+        deadlines.cancel(key)
+        assert len(deadlines._heap) <= 100
+    assert deadlines.pop_due(2e9) == [-1]
+
+
 @given(moves)
 def test_any_sequence_gives_what_a_plain_dictionary_gives(sequence: list[tuple[str, str, float]]) -> None:
     deadlines: Deadlines[str] = Deadlines()

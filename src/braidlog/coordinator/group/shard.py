@@ -184,12 +184,18 @@ class GroupShard:
         return self.deadlines.next()
 
     def expire(self, now: Moment) -> Effects:
+        """What the first deadline that changes anything does; the others stay due.
+
+        So each group's records are a batch of their own, replayed before the next group is looked at, and whatever
+        goes wrong with one concerns it alone.
+        """
         effects = Effects()
         earliest = self.deadlines.next()
         stood_still = earliest is not None and now.monotonic - earliest > STOOD_STILL_S
-        for key in self.deadlines.pop_due(now.monotonic):
-            if key in self.deadlines:
-                continue  # what was due before it has set it anew
+        while effects.is_empty() or stood_still:
+            key = self.deadlines.pop_first_due(now.monotonic)
+            if key is None:
+                break
             part, _, _ = key[0].partition(".")
             if stood_still and part != "offsets":
                 self.deadlines.set(key, now.monotonic + STOOD_STILL_S)

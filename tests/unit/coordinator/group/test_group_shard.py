@@ -8,6 +8,7 @@ from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from braidlog.wire.layouts import layout_reader
 from support.classic_groups import GROUP, ClassicDriver
 from support.tickets import RecordingTicket
 
@@ -122,3 +123,40 @@ def test_deadlines_belong_to_the_part_that_set_them(driver: ClassicDriver) -> No
     assert driver.shard.groups[GROUP].is_empty()
     assert driver.shard.groups["new"].is_empty()
     assert member
+
+
+# Several groups whose time has come
+
+
+def test_each_group_that_is_missed_is_a_batch_of_its_own(driver: ClassicDriver) -> None:
+    for name in ("a", "b", "c"):
+        assert beat(driver, "m", 0, name).error_code == 0
+        driver.join(group=name + "-classic", version=3)
+    driver.seconds += 0.5  # late, but not as late as if the broker had stood still
+    batches = []
+    while (due := driver.shard.next_deadline()) is not None and due <= driver.seconds + 45.0:
+        driver.seconds = max(driver.seconds, due)
+        effects = driver.shard.expire(driver.now)
+        batches.append({layout_reader(record.key).string(False) for record in effects.records})
+        driver.apply(effects)
+    assert all(len(groups) <= 1 for groups in batches)
+    assert set().union(*batches) >= {"a", "b", "c"}
+
+
+def test_a_group_that_trips_over_a_bug_keeps_no_other_from_its_deadlines(driver: ClassicDriver) -> None:
+    names = [f"g{number}" for number in range(4)]
+    for name in names:
+        assert beat(driver, "m", 0, name).error_code == 0
+    spoilt = driver.shard.groups["g1"]
+    assert isinstance(spoilt, ConsumerGroup)
+    spoilt.snapshot = None  # type: ignore[assignment]
+    spoilt.names = None  # type: ignore[assignment]
+    driver.seconds += 45.0
+    bugs = 0
+    while (due := driver.shard.next_deadline()) is not None and due <= driver.seconds:
+        try:
+            driver.apply(driver.shard.expire(driver.now))
+        except TypeError:
+            bugs += 1
+    assert bugs == 1
+    assert [name for name in names if not driver.shard.groups[name].is_empty()] == ["g1"]

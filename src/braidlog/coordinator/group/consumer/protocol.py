@@ -75,9 +75,6 @@ class ConsumerProtocol:
         self._steps = Steps(topics, self._resolver)
         self._migration = Migration(groups, settings, topics, self._resolver, self._sessions, classic)
         self._classic_members = ClassicMembers(settings, topics, new_member_id, self._steps, self._sessions)
-        # The groups that the deadlines of one round have already changed, and that round's effects.
-        self._round: Effects | None = None
-        self._changed: set[str] = set()
 
     # ConsumerGroupHeartbeat
 
@@ -232,14 +229,7 @@ class ConsumerProtocol:
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if not isinstance(group, ConsumerGroup) or member is None:
             return
-        if effects is not self._round:
-            self._round = effects
-            self._changed.clear()
-        if group_id in self._changed:
-            # What this round decided of the group is not replayed yet.
-            self._sessions.again(key, now)
-        elif kind != REBALANCE or member.progress.state == UNREVOKED:
-            self._changed.add(group_id)
+        if kind != REBALANCE or member.progress.state == UNREVOKED:
             self._fence(group, member, now, effects)
 
     def abandon(self, error: ProtocolError, effects: Effects) -> None:

@@ -50,10 +50,6 @@ class Sessions:
         if (kind, group_id, member_id) not in self._deadlines:
             self.set(kind, group_id, member_id, timeout_ms, now)
 
-    def again(self, key: DeadlineKey, now: Moment) -> None:
-        """Not now, but right after what is being decided now."""
-        self._deadlines.set(key, now.monotonic)
-
     def cancel(self, kind: str, group_id: str, member_id: str) -> None:
         self._deadlines.cancel((kind, group_id, member_id))
 
