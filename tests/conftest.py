@@ -14,6 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [path for path in (str(ROOT), str(ROOT / "tests")) if path not in sys.path]
@@ -23,6 +25,10 @@ from tools.peers.kcat import kcat_path  # noqa: E402
 from tools.peers.maven import PeerMissing  # noqa: E402
 
 pytest.register_assert_rewrite("support")
+
+# How long an example takes says more about what else the machine does than about braidlog; see `bench/` for that.
+hypothesis_settings.register_profile("braidlog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("braidlog")
 
 from support.broker import BRAIDLOG, Broker, StartBroker, start_target  # noqa: E402
 
