@@ -22,7 +22,7 @@ from support.ownership import History, Note, Partition, owned, read_notes
 from support.ports import lasting_port
 
 TESTS = Path(__file__).parent.parent
-SESSION_MS = 2_000
+SESSION_MS = 3_000
 HEARTBEAT_MS = 300
 SETTLES_WITHIN_S = 45.0
 
