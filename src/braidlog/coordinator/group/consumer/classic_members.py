@@ -73,8 +73,6 @@ class ClassicMembers:
             return effects
         entry = enter_classic(group, member_id, request.group_instance_id, is_new, effects)
         member = self._advance(group, entry, request, subscription, caller, effects)
-        if entry.replaces is not None:
-            self._sessions.end(group.group_id, entry.replaces)
         self._sessions.cancel(JOIN, group.group_id, member_id)
         self._sessions.touch(group.group_id, member, settings.consumer_session_timeout_ms, now)
         self._sessions.set(SYNC, group.group_id, member_id, member.profile.rebalance_timeout_ms, now)
@@ -182,8 +180,6 @@ class ClassicMembers:
                     member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
                 )
             )
-        for member_id in gone:
-            self._sessions.end(group.group_id, member_id)
         self._steps.remove(group, list(gone.values()), effects)
         if batched:
             effects.reply(ticket, LeaveGroupResponse(members=answers))

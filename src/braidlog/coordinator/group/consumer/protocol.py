@@ -27,7 +27,7 @@ from braidlog.coordinator.group.consumer.members import (
 )
 from braidlog.coordinator.group.consumer.migration import Migration
 from braidlog.coordinator.group.consumer.replaying import replay
-from braidlog.coordinator.group.consumer.sessions import REBALANCE, DeadlineKey, Sessions
+from braidlog.coordinator.group.consumer.sessions import MISSED_AGAIN_MS, REBALANCE, SESSION, DeadlineKey, Sessions
 from braidlog.coordinator.group.consumer.steps import Change, Steps
 from braidlog.coordinator.group.consumer.subscriptions import Resolver
 from braidlog.coordinator.group.consumer.validation import require_static, validate_heartbeat
@@ -107,8 +107,6 @@ class ConsumerProtocol:
         # It succeeded: from here on, what is not durable may change.
         if isinstance(found, ClassicGroup):
             self._migration.finish_upgrade(found, group, now, effects)
-        if entry.replaces is not None and entry.replaces != member_id:
-            self._sessions.end(group.group_id, entry.replaces)
         if before.is_classic:
             self._sessions.end(group.group_id, member_id)
         self._sessions.touch(group.group_id, member, settings.consumer_session_timeout_ms, now)
@@ -158,7 +156,6 @@ class ConsumerProtocol:
         """The member is out: it left, or it was silent for too long."""
         if self._migration.goes_back_without(group, member) and self._migration.go_back(group, member, now, effects):
             return
-        self._sessions.end(group.group_id, member.member_id)
         self._steps.remove(group, [member], effects)
 
     # ConsumerGroupDescribe
@@ -212,7 +209,7 @@ class ConsumerProtocol:
         self._resolver.forget_unused(used)
 
     def replay(self, version: int, key: Reader, value: bytes | None, record: ReplayedRecord) -> None:
-        replay(self._groups, self._resolver, version, key, value)
+        replay(self._groups, self._resolver, version, key, value, self._sessions.end)
 
     def loaded(self, now: Moment, effects: Effects) -> None:
         """Members that were there get a whole session to show that they still are."""
@@ -230,6 +227,8 @@ class ConsumerProtocol:
         if not isinstance(group, ConsumerGroup) or member is None:
             return
         if kind != REBALANCE or member.progress.state == UNREVOKED:
+            # Should the log refuse it, the member is missed again; otherwise its sessions end with it.
+            self._sessions.set(SESSION, group_id, member_id, MISSED_AGAIN_MS, now)
             self._fence(group, member, now, effects)
 
     def abandon(self, error: ProtocolError, effects: Effects) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from braidlog.coordinator.group.consumer import records
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.consumer.subscriptions import Resolver
@@ -13,9 +15,16 @@ from braidlog.wire.reader import Reader
 
 
 def replay(
-    groups: dict[str, Group], resolver: Resolver, version: int, key: Reader, value: bytes | None
+    groups: dict[str, Group],
+    resolver: Resolver,
+    version: int,
+    key: Reader,
+    value: bytes | None,
+    gone: Callable[[str, str], None],
 ) -> ConsumerGroup | None:
     """The group that the record belongs to; None where there is nothing it could change.
+
+    `gone` is told the group and the id of each member that was removed.
 
     Compaction may have taken a group's older records away, so any of them may be the first, and a tombstone may speak
     of what is not there.
@@ -39,11 +48,13 @@ def replay(
         target = layouts.ConsumerGroupTargetAssignmentMetadataValue
         group.target_epoch = -1 if body is None else target.decode(body, 0).assignment_epoch
     else:
-        _replay_member(group, version, key.string(False), body)
+        _replay_member(group, version, key.string(False), body, gone)
     return group
 
 
-def _replay_member(group: ConsumerGroup, version: int, member_id: str, body: Reader | None) -> None:
+def _replay_member(
+    group: ConsumerGroup, version: int, member_id: str, body: Reader | None, gone: Callable[[str, str], None]
+) -> None:
     if version == records.TARGET:
         target = layouts.ConsumerGroupTargetAssignmentMemberValue
         group.put_target(member_id, None if body is None else records.target_from(target.decode(body, 0)))
@@ -52,6 +63,7 @@ def _replay_member(group: ConsumerGroup, version: int, member_id: str, body: Rea
         group.put_progress(member_id, None if body is None else records.progress_from(current.decode(body, 0)))
     elif body is None:
         group.remove_member(member_id)
+        gone(group.group_id, member_id)
     else:
         value = layouts.ConsumerGroupMemberMetadataValue.decode(body, 0)
         group.put_profile(member_id, records.profile_from(value))

@@ -23,6 +23,8 @@ JOIN: Final = "consumer.join"
 SYNC: Final = "consumer.sync"
 KINDS: Final = (SESSION, REBALANCE, JOIN, SYNC)
 
+MISSED_AGAIN_MS: Final = 1_000
+
 
 class Sessions:
     def __init__(self, deadlines: Deadlines[DeadlineKey]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.consumer.members import STABLE, UNRELEASED, UNREVOKED
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.core.protocol_errors import (
@@ -22,7 +23,9 @@ from braidlog.core.protocol_errors import (
     UnsupportedAssignorError,
     UnsupportedVersionError,
 )
-from support.consumer_groups import REBALANCE_S, SESSION_S, ChangingTopics, ConsumerDriver, numbers
+from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from support.consumer_groups import GROUP, REBALANCE_S, SESSION_S, ChangingTopics, ConsumerDriver, numbers
+from support.tickets import RecordingTicket
 
 INVALID_REGULAR_EXPRESSION = 128
 
@@ -463,3 +466,28 @@ def test_300_members_join_one_group() -> None:
     owned = driver.settle(*names)
     assert sorted({len(mine["big"]) for mine in owned.values()}) == [3, 4]
     assert driver.group.state_name() == "Stable"
+
+
+# What the log refuses
+
+
+def test_a_member_that_the_log_would_not_let_go_is_missed_again(driver: ConsumerDriver) -> None:
+    driver.join("m", "t")
+    due = driver.shard.next_deadline()
+    assert due is not None
+    driver.seconds = due
+    assert driver.shard.expire(driver.now).records  # which the log refuses
+    assert driver.group.members.keys() == {"m"}
+    driver.advance(2.0)
+    assert not driver.group.members
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_a_member_whose_leaving_the_log_refused_is_still_missed(driver: ConsumerDriver, instance: str | None) -> None:
+    driver.join("m", "t", instance_id=instance)
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=-1, instance_id=instance)
+    refused = driver.shard.consumer_heartbeat(request, Caller(1, "c", "/h"), RecordingTicket(), driver.now)
+    assert refused.records
+    assert driver.group.members.keys() == {"m"}
+    driver.advance(SESSION_S)
+    assert not driver.group.members

@@ -57,8 +57,11 @@ class Log:
         self.groups: dict[str, Group] = {}
         self._resolver = Resolver(ChangingTopics())
 
+    def _gone(self, group_id: str, member_id: str) -> None:
+        assert member_id not in self.group.members
+
     def replay(self, key: bytes, value: bytes | None) -> None:
-        replay(self.groups, self._resolver, layout_version(key), layout_reader(key), value)
+        replay(self.groups, self._resolver, layout_version(key), layout_reader(key), value, self._gone)
 
     @property
     def group(self) -> ConsumerGroup:
