@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from braidlog.coordinator.group.classic.group import CONSUMER, ClassicGroup
 from braidlog.coordinator.group.classic.states import STABLE
 from braidlog.coordinator.group.group import Group
@@ -9,14 +11,18 @@ from braidlog.wire.generated.describe_groups import DescribedGroup, DescribedGro
 from braidlog.wire.generated.list_groups import ListedGroup, ListGroupsRequest
 
 
-def is_listed(group: Group, request: ListGroupsRequest) -> bool:
-    """Whether the filters, which are not particular about case, let the group through; an empty one lets all."""
-    states = [state.lower() for state in request.states_filter]
-    kinds = [kind.lower() for kind in request.types_filter]
-    return (not states or group.state_name().lower() in states) and (not kinds or group.kind in kinds)
+def listed_groups(groups: Iterable[Group], request: ListGroupsRequest) -> list[ListedGroup]:
+    """Those that the filters, which are not particular about case, let through; an empty one lets all."""
+    states = {state.lower() for state in request.states_filter}
+    kinds = {kind.lower() for kind in request.types_filter}
+    return [
+        _listed(group)
+        for group in groups
+        if (not states or group.state_name().lower() in states) and (not kinds or group.kind in kinds)
+    ]
 
 
-def listed(group: Group) -> ListedGroup:
+def _listed(group: Group) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=(group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER,

@@ -7,7 +7,7 @@ a message, and between two slices the shard serves requests.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from braidlog.coordinator.deadlines import Deadlines
@@ -29,6 +29,7 @@ _RECORD_OVERHEAD: Final = 32
 # Offsets looked at before the shard serves others; a single group is never cut for it.
 _SLICE_OFFSETS: Final = 5_000
 _PAUSE_S: Final = 0.02
+_LOOK_AGAIN_S: Final = 1.0
 
 
 class _Slice:
@@ -43,6 +44,10 @@ class _Slice:
     @property
     def is_full(self) -> bool:
         return self.room <= 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self.room == _SLICE_BYTES
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
         key = offset_key(group_id, topic, partition)
@@ -98,31 +103,34 @@ class OffsetCleanup:
 
     def _delete_gone(self, now: Moment, effects: Effects) -> None:
         tombstones = _Slice(effects)
-        while self._gone:
-            name, newest_record = next(iter(self._gone.items()))
-            if not self._delete_topic(name, newest_record, tombstones):
+        for group_id, topic, partition in self._of_gone_topics():
+            if tombstones.is_full:
                 self._deadlines.set(TOPICS_GONE, now.monotonic + _PAUSE_S)
                 return
-            del self._gone[name]
+            tombstones.delete(group_id, topic, partition)
+        if tombstones.is_empty:
+            self._gone.clear()
+        else:
+            # The log may refuse them: done is what a later look finds done.
+            self._deadlines.set(TOPICS_GONE, now.monotonic + _LOOK_AGAIN_S)
 
-    def _delete_topic(self, name: str, newest_record: int, tombstones: _Slice) -> bool:
-        """Whether all of it found room."""
+    def _of_gone_topics(self) -> Iterator[tuple[str, str, int]]:
         for group_id in self._committed.group_ids():
-            for partition, offset in self._committed.of_topic(group_id, name).items():
-                newest = max(offset.record_offset, self._pending.newest_record(group_id, name, partition))
-                if newest <= newest_record:
-                    if tombstones.is_full:
-                        return False
-                    tombstones.delete(group_id, name, partition)
+            for topic, partitions in self._committed.of_group(group_id).items():
+                newest_record = self._gone.get(topic)
+                if newest_record is None:
+                    continue
+                for partition, offset in partitions.items():
+                    newest = max(offset.record_offset, self._pending.newest_record(group_id, topic, partition))
+                    if newest <= newest_record:
+                        yield group_id, topic, partition
         for group_id in self._pending.group_ids():
             for topic, partition in self._pending.of_group(group_id):
-                if topic != name or self._committed.get(group_id, name, partition) is not None:
+                newest_record = self._gone.get(topic)
+                if newest_record is None or self._committed.get(group_id, topic, partition) is not None:
                     continue
-                if self._pending.newest_record(group_id, name, partition) <= newest_record:
-                    if tombstones.is_full:
-                        return False
-                    tombstones.delete(group_id, name, partition)
-        return True
+                if self._pending.newest_record(group_id, topic, partition) <= newest_record:
+                    yield group_id, topic, partition
 
     # Old offsets
 

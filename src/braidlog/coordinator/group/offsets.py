@@ -61,6 +61,8 @@ from braidlog.wire.reader import Reader
 
 # From here on clients expect that a commit may tell them that there is no such group (KIP-848).
 _COMMIT_MAY_SAY_NO_GROUP: Final = 9
+# The last time that a record has room for.
+_END_OF_TIME_MS: Final = 2**63 - 1
 
 # A member of a group committed, which proves that it is alive as a heartbeat does.
 HeardFrom = Callable[[Group, str, Moment], None]
@@ -114,7 +116,9 @@ class OffsetStore:
                 raise GroupIdNotFoundError(f"there is no group {group_id!r}")
             raise IllegalGenerationError(f"there is no group {group_id!r}, so no generation {generation} of it")
         effects = Effects()
-        expires = NEVER_SAID if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
+        expires = NEVER_SAID
+        if request.retention_time_ms != -1:
+            expires = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
         topics: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
             answers: list[OffsetCommitResponsePartition] = []

@@ -20,7 +20,7 @@ from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicProt
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.consumer.protocol import KEY_VERSIONS, ConsumerProtocol
 from braidlog.coordinator.group.group import Group
-from braidlog.coordinator.group.listing import described, is_listed, listed
+from braidlog.coordinator.group.listing import described, listed_groups
 from braidlog.coordinator.group.offsets import OffsetStore
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
@@ -127,8 +127,7 @@ class GroupShard:
 
     def list_groups(self, request: ListGroupsRequest, ticket: Ticket, now: Moment) -> Effects:
         effects = Effects()
-        groups = [listed(group) for group in self.groups.values() if is_listed(group, request)]
-        effects.reply(ticket, ListGroupsResponse(groups=groups))
+        effects.reply(ticket, ListGroupsResponse(groups=listed_groups(self.groups.values(), request)))
         return effects
 
     def delete_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:

@@ -6,6 +6,7 @@ import pytest
 
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.offset_records import offset_key, offset_value
+from braidlog.coordinator.group.offset_table import TopicOffsets
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.shard import ReplayedRecord
 from support.offsets_shard import OffsetsDriver, OffsetsShard
@@ -188,3 +189,35 @@ def test_offsets_of_an_empty_shard_take_little_memory() -> None:
     tracemalloc.stop()
     assert shard.offsets.count == 10_000
     assert used < 10_000 * 500
+
+
+def test_offsets_of_a_topic_that_is_gone_are_looked_for_until_the_log_has_taken_it() -> None:
+    driver = committed("t", "u")
+    driver.topics.there.pop("t")
+    assert driver.shard.offsets.topics_deleted(["t"], driver.now).records  # which the log refuses
+    assert driver.offsets_of("g") == {("t", 0): 5, ("u", 0): 5}
+    driver.advance(2.0)
+    assert driver.offsets_of("g") == {("u", 0): 5}
+    written = len(driver.log)
+    driver.advance(10.0)
+    assert len(driver.log) == written
+
+
+def test_topics_that_go_together_are_looked_for_once() -> None:
+    """Not once per topic: both may be very many."""
+    driver = OffsetsDriver("t", settings=SETTINGS)
+    for number in range(50):
+        driver.commit(f"g{number}", "t", 0, 5)
+    table = driver.shard.offsets._committed
+    looks = 0
+    of_group = table.of_group
+
+    def counted(group_id: str) -> TopicOffsets:
+        nonlocal looks
+        looks += 1
+        return of_group(group_id)
+
+    table.of_group = counted  # type: ignore[method-assign]
+    names = [f"gone{number}" for number in range(1_000)]
+    driver.apply(driver.shard.offsets.topics_deleted(names, driver.now))
+    assert looks == 50

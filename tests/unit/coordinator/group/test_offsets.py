@@ -81,6 +81,14 @@ def test_a_commit_is_written_in_the_third_layout() -> None:
     assert value.leader_epoch == 2
 
 
+def test_a_retention_beyond_all_time_lasts_to_its_end() -> None:
+    driver = OffsetsDriver("t")
+    assert driver.commit("g", "t", 0, 5, version=3, retention_ms=2**63 - 1).error is None
+    assert driver.offsets_of("g") == {("t", 0): 5}
+    driver.crash()
+    assert driver.offsets_of("g") == {("t", 0): 5}
+
+
 def test_a_retention_of_its_own_is_written_in_the_first_layout() -> None:
     driver = OffsetsDriver("t")
     driver.commit("g", "t", 0, 5, version=3, retention_ms=1000)

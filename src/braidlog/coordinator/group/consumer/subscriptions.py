@@ -12,6 +12,8 @@ from braidlog.core.protocol_errors import InvalidRegularExpressionError
 
 # Compiled patterns that are kept, used or not.
 MAX_PATTERNS: Final = 500
+# Patterns whose topics are remembered: a member may come with another one each time.
+MAX_RESOLVED: Final = 5_000
 
 
 class TopicSnapshot(NamedTuple):
@@ -47,6 +49,8 @@ class Resolver:
             return ()
         found = self._resolved.get(regex)
         if found is None:
+            if len(self._resolved) >= MAX_RESOLVED:
+                self._resolved.clear()
             found = self._resolved[regex] = self._matched(regex)
         return found
 

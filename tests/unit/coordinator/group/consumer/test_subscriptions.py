@@ -45,6 +45,14 @@ def test_patterns_that_nobody_uses_are_not_kept_for_ever(monkeypatch: pytest.Mon
     assert list(resolver._patterns) == ["a1"]
 
 
+def test_what_patterns_stood_for_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_RESOLVED", 3)
+    resolver = Resolver(ChangingTopics(a1=1))
+    for number in range(10):
+        assert resolver.resolve(f"a{number}|a1") == ("a1",)
+        assert len(resolver._resolved) <= 3
+
+
 def test_a_snapshot_has_the_topics_that_are_there_and_racks_where_any_is_known() -> None:
     topics = ChangingTopics(a=2, b=1)
     topics.racks["a", 1] = frozenset({"r"})
