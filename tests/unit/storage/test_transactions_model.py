@@ -198,6 +198,7 @@ class TransactionMachine(RuleBasedStateMachine):
             max_index_bytes=1 << 20,
             index_interval_bytes=0,
             producers=tuple(LastOfProducer(*each) for each in log.last_of_producers()),
+            aborted_later=tuple(log.aborted_transactions(uppers[len(sources) - 1], uppers[len(sources) - 1] + 1)),
         )
         outcome = InlinePasses(self.disk).run(order, lambda: False)
         by_base = {segment.base_offset: segment for segment in sources}

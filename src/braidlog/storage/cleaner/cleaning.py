@@ -74,6 +74,7 @@ class Cleaning:
         self._aborted = read_aborted(
             files, self._handles, order.directory, [base_offset for base_offset, _ in order.segments]
         )
+        self._aborted += order.aborted_later
         self._tracker = TransactionTracker(self._aborted)
         self._sources = [weigh(files, order.directory, base_offset, size) for base_offset, size in order.segments]
 

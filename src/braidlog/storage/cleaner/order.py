@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from braidlog.core.errors import BraidlogError
+from braidlog.storage.txn_index import AbortedTxn
 
 
 class CleaningStopped(BraidlogError):
@@ -47,6 +48,9 @@ class CleaningOrder:
     index_interval_bytes: int
     memory: CleanerMemory = field(default_factory=CleanerMemory)
     producers: tuple[LastOfProducer, ...] = ()
+    # Transactions with data below `first_uncleanable` whose abort is told only past it: while another one was open the
+    # last stable offset stood between the two.
+    aborted_later: tuple[AbortedTxn, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -57,6 +61,7 @@ class CleaningOrder:
         fields["segments"] = tuple((base_offset, size) for base_offset, size in fields["segments"])
         fields["memory"] = CleanerMemory(**fields["memory"])
         fields["producers"] = tuple(LastOfProducer(**producer) for producer in fields["producers"])
+        fields["aborted_later"] = tuple(AbortedTxn(*transaction) for transaction in fields["aborted_later"])
         return CleaningOrder(**fields)
 
 

@@ -102,7 +102,11 @@ class LogCleaner:
             task = choose_filthiest(self._candidates(), self._manager.clock.wall_ms())
             if task is None:
                 break
-            cleaning = self._order(task)
+            try:
+                cleaning = self._order(task)
+            except CorruptLogError as problem:
+                self._give_up(task.partition, str(problem))
+                continue
             directory = self._manager.registry.directory_of(task.partition).path
             self._cleaning = cleaning
             self._stopped = False
@@ -168,6 +172,7 @@ class LogCleaner:
             index_interval_bytes=log.settings.index_interval_bytes,
             memory=manager.settings.cleaner_memory,
             producers=tuple(LastOfProducer(*producer) for producer in log.last_of_producers()),
+            aborted_later=tuple(log.aborted_transactions(task.first_uncleanable, task.first_uncleanable + 1)),
         )
         return _Pass(task, log, path, order, sources, segments[len(sources)])
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from braidlog.storage.cleaner.passes import CleanerProcessDied, ProcessPasses
 from braidlog.storage.cleaner.throttle import Throttle
 from braidlog.storage.cleaner.worker import serve
 from braidlog.storage.files import OsFiles
+from braidlog.storage.txn_index import AbortedTxn
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 
@@ -29,6 +31,7 @@ def directory(tmp_path: Path) -> SegmentDirectory:
 
 def test_orders_and_outcomes_travel_as_json(directory: SegmentDirectory) -> None:
     order = directory.order(9, memory=CleanerMemory(max_io_bytes_per_second=float("inf")))
+    order = replace(order, aborted_later=(AbortedTxn(7, 3, 11, 10),))
     assert CleaningOrder.from_json(order.to_json()) == order
     outcome = directory.compact(order)
     assert CleaningOutcome.from_json(outcome.to_json()) == outcome

@@ -18,8 +18,9 @@ from braidlog.storage.cleaner.passes import CleanerProcessDied, InlinePasses
 from braidlog.storage.cleaner.service import CLEANER_LANE, LogCleaner
 from braidlog.storage.jobs import run_inline
 from braidlog.storage.log import Log
-from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.builder import build_batch, build_marker
 from braidlog.wire.records.reading import Record
+from braidlog.wire.records.validation import ORIGIN_COORDINATOR
 
 X = tp("x")
 COMPACTED = LogSettings(cleanup_policy=(COMPACT,), min_cleanable_dirty_ratio=0.1, file_delete_delay_ms=1000)
@@ -130,6 +131,47 @@ def test_the_pass_has_its_own_lane(kit: Kit) -> None:
     kit.fill("a")
     work = [item for item in kit.cleaner.run() if item is not None]
     assert [item.lane for item in work] == [CLEANER_LANE]
+
+
+def in_transaction(log: Log, producer_id: int, key: str | None, commit: bool = False) -> None:
+    """One record of a producer's transaction, or without a key its end."""
+    if key is None:
+        data = build_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=NOW)
+    else:
+        record = Record(timestamp=NOW, key=key.encode(), value=b"in a transaction")
+        data = build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True)
+    log.append_as_leader(ByteSlice(data, 0, len(data)), 0, now_ms=NOW, origin=ORIGIN_COORDINATOR)
+    log.write_staged()
+    log.advance_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_abort_that_is_told_past_the_compacted_part_is_heeded(kit: Kit, commit: bool) -> None:
+    """The last stable offset lies between data and its marker, since another transaction began there and is open."""
+    append(kit.log, ("k", "good"))
+    in_transaction(kit.log, 8, "k")
+    kit.log.roll()
+    in_transaction(kit.log, 7, "other")
+    in_transaction(kit.log, 8, None, commit)
+    kit.log.roll()
+    append(kit.log, ("active", "1"))
+    kit.run()
+    assert kit.passes.count == 1
+    assert dict(content(kit.log)).get(0) == (None if commit else b"good")
+    assert (1 in kept(kit.log)) == commit
+    in_transaction(kit.log, 7, None)
+    kit.log.roll()
+    kit.run()
+    assert dict(content(kit.log)).get(0 if not commit else 1) == (b"in a transaction" if commit else b"good")
+
+
+def test_an_unreadable_index_of_aborted_transactions_leaves_the_log_as_it_is(kit: Kit) -> None:
+    kit.fill("a")
+    Path(kit.log.directory, "00000000000000000002.txnindex").write_bytes(b"nonsense")
+    kit.log.segments[-1].txn_index.release()
+    kit.run()
+    assert "00000000000000000002.txnindex" in kit.cleaner.uncleanable[X]
+    assert kit.passes.count == 0
 
 
 def test_dirty_bytes_below_the_ratio_wait(kit: Kit) -> None:
