@@ -11,6 +11,7 @@ from braidlog.config.log_settings import LogSettings
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
+    InvalidRequestError,
     KafkaStorageError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -89,6 +90,20 @@ def test_producers_are_answered_one_by_one(world: DataPath) -> None:
 def test_nothing_asked_is_nothing_answered(world: DataPath) -> None:
     assert write(world) == {}
     assert write(world, marker({})) == {}
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-1, -1), (7, -1), (-(1 << 63), 0)])
+def test_a_marker_of_nobody_is_refused(world: DataPath, producer_id: int, epoch: int) -> None:
+    refused = write(world, marker({"orders": [0], OFFSETS: [3]}, producer_id=producer_id, epoch=epoch))
+    assert set(refused.values()) == {InvalidRequestError.code}
+    assert len(refused) == 2
+    assert world.log().log_end_offset == 0
+    assert world.offsets.written == []
+
+
+def test_a_partition_that_is_named_often_gets_one_marker(world: DataPath) -> None:
+    assert write(world, marker({"orders": [0] * 1000})) == {(7, "orders", 0): 0}
+    assert world.log().log_end_offset == 1
 
 
 def test_a_marker_of_an_old_epoch_is_refused(world: DataPath) -> None:

@@ -7,7 +7,7 @@ knows of any more.
 from __future__ import annotations
 
 from braidlog.broker.markers import MarkerWriter
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.wire.apis import encode_response
@@ -32,6 +32,11 @@ class WriteTxnMarkersHandler:
         for marker in request.markers:
             targets = targets_of(marker)
             progress.outstanding += len(targets)
+            if marker.producer_id < 0 or marker.producer_epoch < 0:
+                told = progress.of(marker.producer_id)
+                for target in targets:
+                    told(target, InvalidRequestError("a marker names the producer and its epoch"))
+                continue
             self._markers.write(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -81,7 +86,9 @@ class _Of:
 
 
 def targets_of(marker: WritableTxnMarker) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    """Each once, however often it is named."""
+    named = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
+    return list(dict.fromkeys(named))
 
 
 def _result(producer_id: int, results: dict[TopicPartition, int]) -> WritableTxnMarkerResult:
