@@ -304,3 +304,13 @@ def test_three_hundred_members_that_come_to_a_stable_group_one_by_one_never_hear
     assert {ticket.error_code for ticket in joins.values()} == {0}
     driver.settle(*members)
     assert len(driver.group(GROUP).members) == 301
+
+
+def test_a_negative_rebalance_timeout_is_none(driver: ClassicDriver) -> None:
+    joining = driver.join(version=3, rebalance_ms=-(2**31))
+    driver.advance(3.0)
+    driver.settle(joining.response.member_id)
+    value = driver.last_value()
+    assert value is not None
+    assert value.members[0].rebalance_timeout == SESSION_MS
+    assert driver.rebuilt().durable_state() == driver.shard.durable_state()

@@ -39,6 +39,12 @@ SKIPS_ASSIGNMENT_FROM = 9
 LONGEST_MEMBER_ID = 32767
 
 
+def rebalance_timeout_of(request: JoinGroupRequest, version: int) -> int:
+    """The first version of the request has none, and a negative one is none."""
+    told_ms = request.rebalance_timeout_ms
+    return told_ms if version >= 1 and told_ms >= 0 else request.session_timeout_ms
+
+
 class Attempt(NamedTuple):
     """One JoinGroup, with all that its decision needs."""
 
@@ -50,8 +56,7 @@ class Attempt(NamedTuple):
     effects: Effects
 
     def rebalance_timeout_ms(self) -> int:
-        """The first version of the request has none."""
-        return self.request.rebalance_timeout_ms if self.caller.version >= 1 else self.request.session_timeout_ms
+        return rebalance_timeout_of(self.request, self.caller.version)
 
 
 class Joining:

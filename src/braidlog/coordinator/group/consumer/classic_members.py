@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
 from braidlog.coordinator.group.classic.group import CONSUMER
+from braidlog.coordinator.group.classic.joining import KNOWN_ID_FROM, rebalance_timeout_of
+from braidlog.coordinator.group.classic.protocol import BATCHED_FROM
 from braidlog.coordinator.group.classic.subscriptions import parse_subscription
 from braidlog.coordinator.group.consumer.embedded import assignment_bytes, owned_by_id
 from braidlog.coordinator.group.consumer.entering import Entry, enter_classic, require_room
@@ -36,10 +38,6 @@ from braidlog.wire.generated.heartbeat import HeartbeatRequest, HeartbeatRespons
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from braidlog.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
-
-# The first versions in which a dynamic member must come back with the id it is given, and in which several leave.
-KNOWN_ID_FROM = 4
-BATCHED_FROM = 3
 
 
 class ClassicMembers:
@@ -95,7 +93,6 @@ class ClassicMembers:
         effects: Effects,
     ) -> Member:
         protocols = tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
-        rebalance_timeout_ms = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
         before = entry.member.profile
         profile = dataclasses.replace(
             before,
@@ -105,7 +102,7 @@ class ClassicMembers:
             client_host=caller.host,
             topics=tuple(sorted(set(subscription.topics))),
             regex="",
-            rebalance_timeout_ms=rebalance_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_of(request, caller.version),
             classic=ClassicSide(request.session_timeout_ms, protocols),
         )
         owned = owned_by_id(subscription.owned_partitions, self._topics)
