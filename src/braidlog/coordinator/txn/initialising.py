@@ -47,7 +47,7 @@ def initialise(
         raise ProducerFencedError(f"{transactional_id} has a newer epoch")
     if transaction.state == TxnState.Ongoing:
         # A retry while a transaction is open is a late copy: whoever opened it has had the answer.
-        return transaction if retried else transaction.fenced(now_ms)
+        return transaction if retried else transaction.fenced(now_ms, may_return=claim is not None)
     last_epoch = claim.epoch if claim is not None else NO_EPOCH
     if retried and transaction.producer_epoch <= LAST_EPOCH:
         epoch = transaction.producer_epoch

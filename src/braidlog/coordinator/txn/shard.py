@@ -333,7 +333,7 @@ class TxnShard:
             return effects
         if kind == TIMEOUT and transaction.state == TxnState.Ongoing:
             self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
-            self._write(effects, transaction.fenced(now.wall_ms), now)
+            self._write(effects, transaction.fenced(now.wall_ms, may_return=True), now)
         elif kind == COMPLETION and transaction.prepared:
             self._complete(effects, transactional_id, now)
         elif kind == EXPIRY and transaction.idle:

@@ -104,14 +104,15 @@ class Transaction:
             now_ms,
         )
 
-    def fenced(self, now_ms: int) -> Transaction:
+    def fenced(self, now_ms: int, may_return: bool) -> Transaction:
         """Aborted against its producer's will, whose epoch is over with it.
 
-        Where each end moves the epoch anyway, the producer may learn from its next EndTxn that the transaction is
-        aborted, and go on; otherwise there is no way back.
+        Where each end moves the epoch anyway, a producer that `may_return` learns from its next EndTxn that the
+        transaction is aborted, and goes on; otherwise there is no way back. Least of all where another has come in its
+        place: it would open one transaction after the other, and the newcomer never find the id at rest.
         """
-        bump = self.client_version >= EPOCH_PER_TRANSACTION
-        last_epoch = self.producer_epoch if bump else NO_EPOCH
+        returns = may_return and self.client_version >= EPOCH_PER_TRANSACTION
+        last_epoch = self.producer_epoch if returns else NO_EPOCH
         epoch = self.producer_epoch + 1
         return self._prepared(TxnState.PrepareAbort, epoch, last_epoch, self.client_version, NO_ID, now_ms)
 

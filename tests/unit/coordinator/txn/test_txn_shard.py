@@ -248,6 +248,28 @@ def test_a_new_producer_aborts_what_is_open_and_is_told_to_come_back(world: Worl
     assert refusal(world.end(zombie)) is ProducerFencedError
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_producer_that_was_replaced_has_no_way_back(world: World, version: int) -> None:
+    """It would begin anew each time, and whoever takes its place would never be let in."""
+    zombie = world.started()
+    world.add(zombie, version=version)
+    assert refusal(world.init()) is ConcurrentTransactionsError
+    action = world.sent()
+    assert refusal(world.end(zombie, commits=False, version=version)) is ProducerFencedError
+    world.confirm(action)
+    assert refusal(world.end(zombie, commits=False, version=version)) is ProducerFencedError
+    assert refusal(world.end(zombie, commits=True, version=version)) is ProducerFencedError
+    assert told(world.init()) == (FRESH_ID, 2)
+
+
+def test_a_producer_that_recovers_from_an_open_transaction_goes_on(world: World) -> None:
+    producer = world.started()
+    world.add(producer, version=2)
+    assert refusal(world.init(producer)) is ConcurrentTransactionsError
+    world.confirm(world.sent())
+    assert told(world.init(producer)) == (FRESH_ID, 1)
+
+
 def test_used_up_epochs_lead_to_a_new_producer_id(world: World) -> None:
     last = world.preset(producer_epoch=LAST_EPOCH)
     renewed = told(world.init(last))
