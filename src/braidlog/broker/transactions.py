@@ -47,8 +47,6 @@ _MOST_QUESTIONS: Final = 20
 # Between tries to write markers, in seconds.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
-# A newer coordinator has taken over, or a newer producer: repeating it cannot help.
-_FINAL: Final = (InvalidProducerEpochError, TransactionCoordinatorFencedError)
 
 
 class MarkerSink(Protocol):
@@ -171,9 +169,11 @@ class _MarkerRound:
         if error is None or isinstance(error, UnknownTopicOrPartitionError):
             # A partition that is gone needs no marker.
             self._written.append(partition)
-        elif isinstance(error, _FINAL):
-            log.error("%s: %s refused the marker for good: %s", self._action, partition, error)
+        elif isinstance(error, TransactionCoordinatorFencedError):
+            log.error("%s: %s refused the marker, a newer coordinator has written there", self._action, partition)
         else:
+            # Also a partition that has seen a newer epoch is asked again: the producer may come to be forgotten there,
+            # or the topic be deleted, and without another try the transactional id would be of no use ever after.
             self._failed = True
             if self._action.attempt == 0:
                 log.warning("%s: %s could not be marked yet: %s", self._action, partition, error)

@@ -216,6 +216,19 @@ def test_a_partition_that_is_gone_needs_no_marker(world: World) -> None:
     assert world.state == TxnState.CompleteCommit
 
 
+def test_a_partition_that_has_seen_a_newer_epoch_is_asked_until_it_is_gone(world: World) -> None:
+    world.check(P0, P1, add=True)
+    world.partitions.refusing[P1] = InvalidProducerEpochError()
+    world.end()
+    for _ in range(20):
+        world.pass_time()
+    assert world.state == TxnState.PrepareCommit
+    world.partitions.refusing[P1] = UnknownTopicOrPartitionError()
+    world.pass_time()
+    assert world.state == TxnState.CompleteCommit
+    assert world.timers == []
+
+
 def test_a_newer_coordinator_is_left_to_it(world: World) -> None:
     world.check(P0, P1, add=True)
     world.partitions.refusing[P1] = TransactionCoordinatorFencedError()
