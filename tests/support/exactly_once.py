@@ -19,13 +19,14 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tools.peers.process import LoggedProcess, ProcessFailed
 
 from support.broker import KAFKA, Broker
 from support.confluent import create_topic
 from support.eventually import eventually
 from support.group_members import generation_of
+from support.group_scenarios import committed
 from support.groups import TESTS, LastingBroker
 from support.numbered import NumberedWriter, read_numbers
 
@@ -82,7 +83,9 @@ class Copier:
                 "heartbeat.interval.ms": 200,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
+                # Every partition has a committed offset from the start on: whoever finds none, or one that is not
+                # there, has found a loss.
+                "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 50,
             }
         )
@@ -95,6 +98,9 @@ class Copier:
             membership = self._consumer.consumer_group_metadata()
             messages = self._consumer.consume(50, 0.05)
             records = [message for message in messages if message.error() is None]
+            for message in messages:
+                error = message.error()
+                assert error is None or error.code() != KafkaError._AUTO_OFFSET_RESET, error
             if not records:
                 continue
             if generation_of(membership) > 0 and self._copy(records, membership):
@@ -133,7 +139,8 @@ class Copier:
         """Back to what the group has committed."""
         owned = self._consumer.assignment()
         for place in self._consumer.committed(owned, timeout=ONCE_S):
-            self._consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
+            assert place.offset >= 0, f"the group has committed nothing for {place}"
+            self._consumer.seek(TopicPartition(place.topic, place.partition, place.offset))
 
 
 def _insist(call: Callable[[], object]) -> None:
@@ -161,6 +168,7 @@ class Copying:
         self.aborted = 0
         self._broker: Broker
         self._workers: dict[str, LoggedProcess] = {}
+        self._committed: dict[tuple[str, int], int] = {}
         self._copied_before = dict.fromkeys(self.names, 0)
 
     def run(self, kills: int) -> None:
@@ -168,6 +176,7 @@ class Copying:
             self._start_broker(processes)
             for topic in (SOURCE, SINK):
                 create_topic(self.lasting.bootstrap, topic, PARTITIONS)
+            self._commit_the_beginning()
             writer = NumberedWriter(self.lasting.bootstrap, {SOURCE: PARTITIONS})
             with writer.running(at_once=1):
                 while len(self.deaths) < kills:
@@ -184,6 +193,12 @@ class Copying:
             for name in self.names:
                 self._workers[name].kill()
 
+    def _commit_the_beginning(self) -> None:
+        first = Consumer({"bootstrap.servers": self.lasting.bootstrap, "group.id": GROUP, "enable.auto.commit": False})
+        beginning = [TopicPartition(SOURCE, partition, 0) for partition in range(PARTITIONS)]
+        first.commit(offsets=beginning, asynchronous=False)
+        first.close()
+
     def _start_broker(self, processes: ExitStack, crash_at: str | None = None) -> None:
         env = None if crash_at is None else {"BRAIDLOG_CRASH_AT": crash_at}
         self._broker = processes.enter_context(self.lasting.life(env))
@@ -196,6 +211,7 @@ class Copying:
             self._await_progress(victim)
         # The moment is the point of it: no event leads to a random one.
         time.sleep(self.random.uniform(0, 0.3))
+        self._check_commits_only_advance()
         self.deaths.append(victim)
         if victim != "broker":
             self._workers[victim].kill()
@@ -204,6 +220,16 @@ class Copying:
         if self.lasting.kind != KAFKA and self.random.random() < 0.5:
             self._die_by_itself(processes)
         self._start_broker(processes)
+        self._check_commits_only_advance()
+
+    def _check_commits_only_advance(self) -> None:
+        places = dict.fromkeys((SOURCE, partition) for partition in range(PARTITIONS))
+        now = {place: offset for place, (offset, _) in committed(self.lasting.bootstrap, GROUP, places).items()}
+        for place, offset in now.items():
+            assert offset >= self._committed.get(place, -1), (
+                f"{place}: {self._committed[place]} was committed, now {offset} is\n{self.tell()}"
+            )
+        self._committed = now
 
     def _die_by_itself(self, processes: ExitStack) -> None:
         """A life that ends at a named point, such as right after a write, before anybody is told of it."""
