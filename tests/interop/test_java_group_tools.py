@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tools.peers.kafka import run_tool
 
 from braidlog.coordinator.partitioning import partition_for
@@ -110,7 +110,7 @@ def test_a_group_with_a_member(quick_broker: Broker, topic: str, protocol: str, 
     confluent.send(confluent.producer(quick_broker.bootstrap), topic, lines(3))
     with member(quick_broker, topic, protocol) as reader:
         # The tools take longer than a session; the client's own threads keep the member alive.
-        reader.commit(asynchronous=False) if reader.poll(1.0) else None
+        reader.poll(1.0)
         (state,) = rows(tool(quick_broker, GROUPS, "--describe", "--group", group, "--state"))
         assert state["STATE"] == "Stable"
         assert state["#MEMBERS"] == "1"
@@ -191,7 +191,7 @@ def dumped(broker: Broker, internal_topic: str, name: str, decoder: str) -> list
 def test_dump_log_decodes_a_group(quick_broker: Broker, topic: str, protocol: str) -> None:
     confluent.create_topic(quick_broker.bootstrap, topic, 2)
     with member(quick_broker, topic, protocol) as reader:
-        reader.commit(offsets=[confluent.TopicPartition(topic, 1, 7, "seven")], asynchronous=False)
+        reader.commit(offsets=[TopicPartition(topic, 1, 7, "seven")], asynchronous=False)
         lines = dumped(quick_broker, "__consumer_offsets", f"{topic}-g", "--offsets-decoder")
     types = {kind for line in lines for kind in re.findall(r'key: \{"type":"(\d+)"', line)}
     # A commit, and the group: as one record, or as epoch, subscription, member, target and assignments.

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from tools.peers.process import LoggedProcess
 
 from support import confluent
@@ -149,5 +150,5 @@ def assert_counted_once(app: WordCountApp) -> None:
 def repartition_start(app: WordCountApp) -> int:
     name = f"{app.name}-words-repartition"
     with confluent.assigned(app.bootstrap, name) as consumer:
-        offsets = [consumer.get_watermark_offsets(confluent.TopicPartition(name, n), timeout=30) for n in (0, 1)]
+        offsets = [consumer.get_watermark_offsets(TopicPartition(name, n), timeout=30) for n in (0, 1)]
     return max(low for low, _ in offsets)

@@ -12,13 +12,9 @@ from tools.peers.maven import PeerMissing
 
 SOURCES = Path(__file__).parent.parent / "interop" / "java"
 SHARED = ("Scenarios.java", "Ownership.java", "Member.java")
-CLIENT_PROGRAMS = (
-    *SHARED,
-    "GroupScenarios.java",
-    "TransactionScenarios.java",
-    "GroupMember.java",
-    "TransformLoop.java",
-)
+GROUPS = ("GroupScenarios.java", "GroupAdministration.java", "GroupMember.java")
+TRANSACTIONS = ("TransactionScenarios.java", "TransactionAdministration.java", "TransformLoop.java")
+CLIENT_PROGRAMS = (*SHARED, *GROUPS, *TRANSACTIONS)
 
 # The Java clients by the name that tests use.
 OLDER = "3.9"

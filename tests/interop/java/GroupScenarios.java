@@ -1,4 +1,3 @@
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -11,29 +10,21 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.ConsumerGroupDescription;
-import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.NewPartitions;
-import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.consumer.CommitFailedException;
-import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
-import org.apache.kafka.common.errors.GroupIdNotFoundException;
-import org.apache.kafka.common.errors.GroupNotEmptyException;
-import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
 import org.apache.kafka.common.errors.OffsetMetadataTooLarge;
-import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.errors.UnreleasedInstanceIdException;
 
 /** Groups by the Java consumer, of the protocol that the second argument names ("classic" or "consumer"). */
 public final class GroupScenarios {
-    private static String protocol;
-    private static boolean classic;
+    static String protocol;
+    static boolean classic;
 
     public static void main(String[] arguments) throws Exception {
         Scenarios.bootstrap = arguments[0];
@@ -44,31 +35,31 @@ public final class GroupScenarios {
         Scenarios.plan("commits", GroupScenarios::commits);
         Scenarios.plan("auto-commit", GroupScenarios::autoCommit);
         Scenarios.plan("large-metadata", GroupScenarios::largeMetadata);
-        Scenarios.plan("simple-commit", GroupScenarios::simpleCommit);
+        Scenarios.plan("simple-commit", GroupAdministration::simpleCommit);
         Scenarios.plan("static-return", GroupScenarios::staticReturn);
         Scenarios.plan("static-fenced", GroupScenarios::staticFenced);
         Scenarios.plan("stalled", GroupScenarios::stalled);
         Scenarios.plan("new-partitions", GroupScenarios::newPartitions);
         Scenarios.plan("pattern", GroupScenarios::pattern);
         Scenarios.plan("two-topics", GroupScenarios::twoTopics);
-        Scenarios.plan("admin-groups", GroupScenarios::adminGroups);
-        Scenarios.plan("admin-offsets", GroupScenarios::adminOffsets);
+        Scenarios.plan("admin-groups", GroupAdministration::adminGroups);
+        Scenarios.plan("admin-offsets", GroupAdministration::adminOffsets);
         Scenarios.plan("range", GroupScenarios::range);
         if (classic) {
             Scenarios.plan("cooperative", GroupScenarios::cooperative);
-            Scenarios.plan("remove-members", GroupScenarios::removeMembers);
+            Scenarios.plan("remove-members", GroupAdministration::removeMembers);
         } else {
-            Scenarios.plan("upgrade", GroupScenarios::upgrade);
-            Scenarios.plan("downgrade", GroupScenarios::downgrade);
+            Scenarios.plan("upgrade", GroupAdministration::upgrade);
+            Scenarios.plan("downgrade", GroupAdministration::downgrade);
         }
         Scenarios.runAll(new HashSet<>(Arrays.asList(arguments).subList(2, arguments.length)));
     }
 
-    private static Map<String, Object> member(String group, Object... pairs) {
+    static Map<String, Object> member(String group, Object... pairs) {
         return Scenarios.with(of(protocol, group), pairs);
     }
 
-    private static Map<String, Object> of(String protocol, String group) {
+    static Map<String, Object> of(String protocol, String group) {
         Map<String, Object> settings = Scenarios.with(Map.of(), "group.id", group, "group.protocol", protocol);
         if (protocol.equals("classic")) {
             settings.put("session.timeout.ms", "6000");
@@ -77,7 +68,7 @@ public final class GroupScenarios {
         return settings;
     }
 
-    private static void settled(Ownership ownership, int partitions, Member... members) throws Exception {
+    static void settled(Ownership ownership, int partitions, Member... members) throws Exception {
         int fair = partitions / members.length;
         Scenarios.eventually(members.length + " members share " + partitions + " partitions", () -> {
             int held = 0;
@@ -215,21 +206,6 @@ public final class GroupScenarios {
                 return null;
             });
             Scenarios.same(4096, consumer.committed(Set.of(place)).get(place).metadata().length(), "kept");
-        }
-    }
-
-    /** A consumer with partitions of its own choice commits without being a member. */
-    private static void simpleCommit(String name) throws Exception {
-        Scenarios.createTopic(name, 1);
-        TopicPartition place = new TopicPartition(name, 0);
-        try (KafkaConsumer<String, String> consumer = Scenarios.consumer(member(name)); Admin admin = Scenarios.admin()) {
-            consumer.assign(List.of(place));
-            consumer.commitSync(Map.of(place, new OffsetAndMetadata(5)));
-            Scenarios.same(5L, consumer.committed(Set.of(place)).get(place).offset(), "own commit");
-            ConsumerGroupDescription described = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
-            Scenarios.same("Empty", described.state().toString(), "state");
-            Scenarios.check(admin.listConsumerGroups().all().get().stream().anyMatch(
-                each -> each.groupId().equals(name) && each.isSimpleConsumerGroup()), "listed as simple");
         }
     }
 
@@ -391,134 +367,5 @@ public final class GroupScenarios {
             settled(ownership, 6, first);
         }
         Scenarios.same(Set.of(), ownership.violations(), "partitions held twice");
-    }
-
-    private static void adminGroups(String name) throws Exception {
-        Scenarios.createTopic(name, 2);
-        Ownership ownership = new Ownership();
-        try (Admin admin = Scenarios.admin()) {
-            try (Member one = new Member("one", ownership, member(name, "group.instance.id", "first"), List.of(name))) {
-                settled(ownership, 2, one);
-                ConsumerGroupDescription group = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
-                Scenarios.same("Stable", group.state().toString(), "state");
-                Scenarios.same(classic ? "range" : "uniform", group.partitionAssignor(), "assignor");
-                Scenarios.same(protocol, group.type().toString().toLowerCase(), "type");
-                Scenarios.same(1, group.members().size(), "members");
-                String memberId = one.metadata().memberId();
-                group.members().forEach(each -> {
-                    Scenarios.same(one.owned(), each.assignment().topicPartitions(), "assignment");
-                    Scenarios.same("one", each.clientId(), "client id");
-                    Scenarios.same("/127.0.0.1", each.host(), "host");
-                    Scenarios.same("first", each.groupInstanceId().orElse(""), "instance");
-                    Scenarios.same(memberId, each.consumerId(), "member id");
-                });
-                Scenarios.fails(GroupNotEmptyException.class, () -> admin.deleteConsumerGroups(List.of(name)).all().get());
-            }
-            Scenarios.eventually("listed as it is", () -> admin.listConsumerGroups().all().get().stream()
-                .anyMatch(each -> each.groupId().equals(name) && !each.isSimpleConsumerGroup()));
-            if (classic) {
-                admin.removeMembersFromConsumerGroup(
-                    name, new RemoveMembersFromConsumerGroupOptions(Set.of(new MemberToRemove("first")))).all().get();
-            }
-            Scenarios.eventually("empty", () -> admin.describeConsumerGroups(List.of(name)).all().get()
-                .get(name).state().toString().equals("Empty"));
-            admin.deleteConsumerGroups(List.of(name)).all().get();
-            Scenarios.fails(GroupIdNotFoundException.class, () -> admin.deleteConsumerGroups(List.of(name)).all().get());
-            Scenarios.check(admin.listConsumerGroups().all().get().stream().noneMatch(each -> each.groupId().equals(name)), "gone");
-        }
-    }
-
-    private static void adminOffsets(String name) throws Exception {
-        Scenarios.createTopic(name, 2);
-        TopicPartition first = new TopicPartition(name, 0);
-        TopicPartition second = new TopicPartition(name, 1);
-        Ownership ownership = new Ownership();
-        try (Admin admin = Scenarios.admin()) {
-            admin.alterConsumerGroupOffsets(name, Map.of(
-                first, new OffsetAndMetadata(11, "set"), second, new OffsetAndMetadata(12))).all().get();
-            try (Member one = new Member("one", ownership, member(name), List.of(name))) {
-                settled(ownership, 2, one);
-                Scenarios.fails(
-                    UnknownMemberIdException.class,
-                    () -> admin.alterConsumerGroupOffsets(name, Map.of(first, new OffsetAndMetadata(1))).all().get());
-                Scenarios.fails(
-                    GroupSubscribedToTopicException.class,
-                    () -> admin.deleteConsumerGroupOffsets(name, Set.of(first)).all().get());
-            }
-            Map<TopicPartition, OffsetAndMetadata> found = admin.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get();
-            Scenarios.same(Set.of(first, second), found.keySet(), "partitions with offsets");
-            Scenarios.same("set", found.get(first).metadata(), "metadata");
-            Scenarios.eventually("no members", () -> admin.describeConsumerGroups(List.of(name)).all().get().get(name).members().isEmpty());
-            admin.deleteConsumerGroupOffsets(name, Set.of(first)).all().get();
-            found = admin.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get();
-            Scenarios.same(Set.of(second), found.keySet(), "after deletion");
-            admin.deleteTopics(List.of(name)).all().get();
-            Scenarios.eventually("offsets go with the topic", () ->
-                admin.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get().isEmpty());
-        }
-    }
-
-    private static void removeMembers(String name) throws Exception {
-        Scenarios.createTopic(name, 2);
-        Ownership ownership = new Ownership();
-        try (Member one = new Member("one", ownership, member(name, "group.instance.id", "one"), List.of(name));
-             Admin admin = Scenarios.admin()) {
-            settled(ownership, 2, one);
-            String before = one.metadata().memberId();
-            admin.removeMembersFromConsumerGroup(name, new RemoveMembersFromConsumerGroupOptions()).all().get();
-            Scenarios.eventually("it is a new member", () -> {
-                if (one.failure() != null) {
-                    return true;
-                }
-                ConsumerGroupMetadata now = one.metadata();
-                return !now.memberId().isEmpty() && !now.memberId().equals(before) && one.owned().size() == 2;
-            });
-        }
-    }
-
-    /** A live group of the older protocol takes in members of the newer, until it is one of the newer. */
-    private static void upgrade(String name) throws Exception {
-        Scenarios.createTopic(name, 4);
-        Scenarios.fill(name, 4, 10);
-        Ownership ownership = new Ownership();
-        try (Admin admin = Scenarios.admin()) {
-            Member old = new Member("old", ownership, of("classic", name), List.of(name));
-            settled(ownership, 4, old);
-            Scenarios.eventually("read", () -> old.read().size() == 40);
-            CountDownLatch committed = new CountDownLatch(1);
-            old.tell(consumer -> {
-                consumer.commitSync();
-                committed.countDown();
-            });
-            committed.await();
-            try (Member young = new Member("young", ownership, of("consumer", name), List.of(name))) {
-                settled(ownership, 4, old, young);
-                Scenarios.same("Consumer", typeOf(admin, name), "type of the mixed group");
-                old.close();
-                settled(ownership, 4, young);
-                Scenarios.same(0, young.read().size(), "the commit was taken over");
-            }
-        }
-        Scenarios.same(Set.of(), ownership.violations(), "partitions held twice");
-    }
-
-    private static void downgrade(String name) throws Exception {
-        Scenarios.createTopic(name, 4);
-        Ownership ownership = new Ownership();
-        try (Admin admin = Scenarios.admin()) {
-            Member young = new Member("young", ownership, of("consumer", name), List.of(name));
-            settled(ownership, 4, young);
-            try (Member old = new Member("old", ownership, of("classic", name), List.of(name))) {
-                settled(ownership, 4, old, young);
-                young.close();
-                settled(ownership, 4, old);
-                Scenarios.eventually("classic again", () -> typeOf(admin, name).equals("Classic"));
-            }
-        }
-        Scenarios.same(Set.of(), ownership.violations(), "partitions held twice");
-    }
-
-    private static String typeOf(Admin admin, String group) throws Exception {
-        return admin.describeConsumerGroups(List.of(group)).all().get().get(group).type().toString();
     }
 }
