@@ -88,7 +88,7 @@ class Coordination:
         self._txn_settings = txn_settings(settings.current)
         settings.on_change(self._settings_changed)
         self._image_topics = ImageTopics(controller)
-        self.topics = InternalTopics(controller, settings)
+        self.topics = InternalTopics(controller, settings, tasks)
 
         def logs(topic: str, read_size: str) -> CoordinatorLogs:
             return CoordinatorLogs(

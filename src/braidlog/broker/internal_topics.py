@@ -11,16 +11,18 @@ from braidlog.config.topic_names import INTERNAL_TOPICS
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import NewTopic
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
+from braidlog.core.tasks import Tasks
 
 OFFSETS_TOPIC: Final = INTERNAL_TOPICS[0]
 TRANSACTIONS_TOPIC: Final = INTERNAL_TOPICS[1]
 
 
 class InternalTopics:
-    def __init__(self, controller: Controller, settings: LiveSettings) -> None:
+    def __init__(self, controller: Controller, settings: LiveSettings, tasks: Tasks) -> None:
         self._controller = controller
         self._settings = settings
-        self._creating: dict[str, asyncio.Future[None]] = {}
+        self._tasks = tasks
+        self._creating: dict[str, asyncio.Task[None]] = {}
 
     def partition_count(self, name: str) -> int:
         """Of the topic as it is; before it exists, as it will be."""
@@ -45,7 +47,7 @@ class InternalTopics:
             return
         creating = self._creating.get(name)
         if creating is None:
-            creating = self._creating[name] = asyncio.ensure_future(self._create(name))
+            creating = self._creating[name] = self._tasks.spawn(f"creating {name}", self._create(name))
             creating.add_done_callback(lambda _: self._creating.pop(name, None))
         # One caller's connection may go away: the others still wait for the same creation.
         await asyncio.shield(creating)
