@@ -28,10 +28,18 @@ class ProtocolError(Exception):
     @property
     def message(self) -> str | None:
         """What the response's error_message carries; none where nothing beyond the code was said."""
-        return str(self.args[0])[:_LONGEST_MESSAGE] if self.args else None
+        return _shortened(str(self.args[0])) if self.args else None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}" if self.args else self.name
+
+
+def _shortened(text: str) -> str:
+    """Cut in the middle, where a long name stands: what went wrong is said around it."""
+    if len(text) <= _LONGEST_MESSAGE:
+        return text
+    half = _LONGEST_MESSAGE // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 class UnknownServerError(ProtocolError):

@@ -36,3 +36,11 @@ def test_a_message_with_a_long_name_in_it_still_fits_a_text_of_the_protocol() ->
     error = protocol_errors.GroupIdNotFoundError("é" * 32767)
     assert error.message is not None
     assert 0 < len(error.message.encode()) <= 32767
+
+
+def test_a_long_message_is_cut_in_the_middle() -> None:
+    message = from_code(6, f"the topic {'x' * 40_000} is led elsewhere").message
+    assert message is not None
+    assert len(message) < 2_100
+    assert message.startswith("the topic x")
+    assert message.endswith("x is led elsewhere")
