@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.config.definitions.braidlog import DIFFERENCES
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from braidlog.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from support.oracle import Pair, Side
@@ -77,7 +78,7 @@ def test_topic_configs(pair: Pair, version: int) -> None:
 def test_broker_configs(pair: Pair, version: int) -> None:
     flags = {"include_synonyms": True} if version >= 1 else {}
     theirs, ours = (describe(side, version, BROKER, "1", **flags) for side in pair.sides)
-    assert "\n".join(differences(theirs, ours, OF_THE_NODE)) == ""
+    assert "\n".join(differences(theirs, ours, OF_THE_NODE | DIFFERENCES.keys())) == ""
 
 
 def test_every_setting_has_documentation(pair: Pair) -> None:

@@ -318,24 +318,24 @@ def test_two_producers_in_one_request(pair: Pair) -> None:
 
 
 def test_sequences_and_duplicates_across_transactions(pair: Pair) -> None:
-    pair.create("sequences")
-    writer = Writer(pair, "sequences")
-    writer.add("sequences")
-    assert writer.produce("sequences", b"a", b"b")["error_code"] == 0
+    pair.create("txn-sequences")
+    writer = Writer(pair, "txn-sequences")
+    writer.add("txn-sequences")
+    assert writer.produce("txn-sequences", b"a", b"b")["error_code"] == 0
     writer.end(commits=True)
-    writer.add("sequences")
-    assert writer.produce("sequences", b"a", b"b", what="a duplicate of the last transaction")["base_offset"] == 0
-    assert [producer["current_txn_start_offset"] for producer in compare_producers(pair, "sequences")] == [-1]
-    assert writer.produce("sequences", b"x", sequence=7, what="a gap")["error_code"] == 45
+    writer.add("txn-sequences")
+    assert writer.produce("txn-sequences", b"a", b"b", what="a duplicate of the last transaction")["base_offset"] == 0
+    assert [producer["current_txn_start_offset"] for producer in compare_producers(pair, "txn-sequences")] == [-1]
+    assert writer.produce("txn-sequences", b"x", sequence=7, what="a gap")["error_code"] == 45
     # The duplicate has asked, and what asked first must be written first.
-    assert writer.produce("sequences", b"c", sequence=2, what="the next one")["error_code"] == 45
+    assert writer.produce("txn-sequences", b"c", sequence=2, what="the next one")["error_code"] == 45
     writer.init()
-    writer.add("sequences")
-    assert writer.produce("sequences", b"c", sequence=2, what="a new epoch")["error_code"] == 45
-    assert writer.produce("sequences", b"c", what="a new epoch, from 0 on")["error_code"] == 0
-    compare_producers(pair, "sequences")
+    writer.add("txn-sequences")
+    assert writer.produce("txn-sequences", b"c", sequence=2, what="a new epoch")["error_code"] == 45
+    assert writer.produce("txn-sequences", b"c", what="a new epoch, from 0 on")["error_code"] == 0
+    compare_producers(pair, "txn-sequences")
     writer.end(commits=False)
-    compare_fetched(pair, 12, "sequences", 0, True)
+    compare_fetched(pair, 12, "txn-sequences", 0, True)
 
 
 # Markers
