@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.faults import error_of
-from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.broker.known_partitions import MergingTicket, split_known
+from braidlog.broker.tickets import caller_of
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.coordinator.group.offset_records import text_units
 from braidlog.coordinator.group.shard import GroupShard
@@ -35,9 +36,10 @@ from braidlog.wire.generated.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from braidlog.wire.message import Message
 
 _TOPIC_IDS_FROM: Final = 10
+_UNKNOWN: Final = UnknownTopicOrPartitionError.code
+_UNKNOWN_ID: Final = UnknownTopicIdError.code
 
 
 class OffsetCommitHandler:
@@ -57,7 +59,7 @@ class OffsetCommitHandler:
 
     def handle(self, request: OffsetCommitRequest, exchange: Exchange) -> None:
         refused = self._take_out_unknown(request, exchange.version)
-        ticket = CommitTicket(exchange, request, refused)
+        ticket = MergingTicket(exchange, request, refuse, refused)
         if not request.topics:
             ticket.answer(OffsetCommitResponse())
         elif exchange.version == 0:
@@ -71,26 +73,17 @@ class OffsetCommitHandler:
 
     def _take_out_unknown(self, request: OffsetCommitRequest, version: int) -> list[OffsetCommitResponseTopic]:
         """Leaves in the request what is there, with its name; returns what is not, with the error."""
-        known: list[OffsetCommitRequestTopic] = []
-        refused: list[OffsetCommitResponseTopic] = []
-        for topic in request.topics:
-            code = UnknownTopicOrPartitionError.code
-            if version >= _TOPIC_IDS_FROM:
-                name = self._topics.name_of(topic.topic_id)
-                topic.name = name or ""
-                code = UnknownTopicIdError.code if name is None else code
-            facts = self._topics.get(topic.name)
-            count = 0 if facts is None else facts.partitions
-            unknown = [wanted for wanted in topic.partitions if not 0 <= wanted.partition_index < count]
-            if unknown:
-                refused.append(_answer(topic, unknown, code))
-                topic.partitions = [wanted for wanted in topic.partitions if 0 <= wanted.partition_index < count]
-            if topic.partitions:
-                known.append(topic)
-        request.topics = known
-        return refused
+        by_id = version >= _TOPIC_IDS_FROM
+        if by_id:
+            for topic in request.topics:
+                topic.name = self._topics.name_of(topic.topic_id) or ""
+        request.topics, unknown = split_known(request.topics, self._topics)
+        return [
+            _answer(topic, missing, _UNKNOWN_ID if by_id and not topic.name else _UNKNOWN)
+            for topic, missing in unknown
+        ]
 
-    async def _commit_to_store(self, request: OffsetCommitRequest, ticket: CommitTicket) -> None:
+    async def _commit_to_store(self, request: OffsetCommitRequest, ticket: MergingTicket) -> None:
         limit = self._metadata_limit()
         offsets: list[tuple[TopicPartition, int]] = []
         topics: list[OffsetCommitResponseTopic] = []
@@ -111,28 +104,6 @@ class OffsetCommitHandler:
             ticket.fail(error_of(problem, "OffsetCommit v0"))
         else:
             ticket.answer(OffsetCommitResponse(topics=topics))
-
-
-class CommitTicket(ExchangeTicket):
-    """Adds to the coordinator's answer what never reached it."""
-
-    __slots__ = ("_refused",)
-
-    def __init__(
-        self, exchange: Exchange, request: OffsetCommitRequest, refused: list[OffsetCommitResponseTopic]
-    ) -> None:
-        super().__init__(exchange, request, refuse)
-        self._refused = refused
-
-    def answer(self, response: Message) -> None:
-        if self._refused and isinstance(response, OffsetCommitResponse):
-            topics = {(topic.name, topic.topic_id): topic for topic in self._refused}
-            for topic in response.topics:
-                before = topics.setdefault((topic.name, topic.topic_id), topic)
-                if before is not topic:
-                    before.partitions += topic.partitions
-            response.topics = list(topics.values())
-        super().answer(response)
 
 
 def _answer(

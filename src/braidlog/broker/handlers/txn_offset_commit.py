@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.internal_topics import OFFSETS_TOPIC
-from braidlog.broker.tickets import ExchangeTicket, caller_of
+from braidlog.broker.known_partitions import MergingTicket, split_known
+from braidlog.broker.tickets import caller_of
 from braidlog.broker.transactions import TransactionDesk
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import Topics
@@ -36,7 +37,6 @@ from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from braidlog.wire.message import Message
 
 _LOADING_IS_UNDERSTOOD_FROM: Final = 2
 _ABORTABLE_IS_UNDERSTOOD_FROM: Final = 4
@@ -57,7 +57,9 @@ class TxnOffsetCommitHandler:
         self._verifies = verifies
 
     def handle(self, request: TxnOffsetCommitRequest, exchange: Exchange) -> None:
-        ticket = TxnCommitTicket(exchange, request, self._take_out_unknown(request))
+        request.topics, unknown = split_known(request.topics, self._topics)
+        refused = [_answer(topic, missing, UnknownTopicOrPartitionError.code) for topic, missing in unknown]
+        ticket = MergingTicket(exchange, request, refuse, refused)
         if not request.topics:
             ticket.answer(TxnOffsetCommitResponse())
             return
@@ -86,43 +88,6 @@ class TxnOffsetCommitHandler:
         if not exchange.finished:
             # The check may take longer than a round; what the producer sends next must not overtake its offsets.
             exchange.channel.mute()
-
-    def _take_out_unknown(self, request: TxnOffsetCommitRequest) -> list[TxnOffsetCommitResponseTopic]:
-        known: list[TxnOffsetCommitRequestTopic] = []
-        refused: list[TxnOffsetCommitResponseTopic] = []
-        for topic in request.topics:
-            facts = self._topics.get(topic.name)
-            count = 0 if facts is None else facts.partitions
-            unknown = [wanted for wanted in topic.partitions if not 0 <= wanted.partition_index < count]
-            if unknown:
-                refused.append(_answer(topic, unknown, UnknownTopicOrPartitionError.code))
-                topic.partitions = [wanted for wanted in topic.partitions if 0 <= wanted.partition_index < count]
-            if topic.partitions:
-                known.append(topic)
-        request.topics = known
-        return refused
-
-
-class TxnCommitTicket(ExchangeTicket):
-    """Adds to the coordinator's answer what never reached it."""
-
-    __slots__ = ("_refused",)
-
-    def __init__(
-        self, exchange: Exchange, request: TxnOffsetCommitRequest, refused: list[TxnOffsetCommitResponseTopic]
-    ) -> None:
-        super().__init__(exchange, request, refuse)
-        self._refused = refused
-
-    def answer(self, response: Message) -> None:
-        if self._refused and isinstance(response, TxnOffsetCommitResponse):
-            topics = {topic.name: topic for topic in self._refused}
-            for topic in response.topics:
-                before = topics.setdefault(topic.name, topic)
-                if before is not topic:
-                    before.partitions += topic.partitions
-            response.topics = list(topics.values())
-        super().answer(response)
 
 
 def _answer(
