@@ -5,6 +5,7 @@ A start reads a handful of keys, nearly all of the first themes, and should not 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
@@ -35,6 +36,7 @@ _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 _found: dict[str, Setting] = {}
 _unread = list(_THEMES)
+_reading = threading.Lock()
 _topic: dict[str, Setting] = {}
 _dynamic_only: dict[str, Setting] = {}
 
@@ -42,10 +44,10 @@ _dynamic_only: dict[str, Setting] = {}
 def broker_setting(key: str) -> Setting | None:
     """The definition of a broker setting; none for a key nobody knows."""
     setting = _found.get(key)
-    while setting is None and _unread:
-        _read_next_theme()
+    while setting is None and _read_next_theme():
         setting = _found.get(key)
-    return setting
+    # Another thread may have read the last theme since.
+    return _found.get(key) if setting is None else setting
 
 
 def listener_base(key: str) -> str | None:
@@ -64,8 +66,8 @@ def broker_setting_for(key: str) -> Setting | None:
 
 def broker_settings() -> Iterator[Setting]:
     """Every broker setting that a file may hold, by theme."""
-    while _unread:
-        _read_next_theme()
+    while _read_next_theme():
+        pass
     return iter(_found.values())
 
 
@@ -73,7 +75,7 @@ def topic_settings() -> dict[str, Setting]:
     if not _topic:
         from braidlog.config.definitions.topics import SETTINGS
 
-        _topic.update((setting.key, setting) for setting in SETTINGS)
+        _topic.update({setting.key: setting for setting in SETTINGS})
     return _topic
 
 
@@ -81,7 +83,7 @@ def dynamic_only_settings() -> dict[str, Setting]:
     if not _dynamic_only:
         from braidlog.config.definitions.quotas import DYNAMIC_ONLY
 
-        _dynamic_only.update((setting.key, setting) for setting in DYNAMIC_ONLY)
+        _dynamic_only.update({setting.key: setting for setting in DYNAMIC_ONLY})
     return _dynamic_only
 
 
@@ -96,6 +98,12 @@ def synonyms(key: str) -> tuple[str, ...]:
     return (key,) if base is None else (key, base)
 
 
-def _read_next_theme() -> None:
-    module = import_module(f"braidlog.config.definitions.{_unread.pop(0)}")
-    _found.update((setting.key, setting) for setting in module.SETTINGS)
+def _read_next_theme() -> bool:
+    """False where all are read. Logs are opened by several threads, which ask for settings side by side."""
+    with _reading:
+        if not _unread:
+            return False
+        module = import_module(f"braidlog.config.definitions.{_unread[0]}")
+        _found.update({setting.key: setting for setting in module.SETTINGS})
+        del _unread[0]
+    return True

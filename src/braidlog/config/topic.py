@@ -84,10 +84,14 @@ def effective(overrides: Mapping[str, str | None], broker: BrokerSettings) -> di
 
 
 def _broker_defaults(broker: BrokerSettings) -> dict[str, Value]:
-    """Worked out once per broker: a start with ten thousand topics asks ten thousand times."""
+    """Worked out once per broker: a start with ten thousand topics asks ten thousand times, in several threads.
+
+    So the table is put in place whole: whoever finds it finds all of it.
+    """
     if not broker.topic_defaults:
-        for key, setting in known.topic_settings().items():
-            broker.topic_defaults[key] = broker_default(setting, broker)
+        broker.topic_defaults.update(
+            {key: broker_default(setting, broker) for key, setting in known.topic_settings().items()}
+        )
     return broker.topic_defaults
 
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.log_settings import DEFAULTS, MAX_LONG
+from braidlog.config.log_settings import DEFAULTS, MAX_LONG, LogSettings
 from braidlog.config.topic import log_settings, validate_overrides
 from braidlog.core.protocol_errors import InvalidConfigError
 
@@ -85,3 +89,23 @@ def test_one_topic_does_not_change_what_the_next_inherits() -> None:
 
 def test_log_settings_show_what_differs() -> None:
     assert repr(DEFAULTS._replace(segment_bytes=5)) == "LogSettings(segment_bytes=5)"
+
+
+def test_threads_that_ask_side_by_side_get_all_of_them() -> None:
+    """As the threads do that open logs at a start."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(100):
+                broker = BrokerSettings({})
+                together = Barrier(4)
+
+                def ask(broker: BrokerSettings = broker, together: Barrier = together) -> LogSettings:
+                    together.wait()
+                    return log_settings({}, broker)
+
+                answers = [threads.submit(ask) for _ in range(4)]
+                assert len({str(answer.result()) for answer in answers}) == 1
+    finally:
+        sys.setswitchinterval(before)
