@@ -82,7 +82,6 @@ class Coordination:
         producer_ids: ProducerIds,
     ) -> None:
         self._broker_id = broker_id
-        self._settings = settings
         self._new_member_id = new_member_ids(seams.random)
         self._group_settings = group_settings(settings.current)
         self._txn_settings = txn_settings(settings.current)

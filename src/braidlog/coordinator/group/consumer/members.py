@@ -100,10 +100,6 @@ class Member(NamedTuple):
         return self.profile.classic is not None
 
 
-def count_partitions(assignment: Assignment) -> int:
-    return sum(len(partitions) for partitions in assignment.values())
-
-
 def in_order(assignment: Assignment) -> list[tuple[bytes, list[int]]]:
     """For what is written and told: the same partitions always look the same."""
     return [(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from braidlog.coordinator.group.consumer.assignor_range import assign_range
 from braidlog.coordinator.group.consumer.assignor_uniform import assign_uniform
 from braidlog.coordinator.group.consumer.assignors import Reader
-from braidlog.coordinator.group.consumer.members import Assignment, count_partitions
+from braidlog.coordinator.group.consumer.members import Assignment
 from braidlog.coordinator.group.consumer.target import ASSIGNORS, preferred_assignor
 
 TOPICS = [bytes([number]) * 16 for number in range(6)]
+
+
+def count_partitions(assignment: Assignment) -> int:
+    return sum(len(partitions) for partitions in assignment.values())
 
 
 def readers(
