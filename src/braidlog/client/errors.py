@@ -1,0 +1,106 @@
+"""What can go wrong in a client beside the codes that brokers answer with (those are `core.protocol_errors`).
+
+    ClientError              something a program may meet and handle
+      NoConnection           no broker reached, or it went away: whether it acted on the last request is not known
+      RequestTimeout         a broker took the request and did not answer in time: the same doubt
+      AuthenticationFailed   the broker refused who we say we are; trying again does not help
+      …                      the producer's and the consumer's own, below
+    UserError                a setting or an argument is wrong (`core.errors`): the program has to change
+"""
+
+from __future__ import annotations
+
+from braidlog.core.errors import BraidlogError, UserError
+
+
+class ClientError(BraidlogError):
+    """Base of what a client raises by itself; the message says what happened and what to do."""
+
+    # Whether the same call may succeed later without a change.
+    retriable = False
+
+
+class NoConnection(ClientError, UserError):
+    """The broker cannot be reached, or went away; whether it acted on the last request is not known."""
+
+    retriable = True
+
+
+class RequestTimeout(ClientError):
+    """No answer in time; whether the broker acted on the request is not known."""
+
+    retriable = True
+
+
+class AuthenticationFailed(ClientError, UserError):
+    """The broker refused our credentials, or we its certificate."""
+
+
+class ClosedError(ClientError):
+    """The client was closed before this."""
+
+
+class ConcurrentUseError(ClientError):
+    """Two threads used an object that belongs to one at a time."""
+
+
+class WakeupError(ClientError):
+    """`wakeup()` interrupted the call."""
+
+
+class SettingError(UserError):
+    """A client's setting has a value that it cannot have."""
+
+
+# The producer's
+
+
+class SerializationError(ClientError):
+    """A key or value could not be turned into bytes, or back."""
+
+
+class BufferFullError(ClientError):
+    """`buffer.memory` stayed full for `max.block.ms`."""
+
+    retriable = True
+
+
+class RecordTooLargeError(ClientError):
+    """A record that no request may carry."""
+
+
+class DeliveryTimeoutError(ClientError):
+    """A record was not acknowledged within `delivery.timeout.ms`."""
+
+    retriable = True
+
+
+class AbortableError(ClientError):
+    """The transaction cannot be committed; abort it and begin another."""
+
+
+class ProducerFailedError(ClientError):
+    """The producer cannot go on; close it and make a new one."""
+
+
+class TransactionStateError(ClientError):
+    """The call does not fit what the transaction is doing."""
+
+
+# The consumer's
+
+
+class NoOffsetError(ClientError):
+    """There is no committed offset and no reset policy, or the position is out of range with none."""
+
+
+class LogTruncatedError(ClientError):
+    """The log was cut below the position: what was read there is no longer what the log holds."""
+
+
+class CommitFailedError(ClientError):
+    """The group went on without this member, so its offsets were not committed."""
+
+
+class PoisonRecordError(ClientError):
+    """A record that cannot be read; the position stays before it."""
