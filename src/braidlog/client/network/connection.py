@@ -1,0 +1,274 @@
+"""One connection to one broker: requests are written in the order posted and answered in that order.
+
+    connect → (TLS) → ApiVersions → (SASL) → any number of requests under way at a time
+
+A request that gets no answer in time ends the connection, since answers come in order: whatever else waits on it
+fails as well, and the next use makes a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from braidlog import __version__
+from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
+from braidlog.client.network.frames import FrameReader, NotFrames, PeerEnded
+from braidlog.client.network.transport import Transport
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import UnsupportedVersionError
+from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
+from braidlog.wire.errors import EncodeError, MalformedError
+from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.message import Message
+from braidlog.wire.writer import Piece as WriterPiece
+
+Response = TypeVar("Response", bound=Message)
+
+_CORRELATION_AT: Final = 0
+_ERROR_AT: Final = 4
+_LAST_CORRELATION: Final = 0x7FFFFFFF
+_NEWEST_VERSIONS_REQUEST: Final = 3
+
+
+class _Waiting:
+    """A request that was written and not yet answered."""
+
+    __slots__ = ("answer", "api_key", "correlation", "deadline", "version")
+
+    def __init__(self, correlation: int, api_key: int, version: int, deadline: float) -> None:
+        self.correlation = correlation
+        self.api_key = api_key
+        self.version = version
+        self.deadline = deadline
+        self.answer: asyncio.Future[Any] | None = None
+
+
+class Connection:
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: Transport, address: str, client_id: str) -> None:
+        self.address = address
+        self.is_open = True
+        # Why it ended; none while it is open or when we closed it ourselves.
+        self.problem: ClientError | None = None
+        # Finalised features of the cluster (KIP-584), by name.
+        self.features: dict[str, int] = {}
+        self.last_used = loop.time()
+        self._loop = loop
+        self._transport = transport
+        self._client_id = client_id
+        self._frames = FrameReader()
+        self._correlation = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._offered: dict[int, tuple[int, int]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        # Requests held back because the broker asked for a pause (KIP-219), written when it is over.
+        self._held: list[list[WriterPiece]] = []
+        self._muted_until = 0.0
+        self.on_closed: Callable[[Connection], None] | None = None
+        transport.start(self._on_readable, self._on_lost)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.address}{'' if self.is_open else ', closed'}>"
+
+    @property
+    def peer(self) -> str:
+        """The address that the name stood for."""
+        return self._transport.peer
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    # Versions
+
+    def offers(self, api_key: int) -> bool:
+        return api_key in self._offered
+
+    def version_for(self, api_key: int, at_most: int | None = None) -> int:
+        """The newest version that both sides speak."""
+        api = APIS[api_key]
+        offered = self._offered.get(api_key)
+        if offered is None:
+            raise UnsupportedVersionError(f"the broker at {self.address} does not offer {api.name}")
+        low, high = max(api.min_version, offered[0]), min(api.max_version, offered[1])
+        if at_most is not None:
+            high = min(high, at_most)
+        if low > high:
+            raise UnsupportedVersionError(f"the broker at {self.address} offers no version of {api.name} that fits")
+        return high
+
+    async def negotiate(self, timeout_s: float) -> None:
+        """Ask what the broker offers; an old broker answers what it does not know in version 0."""
+        request = ApiVersionsRequest(client_software_name="braidlog", client_software_version=__version__)
+        response = await self.post(API_VERSIONS, _NEWEST_VERSIONS_REQUEST, request, timeout_s)
+        assert isinstance(response, ApiVersionsResponse)
+        if response.error_code == UnsupportedVersionError.code:
+            newest = max((each.max_version for each in response.api_keys if each.api_key == API_VERSIONS), default=0)
+            response = await self.post(API_VERSIONS, min(newest, _NEWEST_VERSIONS_REQUEST), request, timeout_s)
+            assert isinstance(response, ApiVersionsResponse)
+        self._offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
+
+    # Requests
+
+    async def call(
+        self,
+        api_key: int,
+        request: Message,
+        answer: type[Response],
+        *,
+        at_most: int | None = None,
+        timeout_s: float,
+    ) -> Response:
+        response = await self.post(api_key, self.version_for(api_key, at_most), request, timeout_s)
+        assert isinstance(response, answer)
+        return response
+
+    def post(self, api_key: int, version: int, request: Message, timeout_s: float) -> asyncio.Future[Any]:
+        """Write a request; the future has the decoded response, or says why there is none."""
+        pieces = self._encoded(api_key, version, request)
+        waiting = _Waiting(self._correlation, api_key, version, self._loop.time() + timeout_s)
+        waiting.answer = self._loop.create_future()
+        self._waiting.append(waiting)
+        self._set_timer(waiting.deadline)
+        self._write(pieces)
+        return waiting.answer
+
+    def post_only(self, api_key: int, version: int, request: Message) -> None:
+        """For what has no answer: a produce with acks=0."""
+        self._write(self._encoded(api_key, version, request))
+
+    def _encoded(self, api_key: int, version: int, request: Message) -> list[WriterPiece]:
+        if not self.is_open:
+            raise self.problem or NoConnection(f"the connection to {self.address} was closed")
+        self._correlation = self._correlation + 1 if self._correlation < _LAST_CORRELATION else 0
+        try:
+            return encode_request(api_key, version, self._correlation, self._client_id, request).parts()
+        except EncodeError as problem:
+            raise UnsupportedVersionError(
+                f"the broker at {self.address} has an older {APIS[api_key].name}, which cannot say this: {problem}"
+            ) from problem
+        except UnicodeEncodeError as problem:
+            raise UserError(f"{problem.object!a} is not UTF-8 text, which names have to be") from problem
+
+    def _write(self, pieces: list[WriterPiece]) -> None:
+        self.last_used = self._loop.time()
+        if self._held or self.last_used < self._muted_until:
+            self._held.append(pieces)
+            return
+        # File slices are the broker's; a client has bytes only.
+        self._transport.send([piece for piece in pieces if isinstance(piece, (bytes, memoryview))])
+
+    def _mute(self, seconds: float) -> None:
+        self._muted_until = max(self._muted_until, self._loop.time() + seconds)
+        self._loop.call_at(self._muted_until, self._unmute)
+
+    def _unmute(self) -> None:
+        if self.is_open and self._loop.time() >= self._muted_until:
+            held, self._held = self._held, []
+            for pieces in held:
+                self._write(pieces)
+
+    # Answers
+
+    def _on_readable(self) -> None:
+        try:
+            for frame in self._frames.frames(self._transport):
+                self._on_frame(frame)
+                if not self.is_open:
+                    return
+        except PeerEnded:
+            self._end(NoConnection(f"the broker at {self.address} closed the connection"))
+        except NotFrames:
+            self._end(
+                NoConnection(
+                    f"{self.address} does not speak the Kafka protocol in clear text; "
+                    "is it the port of another service, or a TLS listener (security.protocol=SSL)?"
+                )
+            )
+        except OSError as problem:
+            self._on_lost(problem)
+
+    def _on_frame(self, frame: bytes) -> None:
+        waiting = self._waiting.popleft() if self._waiting else None
+        if waiting is None or len(frame) < _ERROR_AT + 2 or _correlation_of(frame) != waiting.correlation:
+            if waiting is not None:
+                self._waiting.appendleft(waiting)
+            self._end(NoConnection(f"{self.address} answered out of order; is it a Kafka-compatible broker?"))
+            return
+        assert waiting.answer is not None
+        version = waiting.version
+        # A broker that does not know this version of ApiVersions answers in version 0.
+        if waiting.api_key == API_VERSIONS and _error_of(frame) == UnsupportedVersionError.code:
+            version = 0
+        try:
+            response = decode_response(waiting.api_key, version, frame)[1]
+        except MalformedError as problem:
+            self._waiting.appendleft(waiting)
+            self._end(
+                NoConnection(
+                    f"{self.address} answered {APIS[waiting.api_key].name} with something else ({problem}); "
+                    "is it a Kafka-compatible broker?"
+                )
+            )
+            return
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._mute(throttle_ms / 1000.0)
+        if not waiting.answer.done():
+            waiting.answer.set_result(response)
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is None or self._timer.when() > deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._waiting or not self.is_open:
+            return
+        first = min(self._waiting, key=lambda each: each.deadline)
+        if first.deadline > self._loop.time():
+            self._set_timer(first.deadline)
+            return
+        self._end(
+            RequestTimeout(
+                f"the broker at {self.address} did not answer {APIS[first.api_key].name} in time "
+                "(request.timeout.ms); whether it acted on it is not known"
+            )
+        )
+
+    # End
+
+    def _on_lost(self, problem: OSError) -> None:
+        self._end(NoConnection(f"the connection to {self.address} broke ({problem.strerror or problem})"))
+
+    def close(self) -> None:
+        self._end(None)
+
+    def _end(self, problem: ClientError | None) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.problem = problem
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport.close()
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if each.answer is not None and not each.answer.done():
+                each.answer.set_exception(problem or NoConnection(f"the connection to {self.address} was closed"))
+        if self.on_closed is not None:
+            self.on_closed(self)
+
+
+def _correlation_of(frame: bytes) -> int:
+    return int(struct.unpack_from(">i", frame, _CORRELATION_AT)[0])
+
+
+def _error_of(frame: bytes) -> int:
+    return int(struct.unpack_from(">h", frame, _ERROR_AT)[0])

@@ -1,0 +1,121 @@
+"""The thread behind a client: one event loop that owns its connections and background work.
+
+Programs call from their own threads; `run` hands a coroutine over and waits, `soon` and `spawn` hand over and go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
+from braidlog.core.tasks import Tasks
+
+T = TypeVar("T")
+
+_JOIN_S: Final = 10.0
+
+
+class Engine:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.loop = asyncio.new_event_loop()
+        self._tasks = Tasks(name)
+        self._process = os.getpid()
+        self._closed = False
+        # Daemon: a program that forgets to close a client must still be able to end.
+        self._thread = threading.Thread(target=self._serve, name=f"braidlog {name}", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on the engine's own thread."""
+        return threading.current_thread() is self._thread
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def check_usable(self) -> None:
+        if self._closed:
+            raise ClosedError(f"this {self.name} is closed; make a new one")
+        if os.getpid() != self._process:
+            raise ClosedError(f"this {self.name} was made before a fork, and its thread stayed behind; make a new one")
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the engine and wait for its result, from any other thread."""
+        try:
+            self.check_usable()
+            if self.is_current:
+                raise ConcurrentUseError(
+                    f"a callback of this {self.name} cannot wait for the {self.name} itself; do this in another thread"
+                )
+        except BaseException:
+            work.close()
+            raise
+        waiting = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return waiting.result(timeout_s)
+        except concurrent.futures.CancelledError as problem:
+            raise ClosedError(f"this {self.name} was closed meanwhile") from problem
+        except TimeoutError as problem:
+            if waiting.done():
+                raise
+            waiting.cancel()
+            raise RequestTimeout(f"not done within {timeout_s:g} s") from problem
+        except BaseException:
+            # Ctrl-C in the caller: what it waited for has nobody any more.
+            waiting.cancel()
+            raise
+
+    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Call on the engine's thread, as soon as it is free."""
+        self.check_usable()
+        self.loop.call_soon_threadsafe(callback, *arguments)
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Start a task that lives until it ends or the engine closes; its failure is logged."""
+        if self.is_current:
+            self._tasks.spawn(name, work)
+            return
+        try:
+            self.soon(self._tasks.spawn, name, work)
+        except BaseException:
+            work.close()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs and end the thread; safe to call twice, and from a callback."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._process:
+            return
+        self.loop.call_soon_threadsafe(self._begin_end)
+        if not self.is_current:
+            self._thread.join(_JOIN_S)
+
+    def _begin_end(self) -> None:
+        # The last task: owned by the loop itself, which stops with it.
+        self._last = self.loop.create_task(self._end(), name=f"{self.name}: end")
+
+    async def _end(self) -> None:
+        await self._tasks.close()
+        here = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not here]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.loop.shutdown_default_executor()
+        self.loop.stop()

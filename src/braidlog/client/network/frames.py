@@ -1,0 +1,81 @@
+"""Cuts what a transport receives into frames: a 4-byte size, then so many bytes.
+
+Small frames come out of one inbox; a frame larger than what is there gets a buffer of its own, which the transport
+then fills in large pieces: every wake-up costs a turn at the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from braidlog.client.network.transport import ENDED, WOULD_BLOCK, Transport
+
+_INBOX: Final = 64 * 1024
+_SIZE: Final = 4
+# No answer of a sane broker is larger, and no other protocol's first bytes are smaller.
+LARGEST_FRAME: Final = 1 << 30
+
+
+class NotFrames(Exception):
+    """The size of a frame is impossible: the peer speaks something else."""
+
+
+class PeerEnded(Exception):
+    """The peer closed the connection."""
+
+
+class FrameReader:
+    def __init__(self) -> None:
+        self._inbox = bytearray(_INBOX)
+        self._view = memoryview(self._inbox)
+        self._have = 0
+        self._large: bytearray | None = None
+        self._filled = 0
+
+    def frames(self, transport: Transport) -> Iterator[bytes]:
+        """The frames that are whole by now; raises when there can be no more."""
+        while True:
+            large = self._large
+            if large is not None:
+                received = transport.receive_into(memoryview(large)[self._filled :])
+            else:
+                received = transport.receive_into(self._view[self._have :])
+            if received == WOULD_BLOCK:
+                return
+            if received == ENDED:
+                raise PeerEnded
+            if large is not None:
+                self._filled += received
+                if self._filled == len(large):
+                    self._large = None
+                    yield bytes(large)
+            else:
+                self._have += received
+                yield from self._cut()
+
+    def _cut(self) -> Iterator[bytes]:
+        at = 0
+        while self._have - at >= _SIZE:
+            (size,) = struct.unpack_from(">i", self._inbox, at)
+            if not 0 < size <= LARGEST_FRAME:
+                raise NotFrames
+            end = at + _SIZE + size
+            if end > self._have:
+                if size > _INBOX - _SIZE:
+                    self._begin_large(at + _SIZE, size)
+                    return
+                break
+            yield bytes(self._view[at + _SIZE : end])
+            at = end
+        if at:
+            rest = self._have - at
+            self._inbox[:rest] = self._inbox[at : self._have]
+            self._have = rest
+
+    def _begin_large(self, start: int, size: int) -> None:
+        self._filled = self._have - start
+        self._large = bytearray(size)
+        self._large[: self._filled] = self._view[start : self._have]
+        self._have = 0

@@ -1,0 +1,307 @@
+"""The brokers of a cluster by id: where they are, the connections to them, and when to call one again.
+
+Lanes keep what may wait long apart from what must not: a fetch is parked at the broker, and whatever is posted on
+the same connection waits behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+from typing import Final, Protocol
+
+from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
+from braidlog.client.network.connection import Connection
+from braidlog.client.network.transport import PlainTransport, Transport
+from braidlog.client.settings import Settings
+
+DEFAULT_PORT: Final = 9092
+# Kafka spreads reconnects by a fifth, so that a restarted broker is not met by everybody at once.
+_JITTER: Final = 0.2
+_BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
+
+Address = tuple[str, int]
+Open = Callable[[Address], Awaitable[Connection]]
+
+
+class Access(Protocol):
+    """How a fresh socket becomes a connection that the broker trusts."""
+
+    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport: ...
+
+    async def authenticate(self, connection: Connection) -> None:
+        """After the versions are known and before anything else is posted."""
+        ...
+
+
+class PlainAccess:
+    """Clear text, anonymous."""
+
+    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
+        return PlainTransport(loop, connected)
+
+    async def authenticate(self, connection: Connection) -> None:
+        return
+
+
+def access_for(settings: Settings) -> Access:
+    if settings.text("security.protocol").upper() == "PLAINTEXT":
+        return PlainAccess()
+    # Only who needs it pays for the import of ssl.
+    from braidlog.client.network.authentication import access_for as secured
+
+    return secured(settings)
+
+
+def parse_servers(servers: tuple[str, ...]) -> list[Address]:
+    """`host:port` each; the port may be left out."""
+    found: list[Address] = []
+    for word in filter(None, (each.strip() for each in servers)):
+        host, colon, port = word.rpartition(":")
+        if not colon or (word.startswith("[") and word.endswith("]")):
+            found.append((word.strip("[]"), DEFAULT_PORT))
+        elif host and port.isdigit() and 0 < int(port) < 65536:
+            found.append((host.strip("[]"), int(port)))
+        else:
+            raise SettingError(f"bootstrap.servers: {word!r} is not HOST:PORT")
+    if not found:
+        raise SettingError("bootstrap.servers names no broker; give HOST:PORT, or several with commas between")
+    return found
+
+
+class _Slot:
+    """One connection to be or not to be, and when it may be tried again."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.opening: asyncio.Task[Connection] | None = None
+        self.failures = 0
+        self.not_before = 0.0
+
+
+class Nodes:
+    """Used on the engine's thread only."""
+
+    def __init__(
+        self, settings: Settings, *, random: Random | None = None, open_connection: Open | None = None
+    ) -> None:
+        self.bootstrap = parse_servers(settings.items("bootstrap.servers"))
+        self.request_timeout_s = settings.seconds("request.timeout.ms")
+        self._settings = settings
+        self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
+        self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
+        self._backoff_s = settings.seconds("reconnect.backoff.ms")
+        self._longest_backoff_s = settings.seconds("reconnect.backoff.max.ms")
+        self._idle_s = settings.seconds("connections.max.idle.ms")
+        self._access = access_for(settings)
+        self._random = random or Random()
+        self._open_connection = open_connection or self._open
+        self._addresses: dict[int, Address] = {}
+        self._slots: dict[tuple[int, str], _Slot] = {}
+        self._closed = False
+        self._sweep: asyncio.TimerHandle | None = None
+
+    # Who is there
+
+    @property
+    def addresses(self) -> Mapping[int, Address]:
+        return self._addresses
+
+    def learn(self, addresses: Mapping[int, Address]) -> None:
+        """What metadata says; connections to an address that is no longer a broker's are dropped."""
+        for (node_id, lane), slot in list(self._slots.items()):
+            if node_id >= 0 and addresses.get(node_id) != self._addresses.get(node_id):
+                self._drop(slot)
+                del self._slots[(node_id, lane)]
+        self._addresses = dict(addresses)
+
+    def forget_brokers(self) -> None:
+        """Start from `bootstrap.servers` again: none of the known brokers can be reached."""
+        self.learn({})
+
+    def is_known(self, node_id: int) -> bool:
+        return node_id < 0 or node_id in self._addresses
+
+    def is_reachable(self, node_id: int) -> bool:
+        """Whether there is a connection, or no failure that a pause follows."""
+        slot = self._slots.get((node_id, ""))
+        return slot is None or slot.failures == 0
+
+    # Connections
+
+    def ready(self, node_id: int, lane: str = "") -> Connection | None:
+        """The connection where there is one already."""
+        slot = self._slots.get((node_id, lane))
+        if slot is None or slot.connection is None or not slot.connection.is_open:
+            return None
+        return slot.connection
+
+    async def connection(self, node_id: int, lane: str = "") -> Connection:
+        """The connection to a broker, made when there is none; a broker that just failed is given a pause first."""
+        if self._closed:
+            raise ClosedError("the client is closed")
+        slot = self._slots.setdefault((node_id, lane), _Slot())
+        if slot.connection is not None and slot.connection.is_open:
+            return slot.connection
+        if slot.opening is None:
+            slot.opening = asyncio.get_running_loop().create_task(
+                self._establish(node_id, slot), name=f"connect to broker {node_id}"
+            )
+            slot.opening.add_done_callback(lambda _: _opened(slot))
+        # One who gives up waiting must not take the connection from the others.
+        return await asyncio.shield(slot.opening)
+
+    async def any(self) -> Connection:
+        """A connection to whichever broker answers, the least busy of the open ones first."""
+        if self._closed:
+            raise ClosedError("the client is closed")
+        is_open = [slot.connection for slot in self._slots.values() if slot.connection and slot.connection.is_open]
+        if is_open:
+            return min(is_open, key=lambda each: each.in_flight)
+        # Unknown brokers are those of bootstrap.servers: -1, -2, …
+        known = list(self._addresses) or [-1 - at for at in range(len(self.bootstrap))]
+        self._random.shuffle(known)
+        known.sort(key=lambda node_id: self._slots[(node_id, "")].failures if (node_id, "") in self._slots else 0)
+        problems: list[str] = []
+        for node_id in known:
+            try:
+                return await self.connection(node_id)
+            except AuthenticationFailed:
+                raise
+            except ClientError as problem:
+                problems.append(str(problem))
+        raise NoConnection("; ".join(dict.fromkeys(problems)))
+
+    async def _establish(self, node_id: int, slot: _Slot) -> Connection:
+        loop = asyncio.get_running_loop()
+        if slot.not_before > loop.time():
+            await asyncio.sleep(slot.not_before - loop.time())
+        address = self.bootstrap[-1 - node_id] if node_id < 0 else self._addresses.get(node_id)
+        if address is None:
+            raise NoConnection(f"there is no broker {node_id} in the cluster now")
+        try:
+            connection = await self._open_connection(address)
+        except ClientError as problem:
+            self._failed(slot, loop.time())
+            if node_id >= 0 and address not in self.bootstrap and isinstance(problem, NoConnection):
+                raise NoConnection(
+                    f"{problem} Broker {node_id} tells clients to connect there: if that is not how clients reach it, "
+                    "set its advertised.listeners (`braidlog doctor` explains)"
+                ) from problem
+            raise
+        slot.failures = 0
+        slot.not_before = 0.0
+        slot.connection = connection
+        connection.on_closed = lambda closed: self._on_closed(slot, closed)
+        if self._sweep is None and self._idle_s > 0:
+            self._sweep = loop.call_later(self._idle_s, self._close_idle)
+        return connection
+
+    def _failed(self, slot: _Slot, now: float) -> None:
+        pause = min(self._backoff_s * 2**slot.failures, self._longest_backoff_s)
+        slot.failures = min(slot.failures + 1, 30)
+        slot.not_before = now + pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
+
+    def _on_closed(self, slot: _Slot, closed: Connection) -> None:
+        # One that broke is called again after a pause; one that was idle or not needed any more at once.
+        if slot.connection is closed and closed.problem is not None:
+            self._failed(slot, asyncio.get_running_loop().time())
+
+    async def _open(self, address: Address) -> Connection:
+        host, port = address
+        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._setup_s):
+                connected = await self._connect(loop, host, port)
+        except TimeoutError as problem:
+            raise NoConnection(
+                f"no broker answers at {shown} within {self._setup_s:g} s; "
+                "is the address right, and no firewall between?"
+            ) from problem
+        except OSError as problem:
+            raise NoConnection(
+                f"no broker answers at {shown} ({problem.strerror or problem}); "
+                "is it running, and is bootstrap.servers right?"
+            ) from problem
+        try:
+            transport = await self._access.secure(loop, connected, host)
+        except BaseException:
+            connected.close()
+            raise
+        connection = Connection(loop, transport, shown, self._client_id)
+        try:
+            await connection.negotiate(min(self.request_timeout_s, self._setup_s))
+            await self._access.authenticate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+        """The first address of a name that answers."""
+        problem: OSError | None = None
+        for family, kind, protocol, _, where in await _resolved(loop, host, port):
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.setblocking(False)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for option, key in _BUFFERS:
+                    # Kafka's small defaults would switch off the system's own tuning, so only a wish counts.
+                    if self._settings.is_given(key) and self._settings.number(key) > 0:
+                        made.setsockopt(socket.SOL_SOCKET, option, self._settings.number(key))
+                await loop.sock_connect(made, where)
+            except OSError as refused:
+                made.close()
+                problem = refused
+                continue
+            except BaseException:
+                made.close()
+                raise
+            return made
+        raise problem or OSError(f"{host} has no address")
+
+    def _close_idle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for slot in self._slots.values():
+            connection = slot.connection
+            if connection is not None and not connection.in_flight and now - connection.last_used > self._idle_s:
+                connection.close()
+        self._sweep = None if self._closed else asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
+
+    # End
+
+    def _drop(self, slot: _Slot) -> None:
+        if slot.opening is not None:
+            slot.opening.cancel()
+        if slot.connection is not None:
+            slot.connection.close()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for slot in self._slots.values():
+            self._drop(slot)
+        self._slots.clear()
+
+
+def _opened(slot: _Slot) -> None:
+    task, slot.opening = slot.opening, None
+    # Everybody who waited may have gone; the failure is in the slot's books either way.
+    if task is not None and not task.cancelled():
+        task.exception()
+
+
+async def _resolved(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]]:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    # An address needs no resolver, whose thread would cost more than the connection.
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))

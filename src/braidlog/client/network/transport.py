@@ -1,0 +1,122 @@
+"""Bytes to and from one broker on a non-blocking socket: what is not taken at once waits for the socket.
+
+A transport moves bytes and knows nothing of frames; `TlsTransport` (tls.py) has the same face.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+WOULD_BLOCK: Final = -1
+ENDED: Final = 0
+
+# The kernel takes no more pieces in one call (IOV_MAX is 1024 on Linux).
+_MOST_PIECES: Final = 512
+
+Piece = bytes | memoryview
+
+
+class Transport(Protocol):
+    def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
+        """Tell when there may be something to receive, and when sending failed."""
+        ...
+
+    def receive_into(self, view: memoryview) -> int:
+        """Bytes received; ENDED when the peer closed, WOULD_BLOCK when there are none now."""
+        ...
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Send in order, keeping what the socket does not take now."""
+        ...
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that still wait for the socket."""
+        ...
+
+    @property
+    def peer(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class PlainTransport:
+    """A connected socket as it is."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
+        self._loop = loop
+        self._socket = connected
+        self._waiting: deque[memoryview] = deque()
+        self._unsent = 0
+        self._on_lost: Callable[[OSError], None] | None = None
+        self._closed = False
+
+    @property
+    def unsent(self) -> int:
+        return self._unsent
+
+    @property
+    def peer(self) -> str:
+        return str(self._socket.getpeername()[0])
+
+    def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
+        self._on_lost = on_lost
+        self._loop.add_reader(self._socket, on_readable)
+
+    def receive_into(self, view: memoryview) -> int:
+        try:
+            return self._socket.recv_into(view)
+        except (BlockingIOError, InterruptedError):
+            return WOULD_BLOCK
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if len(piece):
+                self._waiting.append(memoryview(piece))
+                self._unsent += len(piece)
+        # Something waits already: the socket is full, and order must be kept.
+        if len(self._waiting) > len(pieces):
+            return
+        self._write()
+        if self._waiting and not self._closed:
+            self._loop.add_writer(self._socket, self._on_writable)
+
+    def _on_writable(self) -> None:
+        self._write()
+        if not self._waiting and not self._closed:
+            self._loop.remove_writer(self._socket)
+
+    def _write(self) -> None:
+        while self._waiting:
+            pieces = [self._waiting[at] for at in range(min(len(self._waiting), _MOST_PIECES))]
+            try:
+                sent = self._socket.sendmsg(pieces)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as problem:
+                self._waiting.clear()
+                self._unsent = 0
+                if self._on_lost is not None:
+                    self._on_lost(problem)
+                return
+            self._unsent -= sent
+            while sent:
+                first = self._waiting[0]
+                if sent < len(first):
+                    self._waiting[0] = first[sent:]
+                    break
+                sent -= len(first)
+                self._waiting.popleft()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.clear()
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
