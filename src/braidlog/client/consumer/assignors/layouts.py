@@ -1,0 +1,90 @@
+"""The bytes in which members tell their subscriptions and leaders their assignments.
+
+    version  int16    newer than known: read as the newest known, the rest is for others
+    message  ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from braidlog.client.consumer.assignors.interface import Share, Subscriber
+from braidlog.core.types import TopicPartition
+from braidlog.wire.errors import MalformedError
+from braidlog.wire.generated.consumer_protocol import (
+    AssignedTopicPartition,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedTopicPartition,
+)
+from braidlog.wire.layouts import layout_reader, layout_version, versioned
+
+NEWEST: Final = 3
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def write_subscription(
+    topics: Sequence[str],
+    user_data: bytes | None,
+    owned: Iterable[TopicPartition],
+    generation: int,
+    rack: str | None,
+) -> bytes:
+    return versioned(
+        ConsumerProtocolSubscription(
+            topics=sorted(topics),
+            user_data=user_data,
+            owned_partitions=[
+                OwnedTopicPartition(topic=topic, partitions=sorted(numbers))
+                for topic, numbers in by_topic(owned).items()
+            ],
+            generation_id=generation,
+            rack_id=rack,
+        ),
+        NEWEST,
+    )
+
+
+def read_subscription(member_id: str, instance_id: str | None, content: bytes) -> Subscriber:
+    """A member as the leader sees it; raises MalformedError where no client could have written that."""
+    version = layout_version(content)
+    if version < 0:
+        raise MalformedError(f"the subscription of {member_id} has version {version}")
+    told = ConsumerProtocolSubscription.decode(layout_reader(content), min(version, NEWEST))
+    return Subscriber(
+        member_id,
+        tuple(told.topics),
+        instance_id,
+        tuple([TopicPartition(each.topic, number) for each in told.owned_partitions for number in each.partitions]),
+        told.generation_id,
+        told.rack_id or None,
+        told.user_data,
+    )
+
+
+def write_assignment(share: Share) -> bytes:
+    """The leader does not know what its fellows read; all versions have the same bytes after the first two."""
+    entries = [
+        AssignedTopicPartition(topic=topic, partitions=sorted(numbers))
+        for topic, numbers in by_topic(share.partitions).items()
+    ]
+    return versioned(ConsumerProtocolAssignment(assigned_partitions=entries, user_data=share.user_data), 1)
+
+
+def read_assignment(content: bytes) -> Share:
+    """Nothing at all is what a member gets whom the leader forgot."""
+    if not content:
+        return Share()
+    version = layout_version(content)
+    if version < 0:
+        raise MalformedError(f"an assignment has version {version}")
+    told = ConsumerProtocolAssignment.decode(layout_reader(content), min(version, NEWEST))
+    partitions = [TopicPartition(each.topic, number) for each in told.assigned_partitions for number in each.partitions]
+    return Share(partitions, told.user_data)
