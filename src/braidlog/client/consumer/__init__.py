@@ -1,0 +1,1 @@
+"""The Consumer: what is read, from where, and in whose name."""

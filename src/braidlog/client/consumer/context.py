@@ -1,0 +1,48 @@
+"""What the parts of one consumer share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from braidlog.client.consumer.doorbell import Doorbell
+    from braidlog.client.consumer.subscription import SubscriptionState
+    from braidlog.client.metadata import Metadata
+    from braidlog.client.network.engine import Engine
+    from braidlog.client.network.nodes import Nodes
+    from braidlog.client.settings import Settings
+    from braidlog.core.clock import Clock
+
+
+class ConsumerContext:
+    __slots__ = (
+        "client_id",
+        "clock",
+        "doorbell",
+        "engine",
+        "group_id",
+        "metadata",
+        "nodes",
+        "settings",
+        "subscription",
+    )
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        nodes: Nodes,
+        metadata: Metadata,
+        subscription: SubscriptionState,
+        doorbell: Doorbell,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.nodes = nodes
+        self.metadata = metadata
+        self.subscription = subscription
+        self.doorbell = doorbell
+        self.clock = clock
+        self.client_id = settings.text("client.id")
+        self.group_id: str | None = settings.optional_text("group.id")
