@@ -9,6 +9,7 @@ fails as well, and the next use makes a new one.
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -245,7 +246,7 @@ class Connection:
     # End
 
     def _on_lost(self, problem: OSError) -> None:
-        self._end(NoConnection(f"the connection to {self.address} broke ({problem.strerror or problem})"))
+        self._end(NoConnection(f"the connection to {self.address} broke ({reason_of(problem)})"))
 
     def close(self) -> None:
         self._end(None)
@@ -264,6 +265,11 @@ class Connection:
                 each.answer.set_exception(problem or NoConnection(f"the connection to {self.address} was closed"))
         if self.on_closed is not None:
             self.on_closed(self)
+
+
+def reason_of(problem: OSError) -> str:
+    """In the system's words; those of the loop name the address once more."""
+    return os.strerror(problem.errno) if problem.errno else str(problem)
 
 
 def _correlation_of(frame: bytes) -> int:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, Protocol
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
-from braidlog.client.network.connection import Connection
+from braidlog.client.network.connection import Connection, reason_of
 from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.client.settings import Settings
 
@@ -224,7 +224,7 @@ class Nodes:
             ) from problem
         except OSError as problem:
             raise NoConnection(
-                f"no broker answers at {shown} ({problem.strerror or problem}); "
+                f"no broker answers at {shown} ({reason_of(problem)}); "
                 "is it running, and is bootstrap.servers right?"
             ) from problem
         try:
