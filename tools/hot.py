@@ -124,4 +124,5 @@ UNITS: dict[str, list[str]] = {
         "braidlog.broker.handlers.produce",
         "braidlog.broker.handlers.fetch",
     ),
+    "braidlog_client_keys": _modules("braidlog.client.partitioner"),
 }

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from random import Random
+from types import ModuleType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import braidlog
 from braidlog.client.partitioner import StickyPartition, murmur2, partition_of_key
 
 # (key, hash as Java's signed int, partition of 7), printed by Utils.murmur2 and toPositive of kafka-clients 3.9.1.
@@ -49,6 +56,37 @@ BYTES = bytes((251 + 37 * index) % 256 for index in range(40))
 def test_keys_hash_as_in_java(key: bytes, signed: int, partition: int) -> None:
     assert murmur2(key) == signed % (1 << 32)
     assert partition_of_key(key, 7) == partition
+
+
+def uncompiled() -> ModuleType:
+    """The module from its source, also where the tests run with a compiled one."""
+    source = Path(braidlog.__file__).parent / "client" / "partitioner.py"
+    loader = SourceFileLoader("uncompiled_partitioner", str(source))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+UNCOMPILED = uncompiled()
+
+
+@given(st.binary(max_size=70), st.integers(1, 100_000))
+def test_compiled_and_not_agree(key: bytes, partitions: int) -> None:
+    assert murmur2(key) == UNCOMPILED.murmur2(key)
+    chosen = partition_of_key(key, partitions)
+    assert chosen == UNCOMPILED.partition_of_key(key, partitions)
+    assert 0 <= chosen < partitions
+
+
+@given(st.binary(min_size=4, max_size=40))
+def test_every_byte_counts(key: bytes) -> None:
+    """Murmur2 is a bijection of each word, so that one changed byte always changes the hash."""
+    for at in range(len(key)):
+        changed = bytearray(key)
+        changed[at] ^= 0x80
+        assert murmur2(bytes(changed)) != murmur2(key)
 
 
 def test_without_a_key_partitions_take_turns() -> None:
