@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from braidlog.core.errors import BraidlogError, UserError
+from braidlog.core.types import TopicPartition
 
 
 class ClientError(BraidlogError):
@@ -93,9 +94,24 @@ class TransactionStateError(ClientError):
 class NoOffsetError(ClientError):
     """There is no committed offset and no reset policy, or the position is out of range with none."""
 
+    def __init__(self, message: str, partition: TopicPartition | None = None, offset: int = -1) -> None:
+        super().__init__(message)
+        self.partition = partition
+        # The one that the log does not have; -1 where there was none.
+        self.offset = offset
+
 
 class LogTruncatedError(ClientError):
     """The log was cut below the position: what was read there is no longer what the log holds."""
+
+    def __init__(
+        self, message: str, partition: TopicPartition | None = None, position: int = -1, diverging_offset: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.position = position
+        # The first that may hold something else than was read; -1 where the leader does not know.
+        self.diverging_offset = diverging_offset
 
 
 class CommitFailedError(ClientError):
@@ -104,3 +120,12 @@ class CommitFailedError(ClientError):
 
 class PoisonRecordError(ClientError):
     """A record that cannot be read; the position stays before it."""
+
+    def __init__(
+        self, message: str, partition: TopicPartition | None = None, offset: int = -1, resume_at: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        # Where to seek in order to leave it out.
+        self.resume_at = resume_at
