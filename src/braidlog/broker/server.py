@@ -56,9 +56,19 @@ class Server:
         self._last_progress = 0.0
 
     async def run(self) -> int:
+        """Serve as a program of its own: until a signal, or until nothing can be served any more."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self.request_stop)
+        advertised = await self.open()
+        _settle_garbage_collector()
+        self._announce(advertised)
+        self.broker.tasks.spawn("advertised addresses", explain_unreachable(advertised))
+        await self.serve_until_stopped()
+        return 0
+
+    async def open(self) -> tuple[Endpoint, ...]:
+        """Start, and let clients in; the addresses that they are told."""
         for warning in self.warnings:
             log.warning("%s", warning)
         try:
@@ -66,19 +76,29 @@ class Server:
         except InvalidConfigError as problem:
             raise UserError(str(problem.message)) from problem
         sockets = self._bind(listeners)
-        advertised = _advertised(listeners, sockets)
-        await self.broker.start(advertised, listeners.protocols)
-        self._listen(listeners, sockets, loop)
+        try:
+            advertised = _advertised(listeners, sockets)
+            await self.broker.start(advertised, listeners.protocols)
+        except BaseException:
+            for sock in sockets:
+                sock.close()
+            self.seams.executors.close()
+            raise
+        self._listen(listeners, sockets, asyncio.get_running_loop())
         await self._start_side_port()
-        _settle_garbage_collector()
-        self._announce(advertised)
-        self.broker.tasks.spawn("advertised addresses", explain_unreachable(advertised))
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
+        return advertised
+
+    def request_stop(self) -> None:
+        """On the loop's thread."""
+        self._stop.set()
+
+    async def serve_until_stopped(self) -> None:
+        """Returns after a clean stop; raises what made serving impossible."""
         await self._stop.wait()
         await self._shut_down()
         if self._failure is not None:
             raise FatalError(str(self._failure))
-        return 0
 
     def _bind(self, listeners: Listeners) -> list[socket.socket]:
         for name, protocol in listeners.protocols.items():

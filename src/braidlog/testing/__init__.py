@@ -1,1 +1,25 @@
-"""A world for brokers to run in under test: virtual time, a disk that can lose power, a wire in memory."""
+"""What tests are run with: a real broker for anybody's tests, and a simulated world for braidlog's own.
+
+    with braidlog.testing.Broker() as broker:
+        topic = broker.create_topic(partitions=3)
+        ...  # any client, at broker.bootstrap_servers
+
+The pytest plugin (`braidlog.testing.plugin`) registers itself; nothing is imported here before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from braidlog.testing.running_broker import Broker, BrokerFailed, Kind
+
+__all__ = ["Broker", "BrokerFailed", "Kind"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from braidlog.testing import running_broker
+
+    return getattr(running_broker, name)

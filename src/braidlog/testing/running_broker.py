@@ -1,0 +1,223 @@
+"""A real broker for the length of a test: started in a moment, on a free port, with data that goes when it does."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from braidlog.testing.life import TEST_SETTINGS, BrokerFailed, BrokerLife
+from braidlog.testing.topics import config_texts, unique_topic
+
+if TYPE_CHECKING:
+    from braidlog.client.admin.admin import Admin
+    from braidlog.client.consumer.consumer import Consumer
+    from braidlog.client.producer.producer import Producer
+
+__all__ = ["Broker", "BrokerFailed", "Kind"]
+
+Kind = Literal["thread", "process"]
+KINDS: Final[tuple[Kind, ...]] = ("thread", "process")
+
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class Broker:
+    """`with Broker() as broker:`, or `start` and `close`.
+
+    `kind` is "thread" (in this process, the quickest) or "process" (can be killed). `settings` are the broker's, by
+    Kafka's names. `data_dir` is kept if it is given, and a temporary one if not.
+    """
+
+    def __init__(
+        self,
+        kind: Kind = "thread",
+        *,
+        settings: Mapping[str, object] | None = None,
+        data_dir: str | Path | None = None,
+        port: int = 0,
+    ) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}; there are {' and '.join(map(repr, KINDS))}")
+        self.kind: Kind = kind
+        self.settings = {**TEST_SETTINGS, **config_texts(settings or {})}
+        self.host = _LOOPBACK
+        self.port = port
+        self._given_data_dir = None if data_dir is None else Path(data_dir)
+        self._place: Path | None = None
+        self._life: BrokerLife | None = None
+        self._clients: list[Any] = []
+
+    # Life
+
+    def start(self) -> Self:
+        """Start, again if it was stopped or killed: on the same port, over the same data."""
+        if self.is_running:
+            return self
+        is_first = self._place is None
+        if self._place is None:
+            self._place = Path(tempfile.mkdtemp(prefix="braidlog-"))
+        life = self._new_life(self._place / "broker.log")
+        settings = {
+            **self.settings,
+            "log.dirs": str(self.data_dir),
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+        }
+        try:
+            self.port = life.start(settings)
+        except BaseException:
+            if is_first:
+                self._remove_place()
+            raise
+        self._life = life
+        return self
+
+    def _new_life(self, log_path: Path) -> BrokerLife:
+        if self.kind == "thread":
+            from braidlog.testing.in_process import BrokerThread
+
+            return BrokerThread()
+        from braidlog.testing.subprocess_broker import BrokerProcess
+
+        return BrokerProcess(log_path)
+
+    def stop(self) -> None:
+        """A clean stop, as SIGTERM causes; `start` brings it back. Raises BrokerFailed if the broker had died."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.stop()
+
+    def kill(self) -> None:
+        """A crash, as SIGKILL causes; `start` brings it back. Only for kind "process"."""
+        life = self._life
+        if life is not None:
+            life.kill()
+            self._life = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Close the clients it gave out, stop, and remove the data unless the caller said where to keep it."""
+        try:
+            self._close_clients()
+        finally:
+            try:
+                self.stop()
+            finally:
+                self._remove_place()
+
+    def _remove_place(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _close_clients(self) -> None:
+        problems: list[Exception] = []
+        while self._clients:
+            try:
+                self._clients.pop().close()
+            except Exception as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = f"at {self.bootstrap_servers}" if self.is_running else "stopped"
+        return f"<braidlog.testing.Broker in a {self.kind}, {state}>"
+
+    # What tests need of it
+
+    @property
+    def is_running(self) -> bool:
+        return self._life is not None and self._life.is_running
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, for any client; known once it was started, and the same after a restart."""
+        if not self.port:
+            raise BrokerFailed("the broker has no port yet: start it first, or use it in a `with`")
+        return f"{self.host}:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        if self._given_data_dir is not None:
+            return self._given_data_dir
+        if self._place is None:
+            raise BrokerFailed("the broker has no data directory while it is not started")
+        return self._place / "data"
+
+    @property
+    def pid(self) -> int:
+        """The process it runs in: for kind "thread" this one."""
+        if self._life is None:
+            raise BrokerFailed("the broker is not running")
+        return self._life.pid
+
+    def log(self, last: int = 80) -> str:
+        """The last lines of a process's log; a thread's go to the logger `braidlog`, which pytest shows itself."""
+        return self._life.log(last) if self._life is not None else self._log_left_behind(last)
+
+    def _log_left_behind(self, last: int) -> str:
+        if self._place is None or self.kind == "thread":
+            return ""
+        return self._new_life(self._place / "broker.log").log(last)
+
+    # Topics
+
+    def unique_topic(self, prefix: str = "test") -> str:
+        """A topic name that nobody else uses; nothing is created."""
+        return unique_topic(prefix)
+
+    def create_topic(self, name: str | None = None, partitions: int = 1, **configs: object) -> str:
+        """Create a topic, under a unique name if none is given; returns the name.
+
+        `configs` are the topic's, with underscores for dots: `cleanup_policy="compact"`, `retention_ms=1000`.
+        """
+        from braidlog.testing.topic_requests import create_topic
+
+        name = unique_topic() if name is None else name
+        create_topic(self.bootstrap_servers, name, partitions, config_texts(configs))
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        from braidlog.testing.topic_requests import delete_topic
+
+        delete_topic(self.bootstrap_servers, name)
+
+    # Clients of braidlog's own; closed with the broker at the latest
+
+    def producer(self, **settings: Any) -> Producer:
+        producer: Producer = self._client("braidlog.client.producer.producer", "Producer", settings)
+        return producer
+
+    def consumer(self, *topics: str, **settings: Any) -> Consumer:
+        """A consumer; of these topics from their beginning, unless the settings say otherwise."""
+        consumer: Consumer = self._client(
+            "braidlog.client.consumer.consumer", "Consumer", {"auto_offset_reset": "earliest", **settings}
+        )
+        if topics:
+            consumer.subscribe(list(topics))
+        return consumer
+
+    def admin(self, **settings: Any) -> Admin:
+        admin: Admin = self._client("braidlog.client.admin.admin", "Admin", settings)
+        return admin
+
+    def _client(self, module: str, name: str, settings: dict[str, Any]) -> Any:
+        client = getattr(import_module(module), name)(bootstrap_servers=self.bootstrap_servers, **settings)
+        self._clients.append(client)
+        return client
