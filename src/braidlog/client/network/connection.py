@@ -65,9 +65,12 @@ class Connection:
         self._waiting: deque[_Waiting] = deque()
         self._offered: dict[int, tuple[int, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        # Requests held back because the broker asked for a pause (KIP-219), written when it is over.
-        self._held: list[list[WriterPiece]] = []
+        # Requests held back, with who waits for them: the broker asked for a pause (KIP-219), or is being authenticated
+        # to again (KIP-368); written when that is over.
+        self._held: list[tuple[list[WriterPiece], _Waiting | None]] = []
         self._muted_until = 0.0
+        self._is_holding = False
+        self._at_end: list[Callable[[], None]] = []
         self.on_closed: Callable[[Connection], None] | None = None
         transport.start(self._on_readable, self._on_lost)
 
@@ -128,19 +131,30 @@ class Connection:
         assert isinstance(response, answer)
         return response
 
-    def post(self, api_key: int, version: int, request: Message, timeout_s: float) -> asyncio.Future[Any]:
-        """Write a request; the future has the decoded response, or says why there is none."""
+    def post(
+        self, api_key: int, version: int, request: Message, timeout_s: float, *, ahead: bool = False
+    ) -> asyncio.Future[Any]:
+        """Write a request; the future has the decoded response, or says why there is none.
+
+        `ahead` overtakes what is held back.
+        """
         pieces = self._encoded(api_key, version, request)
         waiting = _Waiting(self._correlation, api_key, version, self._loop.time() + timeout_s)
         waiting.answer = self._loop.create_future()
-        self._waiting.append(waiting)
         self._set_timer(waiting.deadline)
-        self._write(pieces)
+        if ahead:
+            # Answers come in the order of writing: those held back are answered after this one.
+            held = sum(each is not None for _, each in self._held)
+            self._waiting.insert(len(self._waiting) - held, waiting)
+            self._send(pieces)
+        else:
+            self._waiting.append(waiting)
+            self._write(pieces, waiting)
         return waiting.answer
 
     def post_only(self, api_key: int, version: int, request: Message) -> None:
         """For what has no answer: a produce with acks=0."""
-        self._write(self._encoded(api_key, version, request))
+        self._write(self._encoded(api_key, version, request), None)
 
     def _encoded(self, api_key: int, version: int, request: Message) -> list[WriterPiece]:
         if not self.is_open:
@@ -155,11 +169,14 @@ class Connection:
         except UnicodeEncodeError as problem:
             raise UserError(f"{problem.object!a} is not UTF-8 text, which names have to be") from problem
 
-    def _write(self, pieces: list[WriterPiece]) -> None:
+    def _write(self, pieces: list[WriterPiece], waiting: _Waiting | None) -> None:
         self.last_used = self._loop.time()
-        if self._held or self.last_used < self._muted_until:
-            self._held.append(pieces)
+        if self._held or self._is_holding or self.last_used < self._muted_until:
+            self._held.append((pieces, waiting))
             return
+        self._send(pieces)
+
+    def _send(self, pieces: list[WriterPiece]) -> None:
         # File slices are the broker's; a client has bytes only.
         self._transport.send([piece for piece in pieces if isinstance(piece, (bytes, memoryview))])
 
@@ -168,10 +185,18 @@ class Connection:
         self._loop.call_at(self._muted_until, self._unmute)
 
     def _unmute(self) -> None:
-        if self.is_open and self._loop.time() >= self._muted_until:
+        if self.is_open and not self._is_holding and self._loop.time() >= self._muted_until:
             held, self._held = self._held, []
-            for pieces in held:
-                self._write(pieces)
+            for pieces, waiting in held:
+                self._write(pieces, waiting)
+
+    def hold(self) -> None:
+        """Hold back what is posted from now on, until `release`."""
+        self._is_holding = True
+
+    def release(self) -> None:
+        self._is_holding = False
+        self._unmute()
 
     # Answers
 
@@ -190,6 +215,8 @@ class Connection:
                     "is it the port of another service, or a TLS listener (security.protocol=SSL)?"
                 )
             )
+        except ClientError as problem:
+            self._end(problem)
         except OSError as problem:
             self._on_lost(problem)
 
@@ -251,6 +278,14 @@ class Connection:
     def close(self) -> None:
         self._end(None)
 
+    def fail(self, problem: ClientError) -> None:
+        """End it for a reason of ours, which everybody who waits is told."""
+        self._end(problem)
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        """Call when the connection ends, whyever."""
+        self._at_end.append(callback)
+
     def _end(self, problem: ClientError | None) -> None:
         if not self.is_open:
             return
@@ -263,6 +298,9 @@ class Connection:
         for each in waiting:
             if each.answer is not None and not each.answer.done():
                 each.answer.set_exception(problem or NoConnection(f"the connection to {self.address} was closed"))
+        self._held.clear()
+        for callback in self._at_end:
+            callback()
         if self.on_closed is not None:
             self.on_closed(self)
 
