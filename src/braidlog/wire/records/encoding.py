@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from braidlog.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from braidlog.wire.records.checksum import crc32c
@@ -36,10 +36,11 @@ def write_varint(out: BytesWriter, value: i64) -> None:
     byte |= (magnitude & 0x3F) << 1
     magnitude >>= 6
     while magnitude > 0:
-        out.append(byte | 0x80)
+        # As u8, or the compiled code would call a method on a boxed number.
+        out.append(u8(byte | 0x80))
         byte = magnitude & 0x7F
         magnitude >>= 7
-    out.append(byte)
+    out.append(u8(byte))
 
 
 def write_nullable(out: BytesWriter, data: bytes | None) -> None:
