@@ -68,6 +68,8 @@ class Metadata:
         # Why the last refresh failed; none after a success.
         self.problem: Exception | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        # Whether the request of the refresh under way is out already.
+        self._is_sent = False
         self._again = False
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -95,12 +97,13 @@ class Metadata:
     # Refreshing
 
     def request_update(self) -> None:
-        """See that a refresh is on its way; one that already runs may be too old to tell, so another follows it."""
+        """See that a refresh is on its way; one that was sent already may be too old to tell: another follows it."""
         if self._closed:
             return
         if self._refreshing is not None:
-            self._again = True
+            self._again = self._again or self._is_sent
             return
+        self._is_sent = False
         self._again = False
         if self._timer is not None:
             self._timer.cancel()
@@ -113,8 +116,8 @@ class Metadata:
         if self._closed:
             raise ClosedError("the client is closed")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A refresh under way may not ask for what was just wanted.
-        if self._refreshing is not None:
+        # A request under way may not ask for what was just wanted.
+        if self._refreshing is not None and self._is_sent:
             self._again = True
             await asyncio.wait([self._refreshing])
         self._waiters.append(waiter)
@@ -210,10 +213,12 @@ class Metadata:
 
     async def _ask(self) -> None:
         self._forget_idle()
-        names = None if self._wants_all else [MetadataRequestTopic(name=name) for name in self._wanted]
-        request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
         try:
             connection = await self._nodes.any()
+            # From here on without a pause until the request is out, so that it asks for all that was wanted.
+            self._is_sent = True
+            names = None if self._wants_all else [MetadataRequestTopic(name=name) for name in self._wanted]
+            request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
             response = await connection.call(
                 METADATA, request, MetadataResponse, timeout_s=self._nodes.request_timeout_s
             )

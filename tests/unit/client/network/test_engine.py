@@ -1,0 +1,128 @@
+import asyncio
+import threading
+
+import pytest
+
+from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
+from braidlog.client.network.engine import Engine
+
+
+@pytest.fixture
+def engine():
+    made = Engine("tester")
+    yield made
+    made.close()
+
+
+async def _where() -> threading.Thread:
+    return threading.current_thread()
+
+
+def test_work_runs_on_the_engines_thread(engine: Engine) -> None:
+    assert engine.run(_where()) is not threading.current_thread()
+    assert engine.run(_where()) is engine.run(_where())
+
+
+def test_what_work_raises_reaches_the_caller(engine: Engine) -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        engine.run(fail())
+
+
+def test_a_timeout_cancels_the_work(engine: Engine) -> None:
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with pytest.raises(RequestTimeout, match=r"0\.01 s"):
+        engine.run(wait(), 0.01)
+    assert cancelled.wait(5)
+
+
+def test_a_timeout_of_the_work_itself_stays_what_it_is(engine: Engine) -> None:
+    async def late() -> None:
+        raise TimeoutError("own")
+
+    with pytest.raises(TimeoutError, match="own"):
+        engine.run(late(), 5)
+
+
+def test_waiting_for_itself_is_refused(engine: Engine) -> None:
+    async def again() -> None:
+        engine.run(_where())
+
+    with pytest.raises(ConcurrentUseError, match="another thread"):
+        engine.run(again())
+
+
+def test_soon_and_spawn_hand_over(engine: Engine) -> None:
+    called = threading.Event()
+    spawned = threading.Event()
+
+    async def work() -> None:
+        spawned.set()
+
+    engine.soon(called.set)
+    engine.spawn("work", work())
+    assert called.wait(5)
+    assert spawned.wait(5)
+
+
+def test_closing_cancels_what_runs_and_refuses_what_comes(engine: Engine) -> None:
+    cancelled = threading.Event()
+    started = threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    engine.spawn("wait", wait())
+    assert started.wait(5)
+    engine.close()
+    engine.close()
+    assert cancelled.is_set()
+    with pytest.raises(ClosedError, match="this tester is closed"):
+        engine.run(_where())
+    with pytest.raises(ClosedError):
+        engine.soon(print)
+    work = _where()
+    with pytest.raises(ClosedError):
+        engine.spawn("late", work)
+
+
+def test_a_caller_that_waits_learns_of_the_close(engine: Engine) -> None:
+    started = threading.Event()
+    problems: list[BaseException] = []
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            engine.run(wait())
+        except ClosedError as problem:
+            problems.append(problem)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert started.wait(5)
+    engine.close()
+    caller.join(5)
+    assert len(problems) == 1
+
+
+def test_a_callback_may_close_its_own_engine(engine: Engine) -> None:
+    engine.soon(engine.close)
+    engine._thread.join(5)
+    assert not engine._thread.is_alive()

@@ -1,0 +1,82 @@
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from braidlog.client.network.frames import FrameReader, NotFrames, PeerEnded
+from braidlog.client.network.transport import ENDED, WOULD_BLOCK
+
+
+class Pieces:
+    """A transport that hands out given pieces; None stands for a pause."""
+
+    def __init__(self, pieces: list[bytes | None]) -> None:
+        self.pieces = pieces
+
+    def receive_into(self, view: memoryview) -> int:
+        if not self.pieces:
+            return WOULD_BLOCK
+        piece = self.pieces.pop(0)
+        if piece is None:
+            return WOULD_BLOCK
+        if not piece:
+            return ENDED
+        taken = piece[: len(view)]
+        view[: len(taken)] = taken
+        if len(taken) < len(piece):
+            self.pieces.insert(0, piece[len(taken) :])
+        return len(taken)
+
+
+def _framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+def _read(pieces: list[bytes | None]) -> list[bytes]:
+    reader = FrameReader()
+    transport = Pieces(pieces)
+    frames: list[bytes] = []
+    while transport.pieces:
+        frames += reader.frames(transport)
+    return frames
+
+
+SIZES = st.sampled_from([1, 2, 100, 65_531, 65_532, 65_533, 65_536, 200_000])
+
+
+@given(st.lists(SIZES, max_size=6), st.lists(st.integers(1, 90_000), max_size=20), st.booleans())
+def test_frames_come_out_however_the_bytes_come_in(sizes: list[int], cuts: list[int], pauses: bool) -> None:
+    bodies = [bytes([at + 1]) * size for at, size in enumerate(sizes)]
+    data = _framed(*bodies)
+    pieces: list[bytes | None] = []
+    at = 0
+    for cut in cuts:
+        if at < len(data):
+            pieces.append(data[at : at + cut])
+            at += cut
+            if pauses:
+                pieces.append(None)
+    if at < len(data):
+        pieces.append(data[at:])
+    assert _read(pieces) == bodies
+
+
+def test_byte_by_byte() -> None:
+    data = _framed(b"one", b"two", b"x" * 10)
+    assert _read([bytes([byte]) for byte in data]) == [b"one", b"two", b"x" * 10]
+
+
+@pytest.mark.parametrize("size", [0, -1, (1 << 30) + 1, 0x48545450])
+def test_an_impossible_size_is_no_frame(size: int) -> None:
+    with pytest.raises(NotFrames):
+        _read([struct.pack(">i", size) + b"whatever"])
+
+
+def test_frames_before_the_end_are_not_lost() -> None:
+    reader = FrameReader()
+    transport = Pieces([_framed(b"last"), b""])
+    frames = reader.frames(transport)
+    assert next(frames) == b"last"
+    with pytest.raises(PeerEnded):
+        next(frames)

@@ -1,0 +1,114 @@
+import logging
+
+import pytest
+
+from braidlog.client.errors import SettingError
+from braidlog.client.settings import ADMIN, CONSUMER, PRODUCER, Settings, definitions
+
+
+def test_names_in_snake_case_and_dotted_mean_the_same() -> None:
+    keywords = Settings.of(PRODUCER, None, {"bootstrap_servers": "a:1,b:2", "linger_ms": 5, "acks": 1})
+    mapping = Settings.of(PRODUCER, {"bootstrap.servers": "a:1,b:2", "linger.ms": "5", "acks": "1"})
+    for settings in (keywords, mapping):
+        assert settings.items("bootstrap.servers") == ("a:1", "b:2")
+        assert settings.number("linger.ms") == 5
+        assert settings.seconds("linger.ms") == 0.005
+        assert settings.text("acks") == "1"
+
+
+def test_keywords_win_over_the_mapping() -> None:
+    assert Settings.of(PRODUCER, {"linger.ms": 1}, {"linger_ms": 2}).number("linger.ms") == 2
+
+
+def test_a_time_without_its_unit_is_in_seconds() -> None:
+    settings = Settings.of(PRODUCER, None, {"linger": 0.25, "max_block": 3, "delivery_timeout": "1.5"})
+    assert settings.number("linger.ms") == 250
+    assert settings.number("max.block.ms") == 3000
+    assert settings.number("delivery.timeout.ms") == 1500
+
+
+@pytest.mark.parametrize("value", ["soon", float("nan"), float("inf"), [1]])
+def test_a_time_that_is_none_is_refused_with_both_ways_to_say_it(value: object) -> None:
+    with pytest.raises(SettingError, match=r"linger=.*give seconds.*linger_ms"):
+        Settings.of(PRODUCER, None, {"linger": value})
+
+
+def test_what_was_not_given_has_its_default() -> None:
+    settings = Settings.of(CONSUMER)
+    assert settings.number("max.poll.records") == 500
+    assert settings.optional_text("group.id") is None
+    assert settings.flag("enable.auto.commit")
+    assert not settings.is_given("max.poll.records")
+    assert settings.items("partition.assignment.strategy") == ("range", "cooperative-sticky")
+
+
+def test_none_means_the_default() -> None:
+    assert Settings.of(CONSUMER, None, {"max_poll_records": None}).number("max.poll.records") == 500
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"linger_ms": -1}, "linger.ms.*0 or more"),
+        ({"linger_ms": "much"}, "linger.ms.*whole number"),
+        ({"linger_ms": True}, "linger.ms=True has the wrong type; give a whole number"),
+        ({"acks": 2}, "acks.*one of all, -1, 0, 1"),
+        ({"enable_idempotence": 1}, "enable.idempotence=1 has the wrong type; give True or False"),
+        ({"compression_type": "rar"}, "compression.type.*one of none, gzip"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_right(given: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        Settings.of(PRODUCER, None, given)
+
+
+def test_unknown_names_are_told_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        Settings.of(PRODUCER, {"no.such": 1, "group.id": "g"})
+    assert caplog.messages == ["unused producer settings: group.id, no.such"]
+
+
+def test_names_of_old_clients_are_translated_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        settings = Settings.of(
+            PRODUCER,
+            {
+                "request.required.acks": -1,
+                "queue.buffering.max.ms": 7,
+                "producer.type": "async",
+                "batch.num.messages": 1,
+            },
+        )
+    assert settings.text("acks") == "-1"
+    assert settings.number("linger.ms") == 7
+    assert len(caplog.messages) == 4
+    assert "use acks" in caplog.messages[0]
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = Settings.of(ADMIN, None, {"sasl_password": "hush", "sasl_username": "me"})
+    assert "hush" not in repr(settings)
+    assert settings.text("sasl.password") == "hush"
+    with pytest.raises(SettingError) as caught:
+        Settings.of(ADMIN, None, {"sasl_password": ["hush"]})
+    assert "hush" not in str(caught.value)
+
+
+def test_other_defaults_give_way_to_what_was_given() -> None:
+    settings = Settings.of(ADMIN, None, {"client_id": "mine"}).with_defaults(client_id="theirs", client_rack="r")
+    assert settings.text("client.id") == "mine"
+    assert settings.text("client.rack") == "r"
+
+
+def test_objects_stay_objects() -> None:
+    settings = Settings.of(PRODUCER, None, {"key_serializer": str.encode, "interceptor_classes": [len]})
+    assert settings.object("key.serializer") is str.encode
+    assert settings.items("interceptor.classes") == (len,)
+
+
+@pytest.mark.parametrize("kind", [ADMIN, PRODUCER, CONSUMER])
+def test_every_default_passes_its_own_rule(kind: str) -> None:
+    for row in definitions(kind).values():
+        if row.default is not None and row.rule is not None:
+            assert row.rule.problem(row.default) is None, row.key
+        assert row.doc.endswith("."), row.key
