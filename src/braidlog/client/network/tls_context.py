@@ -1,0 +1,176 @@
+"""What of TLS the settings say, as the `ssl.SSLContext` that connections are made from."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from braidlog.client.network.keystores import read_store, wrapped
+from braidlog.client.settings import Settings
+from braidlog.core.errors import UserError
+
+_VERSIONS: Final = {
+    "TLSv1": ssl.TLSVersion.TLSv1,
+    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+# Java's name for whatever is newest.
+_ANY: Final = ("TLS", "SSL", "Default")
+_MODERN_SUITES: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+_SHA\d+")
+_IDENTIFY_HOST: Final = "https"
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext:
+    """Raises UserError that names the setting which cannot be followed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    algorithm = settings.text("ssl.endpoint.identification.algorithm").strip().lower()
+    if algorithm not in ("", _IDENTIFY_HOST):
+        raise UserError(f"ssl.endpoint.identification.algorithm={algorithm}: use https, or nothing for no check")
+    context.check_hostname = algorithm == _IDENTIFY_HOST
+    # A certificate that is trusted ends the chain, be it an issuer's or the broker's own: as in Java.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _set_versions(context, settings)
+    suites = [str(suite) for suite in settings.items("ssl.cipher.suites")]
+    if suites:
+        _set_suites(context, suites)
+    _set_trust(context, settings)
+    _set_identity(context, settings)
+    return context
+
+
+def _set_versions(context: ssl.SSLContext, settings: Settings) -> None:
+    named = [str(name) for name in settings.items("ssl.enabled.protocols")]
+    newest = settings.text("ssl.protocol")
+    for name in named if newest in _ANY else [*named, newest]:
+        if name not in _VERSIONS:
+            raise UserError(f"ssl.enabled.protocols, ssl.protocol: {name!r} is none of {', '.join(_VERSIONS)}")
+    enabled = sorted(_VERSIONS[name] for name in named)
+    if settings.is_given("ssl.protocol") and newest not in _ANY:
+        enabled = [version for version in enabled if version <= _VERSIONS[newest]]
+    if not enabled:
+        raise UserError("ssl.enabled.protocols, ssl.protocol: together they leave no version of TLS")
+    context.minimum_version = enabled[0]
+    context.maximum_version = enabled[-1]
+
+
+def _set_suites(context: ssl.SSLContext, suites: Sequence[str]) -> None:
+    """Those of TLS 1.3 are all or none, since OpenSSL takes no list of them from Python."""
+    modern = [suite for suite in suites if _MODERN_SUITES.fullmatch(suite)]
+    older = [suite for suite in suites if suite not in modern]
+    if not modern:
+        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
+    if not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    for suite in older:
+        try:
+            context.set_ciphers(openssl_name(suite))
+        except ssl.SSLError as problem:
+            raise UserError(f"ssl.cipher.suites: {suite} is not known to this machine's OpenSSL") from problem
+    if older:
+        context.set_ciphers(":".join(map(openssl_name, older)))
+
+
+def openssl_name(suite: str) -> str:
+    """OpenSSL's name of a suite that Java calls TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    if not suite.startswith("TLS_") or "_WITH_" not in suite:
+        return suite
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    cipher = re.sub(r"AES_(\d+)", r"AES\1", cipher).replace("_CBC", "")
+    if cipher.startswith("CHACHA20_POLY1305"):
+        cipher = "CHACHA20_POLY1305"
+    name = cipher if exchange == "RSA" else f"{exchange}_{cipher}"
+    return name.replace("_", "-")
+
+
+# Whom we trust
+
+
+def _set_trust(context: ssl.SSLContext, settings: Settings) -> None:
+    given = settings.optional_text("ssl.truststore.certificates")
+    path = settings.optional_text("ssl.truststore.location")
+    if given and path:
+        raise UserError("ssl.truststore.location and ssl.truststore.certificates are both set; one of them is enough")
+    if given:
+        what, certificates = "ssl.truststore.certificates", wrapped(given)
+    elif path:
+        what = f"ssl.truststore.location: {path}"
+        certificates = read_store(
+            "ssl.truststore.location", path, settings.optional_text("ssl.truststore.password")
+        ).certificates
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    if "-----BEGIN CERTIFICATE-----" not in certificates:
+        raise UserError(f"{what} holds no certificate to trust")
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except (ssl.SSLError, ValueError) as problem:
+        raise UserError(f"{what} holds a certificate that cannot be read ({_reason(problem)})") from problem
+
+
+# Who we are
+
+
+def _set_identity(context: ssl.SSLContext, settings: Settings) -> None:
+    key = settings.optional_text("ssl.keystore.key")
+    chain = settings.optional_text("ssl.keystore.certificate.chain")
+    path = settings.optional_text("ssl.keystore.location")
+    password = settings.optional_text("ssl.key.password")
+    if path and (key or chain):
+        raise UserError("ssl.keystore.location and ssl.keystore.key are both set; one of them is enough")
+    if bool(key) != bool(chain):
+        raise UserError("ssl.keystore.key and ssl.keystore.certificate.chain go together; one of them is missing")
+    if key and chain:
+        _load_identity(context, "ssl.keystore.key", wrapped(key) + "\n" + wrapped(chain), password)
+    elif path:
+        what = f"ssl.keystore.location: {path}"
+        store = read_store("ssl.keystore.location", path, settings.optional_text("ssl.keystore.password") or password)
+        if not store.identity:
+            raise UserError(f"{what} holds no private key")
+        _load_identity(context, what, store.identity, password)
+
+
+def _load_identity(context: ssl.SSLContext, what: str, pem: str, password: str | None) -> None:
+    def answer() -> str:
+        # Without this OpenSSL would ask on the terminal.
+        if password is None:
+            raise UserError(f"{what}: the private key is encrypted; set ssl.key.password")
+        return password
+
+    with _as_file(pem) as path:
+        try:
+            context.load_cert_chain(path, password=answer)
+        except (ssl.SSLError, ValueError) as problem:
+            hint = "is ssl.key.password right, and the certificate that of the key?"
+            raise UserError(f"{what}: key and certificate cannot be used ({_reason(problem)}); {hint}") from problem
+
+
+@contextmanager
+def _as_file(pem: str) -> Iterator[str]:
+    """A path under which OpenSSL finds the key, and nobody else: in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("identity")
+        path = f"/proc/self/fd/{handle}"
+        try:
+            os.write(handle, pem.encode("latin-1"))
+            os.lseek(handle, 0, os.SEEK_SET)
+            yield path
+        finally:
+            os.close(handle)
+        return
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(pem.encode("latin-1"))
+        file.flush()
+        yield file.name
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, ssl.SSLError) and problem.reason:
+        return problem.reason.lower().replace("_", " ")
+    return str(problem)

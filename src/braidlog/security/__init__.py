@@ -1,0 +1,1 @@
+"""SASL exchanges as pure machines, bytes in and bytes out; who may do what to which resource is not decided here."""
