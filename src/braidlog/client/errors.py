@@ -84,6 +84,10 @@ class ProducerFailedError(ClientError):
     """The producer cannot go on; close it and make a new one."""
 
 
+class FencedProducerError(ProducerFailedError):
+    """Another producer with the same transactional id took over, or its transaction timed out."""
+
+
 class TransactionStateError(ClientError):
     """The call does not fit what the transaction is doing."""
 
