@@ -36,16 +36,17 @@ class FrameReader:
 
     def frames(self, transport: Transport) -> Iterator[bytes]:
         """The frames that are whole by now; raises when there can be no more."""
-        while True:
+        drained = False
+        while not drained:
             large = self._large
-            if large is not None:
-                received = transport.receive_into(memoryview(large)[self._filled :])
-            else:
-                received = transport.receive_into(self._view[self._have :])
+            room = memoryview(large)[self._filled :] if large is not None else self._view[self._have :]
+            received = transport.receive_into(room)
             if received == WOULD_BLOCK:
                 return
             if received == ENDED:
                 raise PeerEnded
+            # Asking once more only to hear that there is nothing would cost another turn at the lock.
+            drained = received < len(room)
             if large is not None:
                 self._filled += received
                 if self._filled == len(large):

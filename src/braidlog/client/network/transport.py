@@ -26,7 +26,10 @@ class Transport(Protocol):
         ...
 
     def receive_into(self, view: memoryview) -> int:
-        """Bytes received; ENDED when the peer closed, WOULD_BLOCK when there are none now."""
+        """Bytes received; ENDED when the peer closed, WOULD_BLOCK when there are none now.
+
+        Fewer than there is room for only when no more are there.
+        """
         ...
 
     def send(self, pieces: Sequence[Piece]) -> None:
