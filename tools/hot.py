@@ -75,6 +75,10 @@ UNITS: dict[str, list[str]] = {
         "braidlog.wire.records.builder",
         "braidlog.wire.records.filtering",
         "braidlog.wire.records.validation",
+        "braidlog.wire.records.columns",
+        "braidlog.wire.records.columns_parsing",
+        "braidlog.wire.records.columns_building",
+        "braidlog.wire.records.columns_partitioning",
     ),
     "braidlog_storage": _modules(
         "braidlog.storage.crash_points",

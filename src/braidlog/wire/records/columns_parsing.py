@@ -1,0 +1,391 @@
+"""Fetched record batches to columns: what a consumer may see of them, without an object per record (hot: mypyc).
+
+The walk makes the checks of `reading.read_batch`, with the primitives of `scan`, and fails with the same errors; the
+tests compare the two. Messages of the formats before v2, which no log of this decade holds in numbers, take the way
+over objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from librt.strings import read_i32_be, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64
+
+from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError, ProtocolError
+from braidlog.wire.records.batch import (
+    CODEC_NONE,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MESSAGE_V0_SIZE,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
+from braidlog.wire.records.builder import MARKER_ABORT, marker_type
+from braidlog.wire.records.columns import RecordColumns
+from braidlog.wire.records.compression import DEFAULT_LIMIT, decompress
+from braidlog.wire.records.reading import Record, read_batch
+from braidlog.wire.records.scan import (
+    INT64_MAX,
+    INT64_MIN,
+    SMALLEST_RECORD,
+    read_varint,
+    read_varlong,
+)
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+NO_TIMESTAMP_TYPE: Final = -1
+
+# The last offset that a batch may start at: an offset delta takes up to 31 bits.
+_LAST_BASE_OFFSET: Final = INT64_MAX - 0x80000000
+
+
+class SliceReader:
+    """One fetched slice of a partition, read from `position` on, up to (not including) `until`.
+
+    Control batches are never shown. `aborted` are the (producer id, first offset) of the transactions that were taken
+    back, as a fetch response for read_committed lists them; without it everything is shown.
+    `position` moves as records are read: it is the offset at which to fetch on, past markers and compacted records too.
+    """
+
+    __slots__ = ("_aborting", "_at", "_buffer", "_coming", "_end", "_limit", "_until", "is_done", "position")
+
+    def __init__(
+        self,
+        buffer: bytes,
+        start: int,
+        end: int,
+        position: int,
+        *,
+        aborted: Iterable[tuple[int, int]] = (),
+        until: int = INT64_MAX,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._buffer = buffer
+        self._at = start
+        self._end = min(end, len(buffer))
+        self.position = position
+        self._until = until
+        self._limit = limit
+        # Latest first, so that the next to begin is popped off the end.
+        self._coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
+        self._aborting: set[int] = set()
+        # No whole batch is left that could hold something to show.
+        self.is_done = False
+
+    def read_into(self, columns: RecordColumns, most: int = INT64_MAX, *, check: bool = True) -> int:
+        """Add up to `most` records; returns how many.
+
+        A batch that cannot be read raises (CorruptMessageError, InvalidRecordError) only when nothing was read
+        before it in this call: what is whole before the damage is handed out first, and the next call raises.
+        """
+        before = int(columns.count)
+        while not self.is_done and int(columns.count) - before < most:
+            if self.position >= self._until:
+                self.is_done = True
+                break
+            mark = columns.mark()
+            try:
+                self._read_batch_into(columns, most - (int(columns.count) - before), check)
+            except ProtocolError:
+                columns.rewind(mark)
+                if int(columns.count) > before:
+                    break
+                raise
+        return int(columns.count) - before
+
+    def _read_batch_into(self, columns: RecordColumns, most: int, check: bool) -> None:
+        """Read the batch that is next; moves on past it only when all its records were taken."""
+        buffer = self._buffer
+        at = self._at
+        size = self._size_of_next()
+        if size == 0:
+            self.is_done = True
+            return
+        header = read_header(buffer, at, self._end)
+        # A compressed message of an old format is known by the offset of its last record, not of its first.
+        if header.base_offset >= self._until and header.count >= 0:
+            self.position = self._until
+            self.is_done = True
+            return
+        while self._coming and self._coming[-1][0] <= header.last_offset:
+            self._aborting.add(self._coming.pop()[1])
+        if header.is_control:
+            self._end_transaction(header, check)
+        elif header.last_offset >= self.position and not (
+            header.is_transactional and header.producer_id in self._aborting
+        ):
+            taken = parse_batch(buffer, header, columns, self.position, self._until, most, check, self._limit)
+            if taken >= 0:
+                # Stopped by `most`: the next call goes on inside this batch.
+                self.position = taken
+                return
+        self.position = min(max(self.position, header.next_offset), self._until)
+        self._at = at + size
+
+    def _size_of_next(self) -> int:
+        """Bytes of the next batch, 0 when no whole one is left."""
+        left = self._end - self._at
+        if left < LOG_OVERHEAD:
+            return 0
+        size = int(read_i32_be(self._buffer, self._at + LENGTH_AT)) + LOG_OVERHEAD
+        if size < MESSAGE_V0_SIZE:
+            raise CorruptMessageError(f"a record batch of {size} bytes at position {self._at} is impossibly small")
+        return size if size <= left else 0
+
+    def _end_transaction(self, header: BatchHeader, check: bool) -> None:
+        for marker in read_batch(self._buffer, header, check_crc=check, limit=self._limit):
+            if marker_type(marker) == MARKER_ABORT:
+                self._aborting.discard(header.producer_id)
+
+
+def parse_batch(
+    buffer: bytes,
+    header: BatchHeader,
+    columns: RecordColumns,
+    position: int = INT64_MIN,
+    until: int = INT64_MAX,
+    most: int = INT64_MAX,
+    check: bool = True,
+    limit: int = DEFAULT_LIMIT,
+) -> int:
+    """Add the records of one batch whose offsets lie in [position, until) to `columns`.
+
+    Returns -1, or the offset to go on at when `most` records were added before the batch's end. Every record of the
+    batch is checked in any case.
+    """
+    if header.position + header.size > len(buffer):
+        raise CorruptMessageError(f"a record batch of {header.size} bytes is cut short")
+    if check:
+        check_crc(buffer, header)
+    if header.magic < 2:
+        return _add_messages(buffer, header, columns, position, until, most, check, limit)
+    if header.base_offset > _LAST_BASE_OFFSET:
+        raise InvalidRecordError(f"a record batch starts at the impossible offset {header.base_offset}")
+    start = header.position + HEADER_SIZE
+    end = header.position + header.size
+    if header.codec != CODEC_NONE and header.count != 0:
+        buffer = decompress(header.codec, buffer, start, end, limit=limit)
+        start = 0
+        end = len(buffer)
+    if header.count < 0:
+        raise InvalidRecordError(f"a record batch declares {header.count} records")
+    walk = _Walk(columns, columns.index_of(buffer), position, until, most)
+    _walk_records(buffer, start, end, header, walk)
+    columns.end_batch(walk.added, LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME, header.leader_epoch)
+    return walk.resume_at
+
+
+class _Walk:
+    """What the walk over one batch's records takes and leaves beside the batch itself."""
+
+    __slots__ = ("added", "columns", "index", "most", "position", "resume_at", "until")
+
+    def __init__(self, columns: RecordColumns, index: int, position: int, until: int, most: int) -> None:
+        self.columns = columns
+        self.index: i64 = index
+        self.position: i64 = position
+        self.until: i64 = until
+        self.most: i64 = most
+        self.added: i64 = 0
+        self.resume_at: i64 = -1
+
+
+def _walk_records(buffer: bytes, start: i64, end: i64, header: BatchHeader, walk: _Walk) -> None:
+    """Check the records in `buffer[start:end]`, which they must fill exactly, and add those that are wanted."""
+    columns = walk.columns
+    keys = columns.keys
+    values = columns.values
+    wants_keys = columns.wants_keys
+    wants_values = columns.wants_values
+    wants_headers = columns.wants_headers
+    wants_offsets = columns.wants_offsets
+    wants_timestamps = columns.wants_timestamps
+    source: i64 = walk.index
+    position: i64 = walk.position
+    until: i64 = walk.until
+    most: i64 = walk.most
+    added: i64 = 0
+    base_offset: i64 = header.base_offset
+    fixed_timestamp = header.is_log_append_time
+    base_timestamp: i64 = header.base_timestamp
+    # Deltas that keep base_timestamp + delta within 64 bits.
+    least_delta: i64 = INT64_MIN - base_timestamp if base_timestamp < 0 else INT64_MIN
+    most_delta: i64 = INT64_MAX - base_timestamp if base_timestamp > 0 else INT64_MAX
+    if fixed_timestamp:
+        base_timestamp = header.max_timestamp
+    count: i64 = header.count
+    at: i64 = start
+    index: i64 = 0
+    while index < count:
+        byte: i64
+        length: i64
+        delta: i64
+        # Numbers of one byte are read here, and longer ones by the functions that also find what is cut short.
+        if at < end and buffer[at] < 0x80:
+            byte = buffer[at]
+            length = (byte >> 1) ^ -(byte & 1)
+            at += 1
+        else:
+            length, at = read_varint(buffer, at, end)
+        if length < SMALLEST_RECORD or length > end - at:
+            raise InvalidRecordError(f"record {index} declares {length} bytes where {end - at} are left")
+        record_end: i64 = at + length
+
+        # attributes: one byte that no format version uses yet
+        time_delta: i64
+        byte = buffer[at + 1]
+        if byte < 0x80:
+            time_delta = (byte >> 1) ^ -(byte & 1)
+            at += 2
+        else:
+            time_delta, at = read_varlong(buffer, at + 1, record_end)
+        if at < record_end and buffer[at] < 0x80:
+            byte = buffer[at]
+            delta = (byte >> 1) ^ -(byte & 1)
+            at += 1
+        else:
+            delta, at = read_varint(buffer, at, record_end)
+
+        key_length: i64
+        if at < record_end and buffer[at] < 0x80:
+            byte = buffer[at]
+            key_length = (byte >> 1) ^ -(byte & 1)
+            at += 1
+        else:
+            key_length, at = read_varint(buffer, at, record_end)
+        key_at: i64 = at
+        if key_length > 0:
+            if key_length > record_end - at:
+                raise InvalidRecordError(f"a record field of {key_length} bytes does not fit in its record")
+            at += key_length
+
+        value_length: i64
+        if at < record_end and buffer[at] < 0x80:
+            byte = buffer[at]
+            value_length = (byte >> 1) ^ -(byte & 1)
+            at += 1
+        else:
+            value_length, at = read_varint(buffer, at, record_end)
+        value_at: i64 = at
+        if value_length > 0:
+            if value_length > record_end - at:
+                raise InvalidRecordError(f"a record field of {value_length} bytes does not fit in its record")
+            at += value_length
+
+        offset: i64 = base_offset + delta
+        wanted = offset >= position and offset < until and added < most
+        if wanted and wants_headers:
+            write_i32_le(columns.header_starts, i32(columns.header_keys.count))
+        if at < record_end and buffer[at] == 0:
+            at += 1
+        else:
+            at = _walk_headers(buffer, at, record_end, columns if wanted and wants_headers else None, source)
+        if at != record_end:
+            raise InvalidRecordError(f"record {index} declares {record_end - at} bytes more than it has")
+        if not fixed_timestamp and (time_delta < least_delta or time_delta > most_delta):
+            raise InvalidRecordError(f"record {index} has an impossible timestamp")
+        index += 1
+        if not wanted:
+            if added == most and walk.resume_at < 0 and offset >= position and offset < until:
+                walk.resume_at = offset
+            continue
+        added += 1
+        if wants_offsets:
+            write_i64_le(columns.offsets, offset)
+        if wants_timestamps:
+            write_i64_le(columns.timestamps, base_timestamp if fixed_timestamp else base_timestamp + time_delta)
+        if wants_keys:
+            if key_length < 0:
+                keys.add_null()
+            else:
+                keys.add(buffer, key_at, key_length, source)
+        if wants_values:
+            if value_length < 0:
+                values.add_null()
+            else:
+                values.add(buffer, value_at, value_length, source)
+    if at != end:
+        raise InvalidRecordError(f"{end - at} bytes are left after the {count} records of the batch")
+    walk.added = added
+
+
+def _walk_headers(buffer: bytes, at: i64, end: i64, columns: RecordColumns | None, source: i64) -> i64:
+    """Check a record's headers, add them to `columns` if given; returns the position after them."""
+    count, at = read_varint(buffer, at, end)
+    if count < 0 or count > end - at:
+        raise InvalidRecordError(f"a record of {end - at} more bytes declares {count} headers")
+    while count > 0:
+        key_length, at = read_varint(buffer, at, end)
+        if key_length > end - at:
+            raise InvalidRecordError(f"a record field of {key_length} bytes does not fit in its record")
+        if key_length < 0:
+            raise InvalidRecordError("a record has a header without a key")
+        key_at: i64 = at
+        length, at = read_varint(buffer, at + key_length, end)
+        if length > end - at:
+            raise InvalidRecordError(f"a record field of {length} bytes does not fit in its record")
+        if columns is not None:
+            columns.header_keys.add(buffer, key_at, key_length, source)
+            if length < 0:
+                columns.header_values.add_null()
+            else:
+                columns.header_values.add(buffer, at, length, source)
+        if length > 0:
+            at += length
+        count -= 1
+    return at
+
+
+def _add_messages(
+    buffer: bytes,
+    header: BatchHeader,
+    columns: RecordColumns,
+    position: int,
+    until: int,
+    most: int,
+    check: bool,
+    limit: int,
+) -> int:
+    """The same for an old message: its records as objects first, their bytes laid into a buffer of their own."""
+    records = read_batch(buffer, header, check_crc=check, limit=limit)
+    wanted = [record for record in records if position <= record.offset < until]
+    kept = wanted[:most]
+    pieces: list[bytes] = []
+    for record in kept:
+        pieces.append(record.key or b"")
+        pieces.append(record.value or b"")
+    content = b"".join(pieces)
+    index = columns.index_of(content)
+    at = 0
+    for record in kept:
+        at = _add_record(record, columns, content, at, index)
+    kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+    columns.end_batch(len(kept), kind if header.magic == 1 else NO_TIMESTAMP_TYPE, header.leader_epoch)
+    return wanted[most].offset if len(wanted) > most else -1
+
+
+def _add_record(record: Record, columns: RecordColumns, content: bytes, at: int, index: int) -> int:
+    """Returns the position in `content` after the record's key and value."""
+    if columns.wants_headers:
+        write_i32_le(columns.header_starts, i32(columns.header_keys.count))
+    if columns.wants_offsets:
+        write_i64_le(columns.offsets, record.offset)
+    if columns.wants_timestamps:
+        write_i64_le(columns.timestamps, record.timestamp)
+    if columns.wants_keys:
+        if record.key is None:
+            columns.keys.add_null()
+        else:
+            columns.keys.add(content, at, len(record.key), index)
+    at += len(record.key or b"")
+    if columns.wants_values:
+        if record.value is None:
+            columns.values.add_null()
+        else:
+            columns.values.add(content, at, len(record.value), index)
+    return at + len(record.value or b"")

@@ -1,0 +1,116 @@
+"""Which partition each row of a table goes to: by its key as the Java client chooses, or by turns (hot: mypyc)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_le, write_i32_le
+from mypy_extensions import i32, i64
+
+from braidlog.core.protocol_errors import InvalidPartitionsError
+from braidlog.wire.records.columns_building import BytesColumn
+
+_SEED: Final = 0x9747B28C
+_FACTOR: Final = 0x5BD1E995
+_WORD: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+
+# What a record takes beside its key and value, about: lengths, deltas, attributes, header count.
+_RECORD_OVERHEAD: Final = 8
+
+
+def murmur2(data: bytes, at: i64, length: i64) -> i64:
+    """The hash of `data[at:at + length]` that Java's partitioner takes, as an unsigned number of 32 bits."""
+    mixed: i64 = (_SEED ^ length) & _WORD
+    rest: i64 = length
+    while rest >= 4:
+        word: i64 = (i64(read_i32_le(data, at)) & _WORD) * _FACTOR & _WORD
+        word = (word ^ word >> 24) * _FACTOR & _WORD
+        mixed = (mixed * _FACTOR & _WORD) ^ word
+        at += 4
+        rest -= 4
+    if rest > 0:
+        if rest == 3:
+            mixed ^= i64(data[at + 2]) << 16
+        if rest >= 2:
+            mixed ^= i64(data[at + 1]) << 8
+        mixed = (mixed ^ i64(data[at])) * _FACTOR & _WORD
+    mixed = (mixed ^ mixed >> 13) * _FACTOR & _WORD
+    return mixed ^ mixed >> 15
+
+
+class Turns:
+    """For rows without a key: one partition after the other, each for about `batch_size` bytes of records.
+
+    So batches grow full, as the Java client's sticky partitioner does it; with a size of 0 every row is a turn.
+    """
+
+    __slots__ = ("_at", "_batch_size", "_partitions", "_taken")
+
+    def __init__(self, partitions: list[int], batch_size: int, first: int = 0) -> None:
+        self._partitions = partitions
+        self._batch_size: i64 = batch_size
+        self._at: i64 = first % len(partitions)
+        self._taken: i64 = 0
+
+    def next(self, size: i64) -> int:
+        """The partition for a row of `size` bytes."""
+        partition = self._partitions[self._at]
+        self._taken += size + _RECORD_OVERHEAD
+        if self._taken >= self._batch_size:
+            self._taken = 0
+            self._at = (self._at + 1) % len(self._partitions)
+        return partition
+
+
+def spread_by_key(
+    keys: BytesColumn | None, values: BytesColumn | None, rows: int, partitions: int, turns: Turns
+) -> list[bytes]:
+    """The rows (int32 each, in order) of every partition, by the hash of their keys; keyless ones take turns."""
+    spread = _Spread(partitions)
+    total: i64 = partitions
+    row: i64 = 0
+    stop: i64 = rows
+    while row < stop:
+        length: i64 = -1
+        if keys is not None:
+            length = keys.length(row)
+        if length >= 0 and keys is not None:
+            spread.add(row, (murmur2(keys.data, keys.start(row), length) & _POSITIVE) % total)
+        else:
+            size: i64 = 0
+            if values is not None:
+                size = values.length(row)
+            spread.add(row, turns.next(size))
+        row += 1
+    return spread.finish()
+
+
+def spread_by_number(numbers: bytes, rows: int, partitions: int) -> list[bytes]:
+    """The same by a column of partition numbers (int32 each)."""
+    spread = _Spread(partitions)
+    total: i64 = partitions
+    row: i64 = 0
+    stop: i64 = rows
+    while row < stop:
+        partition: i64 = i64(read_i32_le(numbers, 4 * row))
+        if partition < 0 or partition >= total:
+            raise InvalidPartitionsError(f"row {row} names partition {partition} of a topic that has {total}")
+        spread.add(row, partition)
+        row += 1
+    return spread.finish()
+
+
+class _Spread:
+    """Rows per partition as they are dealt out."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, partitions: int) -> None:
+        self._rows: list[BytesWriter] = [BytesWriter() for _ in range(partitions)]
+
+    def add(self, row: i64, partition: i64) -> None:
+        write_i32_le(self._rows[partition], i32(row))
+
+    def finish(self) -> list[bytes]:
+        return [rows.getvalue() for rows in self._rows]
