@@ -18,16 +18,19 @@ class Retry:
         for_s: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        first_pause_s: float = _FIRST_PAUSE_S,
+        longest_pause_s: float = _LONGEST_PAUSE_S,
     ) -> None:
         self._clock = clock
         self._sleep = sleep
         self._deadline = clock() + for_s
-        self._pause_s = _FIRST_PAUSE_S
+        self._pause_s = first_pause_s
+        self._longest_pause_s = longest_pause_s
 
     def again(self) -> bool:
         left = self._deadline - self._clock()
         if left <= 0:
             return False
         self._sleep(min(self._pause_s, left))
-        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+        self._pause_s = min(self._pause_s * 2, self._longest_pause_s)
         return True

@@ -1,0 +1,226 @@
+"""Access control: who may do what to which resources (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from braidlog.client.admin.destinations import Anyone, Controller
+from braidlog.client.admin.operations import AclOperation
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.routing import Family
+from braidlog.client.node import Node
+from braidlog.client.refusals import check, refusal
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.wire.generated.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from braidlog.wire.generated.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from braidlog.wire.generated.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+DESCRIBE_ACLS: Final = 29
+CREATE_ACLS: Final = 30
+DELETE_ACLS: Final = 31
+
+
+class AclResourceType(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+    @classmethod
+    def _missing_(cls, value: object) -> AclResourceType:
+        return cls.UNKNOWN
+
+
+class PatternType(IntEnum):
+    """How a resource's name is meant."""
+
+    UNKNOWN = 0
+    # Only in filters: of whatever kind.
+    ANY = 1
+    # Only in filters: everything that would apply to a resource of this name, prefixes and `*` too.
+    MATCH = 2
+    # The name itself; `*` stands for all.
+    LITERAL = 3
+    # Every name that begins so.
+    PREFIXED = 4
+
+    @classmethod
+    def _missing_(cls, value: object) -> PatternType:
+        return cls.UNKNOWN
+
+
+class Permission(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+    @classmethod
+    def _missing_(cls, value: object) -> Permission:
+        return cls.UNKNOWN
+
+
+# What access to the cluster as a whole is written down as.
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class Acl(NamedTuple):
+    """One rule: a principal such as `User:alice`, from a host (`*`: any), may or may not do something to a resource."""
+
+    resource_type: AclResourceType
+    resource_name: str
+    principal: str
+    operation: AclOperation
+    permission: Permission = Permission.ALLOW
+    host: str = "*"
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+class AclFilter(NamedTuple):
+    """Which rules are meant; what is left out fits every rule."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: Permission = Permission.ANY
+    host: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+
+
+class AclCalls(Family):
+    def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
+        """Add rules; one that is there already is no error."""
+        wanted = list(acls)
+        for acl in wanted:
+            _check_rule(acl)
+
+        def create(node: Node, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
+            request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
+            answered = node.call(CREATE_ACLS, request, CreateAclsResponse).results
+            return {
+                acl: None if each.error_code == NONE else refusal(each.error_code, _named(acl), each.error_message)
+                for acl, each in zip(some, answered, strict=False)
+            }
+
+        return self._routing.ask(wanted, Controller(), create)
+
+    def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
+        """The rules that fit a filter, or all."""
+        wanted = which or AclFilter()
+        request = DescribeAclsRequest(
+            resource_type_filter=wanted.resource_type,
+            resource_name_filter=wanted.resource_name,
+            pattern_type_filter=wanted.pattern_type,
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=wanted.operation,
+            permission_type=wanted.permission,
+        )
+
+        def describe(node: Node) -> list[Acl]:
+            answer = node.call(DESCRIBE_ACLS, request, DescribeAclsResponse)
+            check(answer.error_code, "access control", answer.error_message)
+            return sorted(
+                Acl(
+                    resource_type=AclResourceType(resource.resource_type),
+                    resource_name=resource.resource_name,
+                    principal=each.principal,
+                    operation=AclOperation(each.operation),
+                    permission=Permission(each.permission_type),
+                    host=each.host,
+                    pattern_type=PatternType(resource.pattern_type),
+                )
+                for resource in answer.resources
+                for each in resource.acls
+            )
+
+        return self._routing.ask_one(Anyone(), describe)
+
+    def delete_acls(self, filters: Iterable[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
+        """Delete the rules that fit filters, or are given themselves; by filter those that are gone."""
+
+        def delete(
+            node: Node, some: list[AclFilter | Acl]
+        ) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
+            request = DeleteAclsRequest(filters=[_deletion(each) for each in some])
+            found: dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError] = {}
+            answers = node.call(DELETE_ACLS, request, DeleteAclsResponse).filter_results
+            for item, answer in zip(some, answers, strict=False):
+                failed = [each for each in answer.matching_acls if each.error_code != NONE]
+                if answer.error_code != NONE:
+                    found[item] = refusal(answer.error_code, f"{item}", answer.error_message)
+                elif failed:
+                    found[item] = refusal(failed[0].error_code, _named(_gone(failed[0])), failed[0].error_message)
+                else:
+                    found[item] = tuple(sorted(_gone(each) for each in answer.matching_acls))
+            return found
+
+        return self._routing.ask(filters, Controller(), delete)
+
+
+def _check_rule(acl: Acl) -> None:
+    """What only a filter may say."""
+    if acl.resource_type in (AclResourceType.UNKNOWN, AclResourceType.ANY):
+        raise UserError(f"{acl}: a rule is about one type of resource; name it")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise UserError(f"{acl}: a rule's pattern is LITERAL or PREFIXED")
+    if acl.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
+        raise UserError(f"{acl}: a rule is about one operation, or ALL of them")
+    if acl.permission not in (Permission.ALLOW, Permission.DENY):
+        raise UserError(f"{acl}: a rule says ALLOW or DENY")
+    if ":" not in acl.principal:
+        raise UserError(f"{acl}: a principal has a type, such as User:{acl.principal or 'alice'}")
+
+
+def _creation(acl: Acl) -> AclCreation:
+    return AclCreation(
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        resource_pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _deletion(which: AclFilter | Acl) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=which.resource_type,
+        resource_name_filter=which.resource_name,
+        pattern_type_filter=which.pattern_type,
+        principal_filter=which.principal,
+        host_filter=which.host,
+        operation=which.operation,
+        permission_type=which.permission,
+    )
+
+
+def _gone(each: DeleteAclsMatchingAcl) -> Acl:
+    return Acl(
+        resource_type=AclResourceType(each.resource_type),
+        resource_name=each.resource_name,
+        principal=each.principal,
+        operation=AclOperation(each.operation),
+        permission=Permission(each.permission_type),
+        host=each.host,
+        pattern_type=PatternType(each.pattern_type),
+    )
+
+
+def _named(acl: Acl) -> str:
+    kind = acl.resource_type.name.lower().replace("_", " ")
+    return f"{acl.permission.name.lower()} {acl.principal} {acl.operation.name.lower()} {kind} {acl.resource_name}"

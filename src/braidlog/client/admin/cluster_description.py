@@ -1,0 +1,124 @@
+"""The cluster as a whole: its brokers, and what each of them speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from braidlog.client.admin.destinations import Anyone, Brokers
+from braidlog.client.admin.operations import AclOperation, operations_of
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.routing import Family
+from braidlog.client.cluster import METADATA
+from braidlog.client.node import Node
+from braidlog.client.refusals import check
+from braidlog.core.errors import UserError
+from braidlog.wire.apis import API_VERSIONS, APIS
+from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+
+DESCRIBE_CLUSTER: Final = 60
+# The first version that can tell of brokers which are registered but not let in.
+_TELLS_FENCED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    # Registered, but not serving; only told when asked for, by brokers from 4.0 on.
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    # Of a cluster without ZooKeeper it is any broker: each passes on what is for the controller.
+    controller_id: int | None
+    brokers: tuple[BrokerDescription, ...]
+    # None unless they were asked for.
+    authorized_operations: frozenset[AclOperation] | None
+
+
+class ApiVersionRange(NamedTuple):
+    """An API that a broker offers; the name is empty of one that is not known here."""
+
+    api_key: int
+    name: str
+    oldest: int
+    newest: int
+
+
+class ClusterCalls(Family):
+    def describe_cluster(
+        self, *, authorized_operations: bool = False, fenced_brokers: bool = False
+    ) -> ClusterDescription:
+        """The cluster's id, its controller and its brokers."""
+
+        def describe(node: Node) -> ClusterDescription:
+            if not node.offers(DESCRIBE_CLUSTER):
+                return _from_metadata(node)
+            if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _TELLS_FENCED:
+                raise UserError("fenced_brokers: the broker is too old to tell of them; leave it out")
+            request = DescribeClusterRequest(
+                include_cluster_authorized_operations=authorized_operations, include_fenced_brokers=fenced_brokers
+            )
+            answer = node.call(DESCRIBE_CLUSTER, request, DescribeClusterResponse)
+            check(answer.error_code, "the cluster", answer.error_message)
+            return ClusterDescription(
+                cluster_id=answer.cluster_id,
+                controller_id=answer.controller_id if answer.controller_id >= 0 else None,
+                brokers=tuple(
+                    BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+                    for each in sorted(answer.brokers, key=lambda each: each.broker_id)
+                ),
+                authorized_operations=operations_of(answer.cluster_authorized_operations),
+            )
+
+        return self._routing.ask_one(Anyone(), describe)
+
+    def broker_api_versions(
+        self, broker_ids: Iterable[int] | None = None
+    ) -> Results[int, tuple[ApiVersionRange, ...]]:
+        """By broker (all, unless some are named) the requests that it answers, and in which versions."""
+        wanted = self._broker_ids() if broker_ids is None else broker_ids
+        request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
+
+        def versions(node: Node, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
+            answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
+            check(answer.error_code, f"broker {some[0]}")
+            return {
+                some[0]: tuple(
+                    ApiVersionRange(
+                        each.api_key,
+                        APIS[each.api_key].name if each.api_key in APIS else "",
+                        each.min_version,
+                        each.max_version,
+                    )
+                    for each in sorted(answer.api_keys, key=lambda each: each.api_key)
+                )
+            }
+
+        where: Brokers[int] = Brokers(lambda broker_id: broker_id)
+        return self._routing.ask(wanted, where, versions)
+
+    def _broker_ids(self) -> list[int]:
+        return self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
+
+
+def _from_metadata(node: Node) -> ClusterDescription:
+    """Of brokers before 2.8."""
+    answer = node.call(METADATA, MetadataRequest(topics=[]), MetadataResponse)
+    return ClusterDescription(
+        cluster_id=answer.cluster_id or "",
+        controller_id=answer.controller_id if answer.controller_id >= 0 else None,
+        brokers=tuple(
+            BrokerDescription(each.node_id, each.host, each.port, each.rack)
+            for each in sorted(answer.brokers, key=lambda each: each.node_id)
+        ),
+        authorized_operations=None,
+    )

@@ -1,0 +1,291 @@
+"""Settings of topics, brokers, groups and the other resources that have some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from braidlog.client.admin.destinations import Brokers, Controller
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.routing import ANY, Family
+from braidlog.client.node import Node
+from braidlog.client.refusals import refusal
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.wire.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from braidlog.wire.generated.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from braidlog.wire.generated.list_client_metrics_resources import (
+    ListClientMetricsResourcesRequest,
+    ListClientMetricsResourcesResponse,
+)
+
+DESCRIBE_CONFIGS: Final = 32
+INCREMENTAL_ALTER_CONFIGS: Final = 44
+LIST_CLIENT_METRICS_RESOURCES: Final = 74
+# The first versions that tell of synonyms, and what a setting is for.
+_TELLS_SYNONYMS: Final = 1
+_TELLS_DOCUMENTATION: Final = 3
+
+
+class ResourceType(IntEnum):
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+    @classmethod
+    def _missing_(cls, value: object) -> ResourceType:
+        return cls.UNKNOWN
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+class ConfigType(IntEnum):
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigType:
+        return cls.UNKNOWN
+
+
+class Alter(IntEnum):
+    """What to do to a setting; APPEND and SUBTRACT are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigResource(NamedTuple):
+    """What has settings. A broker's name is its id; the empty name stands for all brokers."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: int) -> ConfigResource:
+        return cls(ResourceType.BROKER, str(broker_id))
+
+    @classmethod
+    def all_brokers(cls) -> ConfigResource:
+        return cls(ResourceType.BROKER, "")
+
+    @classmethod
+    def broker_logger(cls, broker_id: int) -> ConfigResource:
+        return cls(ResourceType.BROKER_LOGGER, str(broker_id))
+
+    @classmethod
+    def group(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.GROUP, name)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.CLIENT_METRICS, name)
+
+    def __str__(self) -> str:
+        if self.type == ResourceType.BROKER and not self.name:
+            return "all brokers"
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name}"
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    value: str | None = None
+    how: Alter = Alter.SET
+
+
+class Synonym(NamedTuple):
+    """Another setting that gives this one its value, unless one before it does."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    # None of what is secret.
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    synonyms: tuple[Synonym, ...]
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == ConfigSource.DEFAULT
+
+
+class ConfigCalls(Family):
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        synonyms: bool = True,
+        documentation: bool = False,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """By resource its settings, or only those named, by name."""
+        keys = None if names is None else list(names)
+
+        def describe(
+            node: Node, some: list[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError]:
+            version = node.version_for(DESCRIBE_CONFIGS)
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+                    for kind, name in some
+                ],
+                include_synonyms=synonyms and version >= _TELLS_SYNONYMS,
+                include_documentation=documentation and version >= _TELLS_DOCUMENTATION,
+            )
+            found: dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError] = {}
+            for each in node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse).results:
+                resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
+                if each.error_code != NONE:
+                    found[resource] = refusal(each.error_code, str(resource), each.error_message)
+                else:
+                    entries = sorted(each.configs, key=lambda config: config.name)
+                    found[resource] = {config.name: _entry(config) for config in entries}
+            return found
+
+        return self._routing.ask(resources, Brokers(_teller), describe)
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None] | Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+    ) -> Results[ConfigResource, None]:
+        """Change some settings and leave the others as they are.
+
+        By resource the new values by name, where None means back to the default; or a list of `ConfigChange`, which
+        can also add to lists and take from them.
+        """
+        wanted = {resource: _changes(resource, each) for resource, each in changes.items()}
+
+        def alter(node: Node, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configs=[
+                            AlterableConfig(name=name, config_operation=how, value=value)
+                            for name, value, how in wanted[resource]
+                        ],
+                    )
+                    for resource in some
+                ],
+                validate_only=validate_only,
+            )
+            found: dict[ConfigResource, ProtocolError | None] = {}
+            for each in node.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse).responses:
+                resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
+                failed = each.error_code != NONE
+                found[resource] = refusal(each.error_code, str(resource), each.error_message) if failed else None
+            return found
+
+        own = [each for each in wanted if _teller(each) != ANY]
+        others = [each for each in wanted if _teller(each) == ANY]
+        outcomes = self._routing.ask(own, Brokers(_teller), alter).outcomes
+        outcomes |= self._routing.ask(others, Controller(), alter).outcomes
+        return Results({each: outcomes[each] for each in wanted})
+
+    def list_client_metrics_resources(self) -> list[str]:
+        """The names of the client metrics subscriptions (KIP-714)."""
+
+        def names(node: Node) -> list[str]:
+            request = ListClientMetricsResourcesRequest()
+            answer = node.call(LIST_CLIENT_METRICS_RESOURCES, request, ListClientMetricsResourcesResponse)
+            if answer.error_code != NONE:
+                raise refusal(answer.error_code, "client metrics resources")
+            return sorted(each.name for each in answer.client_metrics_resources)
+
+        return self._routing.ask_one(Brokers(lambda _: ANY), names)
+
+
+def _teller(resource: ConfigResource) -> int:
+    """A broker's own settings are its own to tell; everything else any broker knows."""
+    if resource.type not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not resource.name:
+        return ANY
+    if not resource.name.isdecimal():
+        raise UserError(f"{resource}: a broker is named by its id, a whole number")
+    return int(resource.name)
+
+
+def _changes(resource: ConfigResource, given: Mapping[str, str | None] | Iterable[ConfigChange]) -> list[ConfigChange]:
+    if isinstance(given, Mapping):
+        changes = [
+            ConfigChange(name, value, Alter.DELETE if value is None else Alter.SET) for name, value in given.items()
+        ]
+    else:
+        changes = list(given)
+    if not changes:
+        raise UserError(f"{resource}: nothing to change; give at least one setting")
+    return changes
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    source = ConfigSource(config.config_source)
+    if config.config_source < 0:
+        # Version 0 only tells defaults from the rest.
+        source = ConfigSource.DEFAULT if config.is_default else ConfigSource.UNKNOWN
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=source,
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+        type=ConfigType(config.config_type),
+        synonyms=tuple(Synonym(each.name, each.value, ConfigSource(each.source)) for each in config.synonyms),
+        documentation=config.documentation or None,
+    )

@@ -1,0 +1,116 @@
+"""Finds who coordinates groups and transactional ids; one that moves or still loads is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from braidlog.client.admin.routing import AT_ONCE, Family, Located, Routing
+from braidlog.client.cluster import Cluster
+from braidlog.client.refusals import refusal
+from braidlog.core.protocol_errors import (
+    NONE,
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    ProtocolError,
+    UnstableOffsetCommitError,
+)
+from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+FIND_COORDINATOR: Final = 10
+# The first version that takes several keys at once.
+_BATCHED: Final = 4
+
+_PASSING: Final = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    # The transaction before is being ended, and an offset waits for one.
+    ConcurrentTransactionsError,
+    UnstableOffsetCommitError,
+)
+
+
+class Kind(NamedTuple):
+    """What is coordinated: the protocol's number for it and how a person calls it."""
+
+    key_type: int
+    noun: str
+
+
+GROUP: Final = Kind(0, "group")
+TRANSACTION: Final = Kind(1, "transactional id")
+
+
+class Place(NamedTuple):
+    """A broker that coordinates."""
+
+    broker_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port} ({self.broker_id})"
+
+
+class Coordinators:
+    """A destination: the coordinators of one kind of thing, each found once."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._places: dict[str, Place] = {}
+
+    def place_of(self, name: str) -> Place:
+        """Of a name that was asked about."""
+        return self._places[name]
+
+    def named(self, name: str) -> str:
+        return f"{self._kind.noun} {name}"
+
+    def locate(self, cluster: Cluster, items: Sequence[str]) -> Located[str]:
+        located: Located[str] = Located({}, {})
+        missing = [name for name in items if name not in self._places]
+        for first in range(0, len(missing), AT_ONCE):
+            for found in self._look_up(cluster, missing[first : first + AT_ONCE]):
+                if found.error_code != NONE:
+                    located.refused[found.key] = refusal(found.error_code, self.named(found.key))
+                    continue
+                # One that registered after the metadata was read is not known there yet.
+                cluster.addresses.setdefault(found.node_id, (found.host, found.port))
+                self._places[found.key] = Place(found.node_id, found.host, found.port)
+        for name in items:
+            if name in self._places:
+                located.by_broker.setdefault(self._places[name].broker_id, []).append(name)
+        return located
+
+    def forget(self, items: Iterable[str]) -> None:
+        for name in items:
+            self._places.pop(name, None)
+
+    def is_passing(self, error: ProtocolError) -> bool:
+        return isinstance(error, _PASSING)
+
+    def _look_up(self, cluster: Cluster, names: list[str]) -> Iterator[Coordinator]:
+        node = cluster.any
+        key_type = self._kind.key_type
+        if node.version_for(FIND_COORDINATOR) >= _BATCHED:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=names)
+            yield from node.call(FIND_COORDINATOR, request, FindCoordinatorResponse).coordinators
+            return
+        for name in names:
+            single = FindCoordinatorRequest(key=name, key_type=key_type)
+            answer = node.call(FIND_COORDINATOR, single, FindCoordinatorResponse)
+            yield Coordinator(
+                key=name, node_id=answer.node_id, host=answer.host, port=answer.port, error_code=answer.error_code
+            )
+
+
+class GroupFamily(Family):
+    """Calls that go to the coordinators of groups."""
+
+    def __init__(self, routing: Routing) -> None:
+        super().__init__(routing)
+        self._groups = Coordinators(GROUP)

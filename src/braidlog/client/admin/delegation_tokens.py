@@ -1,0 +1,155 @@
+"""Delegation tokens: credentials that a user hands to programs which run in the user's name (KIP-48)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from braidlog.client.admin.destinations import Anyone, Controller
+from braidlog.client.admin.routing import Family
+from braidlog.client.node import Node
+from braidlog.client.refusals import check
+from braidlog.core.errors import UserError
+from braidlog.wire.generated.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from braidlog.wire.generated.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from braidlog.wire.generated.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from braidlog.wire.generated.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+CREATE_DELEGATION_TOKEN: Final = 38
+RENEW_DELEGATION_TOKEN: Final = 39
+EXPIRE_DELEGATION_TOKEN: Final = 40
+DESCRIBE_DELEGATION_TOKEN: Final = 41
+# The first version that can make a token for somebody else.
+_FOR_OTHERS: Final = 3
+_BROKERS_CHOICE: Final = -1
+
+
+class Principal(NamedTuple):
+    type: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Principal:
+        kind, colon, name = text.partition(":")
+        if not colon or not kind or not name:
+            raise UserError(f"{text!r} is no principal; write TYPE:NAME, such as User:alice")
+        return cls(kind, name)
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    token_id: str
+    # The token's password.
+    hmac: bytes = field(repr=False)
+    owner: Principal
+    # Who asked for it; the owner unless somebody may ask for others.
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_ms: int
+    expires_ms: int
+    # Beyond this it cannot be renewed.
+    ends_ms: int
+
+
+class DelegationTokenCalls(Family):
+    def create_delegation_token(
+        self,
+        *,
+        owner: Principal | None = None,
+        renewers: Iterable[Principal] = (),
+        max_lifetime_ms: int | None = None,
+    ) -> DelegationToken:
+        """A token for the user of this connection, or for `owner`. Needs SASL, and a secret on the brokers."""
+        allowed = tuple(renewers)
+
+        def create(node: Node) -> DelegationToken:
+            request = CreateDelegationTokenRequest(
+                renewers=[CreatableRenewers(principal_type=each.type, principal_name=each.name) for each in allowed],
+                max_lifetime_ms=_BROKERS_CHOICE if max_lifetime_ms is None else max_lifetime_ms,
+            )
+            if owner is not None:
+                request.owner_principal_type, request.owner_principal_name = owner
+            elif node.version_for(CREATE_DELEGATION_TOKEN) >= _FOR_OTHERS:
+                request.owner_principal_type = request.owner_principal_name = None
+            answer = node.call(CREATE_DELEGATION_TOKEN, request, CreateDelegationTokenResponse)
+            check(answer.error_code, "delegation token")
+            made_for = Principal(answer.principal_type, answer.principal_name)
+            asked_by = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
+            return DelegationToken(
+                answer.token_id,
+                bytes(answer.hmac),
+                made_for,
+                asked_by if asked_by.name else made_for,
+                allowed,
+                answer.issue_timestamp_ms,
+                answer.expiry_timestamp_ms,
+                answer.max_timestamp_ms,
+            )
+
+        return self._routing.ask_one(Controller(), create)
+
+    def describe_delegation_tokens(self, owners: Iterable[Principal] | None = None) -> list[DelegationToken]:
+        """The tokens of some owners, or all that this connection's user may see."""
+        wanted = None
+        if owners is not None:
+            wanted = [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in owners]
+        request = DescribeDelegationTokenRequest(owners=wanted)
+
+        def describe(node: Node) -> list[DelegationToken]:
+            answer = node.call(DESCRIBE_DELEGATION_TOKEN, request, DescribeDelegationTokenResponse)
+            check(answer.error_code, "delegation tokens")
+            found: list[DelegationToken] = []
+            for each in answer.tokens:
+                owner = Principal(each.principal_type, each.principal_name)
+                asked_by = Principal(each.token_requester_principal_type, each.token_requester_principal_name)
+                found.append(
+                    DelegationToken(
+                        each.token_id,
+                        bytes(each.hmac),
+                        owner,
+                        asked_by if asked_by.name else owner,
+                        tuple(Principal(renewer.principal_type, renewer.principal_name) for renewer in each.renewers),
+                        each.issue_timestamp,
+                        each.expiry_timestamp,
+                        each.max_timestamp,
+                    )
+                )
+            return sorted(found, key=lambda token: token.token_id)
+
+        return self._routing.ask_one(Anyone(), describe)
+
+    def renew_delegation_token(self, hmac: bytes, *, period_ms: int | None = None) -> int:
+        """Let a token live on; when it now expires, in milliseconds since 1970."""
+        request = RenewDelegationTokenRequest(
+            hmac=hmac, renew_period_ms=_BROKERS_CHOICE if period_ms is None else period_ms
+        )
+
+        def renew(node: Node) -> int:
+            answer = node.call(RENEW_DELEGATION_TOKEN, request, RenewDelegationTokenResponse)
+            check(answer.error_code, "delegation token")
+            return answer.expiry_timestamp_ms
+
+        return self._routing.ask_one(Controller(), renew)
+
+    def expire_delegation_token(self, hmac: bytes, *, period_ms: int | None = None) -> int:
+        """End a token, at once or after a time; when it expires, in milliseconds since 1970."""
+        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1 if period_ms is None else period_ms)
+
+        def expire(node: Node) -> int:
+            answer = node.call(EXPIRE_DELEGATION_TOKEN, request, ExpireDelegationTokenResponse)
+            check(answer.error_code, "delegation token")
+            return answer.expiry_timestamp_ms
+
+        return self._routing.ask_one(Controller(), expire)

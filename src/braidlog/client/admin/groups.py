@@ -1,0 +1,270 @@
+"""Groups of either protocol and any protocol type: listed, described, rid of members, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from braidlog.client.admin.coordinators import GroupFamily, Place
+from braidlog.client.admin.destinations import Anyone, Brokers
+from braidlog.client.admin.group_members import GroupMember, classic_members, consumer_members
+from braidlog.client.admin.operations import AclOperation, operations_of
+from braidlog.client.admin.results import Results
+from braidlog.client.node import Node
+from braidlog.client.refusals import check, refusal
+from braidlog.core.protocol_errors import (
+    NONE,
+    GroupIdNotFoundError,
+    ProtocolError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
+from braidlog.wire.generated import consumer_group_describe as newer_layout
+from braidlog.wire.generated import describe_groups as classic_layout
+from braidlog.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from braidlog.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+
+LEAVE_GROUP: Final = 13
+DESCRIBE_GROUPS: Final = 15
+LIST_GROUPS: Final = 16
+DELETE_GROUPS: Final = 42
+CONSUMER_GROUP_DESCRIBE: Final = 69
+
+# The first versions that take several members, and a reason; and that tell what is allowed.
+_SEVERAL_LEAVE: Final = 3
+_REASONS: Final = 5
+_TELLS_OPERATIONS: Final = 3
+# A reason is shown in the log of the coordinator, which takes no longer one.
+_LONGEST_REASON: Final = 255
+_REASON: Final = "member was removed by an admin"
+
+
+class GroupType(StrEnum):
+    """Of the protocol that a group follows."""
+
+    UNKNOWN = "unknown"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+    @classmethod
+    def _missing_(cls, value: object) -> GroupType:
+        return next((each for each in cls if each.value == str(value).lower()), cls.UNKNOWN)
+
+
+class GroupState(StrEnum):
+    UNKNOWN = "Unknown"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    # Of the newer protocol.
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+    @classmethod
+    def _missing_(cls, value: object) -> GroupState:
+        return cls.UNKNOWN
+
+    @property
+    def is_inactive(self) -> bool:
+        """Nobody is in such a group: its offsets may be changed from outside."""
+        return self in (GroupState.EMPTY, GroupState.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group_id: str
+    type: GroupType
+    # What its members do: "consumer", "connect", or "" for a group that only commits.
+    protocol_type: str
+    # None of brokers before 2.6.
+    state: GroupState | None
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    type: GroupType
+    protocol_type: str
+    state: GroupState
+    assignor: str
+    members: tuple[GroupMember, ...]
+    coordinator: Place
+    # None unless they were asked for.
+    authorized_operations: frozenset[AclOperation] | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Its members share out something else than partitions."""
+        return self.protocol_type not in ("", GroupType.CONSUMER)
+
+
+class GroupCalls(GroupFamily):
+    def list_groups(
+        self, *, states: Iterable[GroupState | str] = (), types: Iterable[GroupType | str] = ()
+    ) -> list[ListedGroup]:
+        """All groups, from every broker, by name; or only those in some states, of some types."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+
+        def listed(node: Node, some: list[int]) -> dict[int, ListGroupsResponse]:
+            answer = node.call(LIST_GROUPS, request, ListGroupsResponse)
+            check(answer.error_code, f"groups of broker {some[0]}")
+            return {some[0]: answer}
+
+        broker_ids = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
+        answers = self._routing.ask(broker_ids, Brokers(lambda broker_id: broker_id), listed).raise_for_errors()
+        found = {
+            each.group_id: ListedGroup(
+                each.group_id,
+                GroupType(each.group_type or GroupType.CLASSIC),
+                each.protocol_type,
+                GroupState(each.group_state) if each.group_state else None,
+                broker_id,
+            )
+            for broker_id, answer in answers.items()
+            for each in answer.groups
+        }
+        return [found[name] for name in sorted(found)]
+
+    def describe_groups(
+        self, groups: Iterable[str], *, authorized_operations: bool = False
+    ) -> Results[str, GroupDescription]:
+        """Groups with their members; one that does not exist is a GroupIdNotFoundError."""
+
+        def newer(node: Node, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+            if not node.offers(CONSUMER_GROUP_DESCRIBE):
+                return {name: UnsupportedVersionError() for name in names}
+            request = newer_layout.ConsumerGroupDescribeRequest(
+                group_ids=names, include_authorized_operations=authorized_operations
+            )
+            answer_type = newer_layout.ConsumerGroupDescribeResponse
+            answer = node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
+            return {each.group_id: self._newer(each) for each in answer.groups}
+
+        def classic(node: Node, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+            asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _TELLS_OPERATIONS
+            request = classic_layout.DescribeGroupsRequest(groups=names, include_authorized_operations=asks)
+            answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
+            return {each.group_id: self._classic(each) for each in answer.groups}
+
+        found = self._routing.ask(groups, self._groups, newer).outcomes
+        # Those of the older protocol are unknown to the newer description, as those that do not exist are.
+        not_newer = (GroupIdNotFoundError, UnsupportedVersionError)
+        rest = [name for name, each in found.items() if isinstance(each, not_newer)]
+        found |= self._routing.ask(rest, self._groups, classic).outcomes
+        return Results(found)
+
+    def _newer(self, answer: newer_layout.DescribedGroup) -> GroupDescription | ProtocolError:
+        name = answer.group_id
+        if answer.error_code != NONE:
+            return refusal(answer.error_code, f"group {name}", answer.error_message)
+        return GroupDescription(
+            name,
+            GroupType.CONSUMER,
+            GroupType.CONSUMER.value,
+            GroupState(answer.group_state),
+            answer.assignor_name,
+            consumer_members(answer.members),
+            self._groups.place_of(name),
+            operations_of(answer.authorized_operations),
+        )
+
+    def _classic(self, answer: classic_layout.DescribedGroup) -> GroupDescription | ProtocolError:
+        name = answer.group_id
+        if answer.error_code == NONE and answer.group_state == GroupState.DEAD:
+            return refusal(GroupIdNotFoundError.code, f"group {name}")
+        if answer.error_code != NONE:
+            # Brokers word this one in their own way; ours says what to do.
+            message = None if answer.error_code == GroupIdNotFoundError.code else answer.error_message
+            return refusal(answer.error_code, f"group {name}", message)
+        return GroupDescription(
+            name,
+            GroupType.CLASSIC,
+            answer.protocol_type,
+            GroupState(answer.group_state),
+            answer.protocol_data,
+            classic_members(answer.members, answer.protocol_type == GroupType.CONSUMER),
+            self._groups.place_of(name),
+            operations_of(answer.authorized_operations),
+        )
+
+    def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
+        """Delete groups without members, and with them all that they committed."""
+
+        def delete(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
+            request = DeleteGroupsRequest(groups_names=names)
+            results = node.call(DELETE_GROUPS, request, DeleteGroupsResponse).results
+            return {
+                each.group_id: None if each.error_code == NONE else refusal(each.error_code, f"group {each.group_id}")
+                for each in results
+            }
+
+        return self._routing.ask(groups, self._groups, delete)
+
+    def remove_members(
+        self,
+        group: str,
+        *,
+        instance_ids: Iterable[str] = (),
+        member_ids: Iterable[str] = (),
+        reason: str = _REASON,
+    ) -> Results[str, None]:
+        """Take members out of a classic group: static ones by instance id, others by member id; all if none is named.
+
+        One that still runs joins again. The keys of the results are the ids given.
+        """
+        wanted = [MemberIdentity(group_instance_id=each) for each in instance_ids]
+        wanted += [MemberIdentity(member_id=each) for each in member_ids]
+        if not wanted:
+            wanted = [
+                MemberIdentity(group_instance_id=each.instance_id)
+                if each.instance_id
+                else MemberIdentity(member_id=each.member_id)
+                for each in self.describe_groups([group])[group].members
+            ]
+        if not wanted:
+            return Results({})
+
+        def remove(node: Node, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
+            return {group: _removed(node, group, wanted, reason[:_LONGEST_REASON])}
+
+        return Results(self._routing.ask([group], self._groups, remove)[group])
+
+
+def _removed(
+    node: Node, group: str, members: list[MemberIdentity], reason: str
+) -> dict[str, ProtocolError | None]:
+    version = node.version_for(LEAVE_GROUP)
+    found: dict[str, ProtocolError | None] = {}
+    if version < _SEVERAL_LEAVE:
+        for each in members:
+            if each.group_instance_id is not None:
+                raise UnsupportedVersionError(f"the broker at {node.address} is too old to know static members")
+            single = LeaveGroupRequest(group_id=group, member_id=each.member_id)
+            code = node.call(LEAVE_GROUP, single, LeaveGroupResponse).error_code
+            found[each.member_id] = _left(code, group, each.member_id)
+        return found
+    for each in members:
+        each.reason = reason if version >= _REASONS else None
+    answer = node.call(LEAVE_GROUP, LeaveGroupRequest(group_id=group, members=members), LeaveGroupResponse)
+    check(answer.error_code, f"group {group}")
+    for left in answer.members:
+        name = left.group_instance_id or left.member_id
+        found[name] = _left(left.error_code, group, name)
+    return found
+
+
+def _left(error_code: int, group: str, member: str) -> ProtocolError | None:
+    if error_code == NONE:
+        return None
+    unknown = error_code == UnknownMemberIdError.code
+    message = "the group has no such member; describe the group to see who is in it" if unknown else None
+    return refusal(error_code, f"member {member} of group {group}", message)

@@ -1,0 +1,140 @@
+"""Where the replicas of partitions are moved to, and elections of their leaders (KIP-455, KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from braidlog.client.admin.destinations import Controller, by_topic
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.routing import Family
+from braidlog.client.node import Node
+from braidlog.client.refusals import check, refusal
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from braidlog.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from braidlog.wire.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+ELECT_LEADERS: Final = 43
+ALTER_PARTITION_REASSIGNMENTS: Final = 45
+LIST_PARTITION_REASSIGNMENTS: Final = 46
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A move under way: all replicas, those that come and those that will go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ElectionType(IntEnum):
+    # The first of the replicas leads again, if it is in sync.
+    PREFERRED = 0
+    # Any replica that is alive, though records may be lost.
+    UNCLEAN = 1
+
+
+class ReassignmentCalls(Family):
+    def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Results[TopicPartition, None]:
+        """Move partitions: by partition the brokers that shall hold it, or None to cancel its move."""
+        wanted = {TopicPartition(*place): brokers for place, brokers in targets.items()}
+
+        def alter(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
+            topics = [
+                ReassignableTopic(
+                    name=topic,
+                    partitions=[_reassignable(each, wanted[TopicPartition(topic, each)]) for each in partitions],
+                )
+                for topic, partitions in by_topic(some).items()
+            ]
+            request = AlterPartitionReassignmentsRequest(timeout_ms=self._routing.timeout_ms, topics=topics)
+            answer = node.call(ALTER_PARTITION_REASSIGNMENTS, request, AlterPartitionReassignmentsResponse)
+            check(answer.error_code, "reassignments", answer.error_message)
+            found: dict[TopicPartition, ProtocolError | None] = {}
+            for topic in answer.responses:
+                for each in topic.partitions:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    failed = each.error_code != NONE
+                    found[place] = refusal(each.error_code, str(place), each.error_message) if failed else None
+            return found
+
+        return self._routing.ask(wanted, Controller(), alter)
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The moves that are under way, of all partitions or of some."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
+                for topic, each in by_topic(TopicPartition(*place) for place in partitions).items()
+            ]
+        request = ListPartitionReassignmentsRequest(topics=topics)
+
+        def listed(node: Node) -> dict[TopicPartition, Reassignment]:
+            request.timeout_ms = self._routing.timeout_ms
+            answer = node.call(LIST_PARTITION_REASSIGNMENTS, request, ListPartitionReassignmentsResponse)
+            check(answer.error_code, "reassignments", answer.error_message)
+            found = {
+                TopicPartition(topic.name, each.partition_index): Reassignment(
+                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+            return dict(sorted(found.items()))
+
+        return self._routing.ask_one(Controller(), listed)
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, kind: ElectionType = ElectionType.PREFERRED
+    ) -> Results[TopicPartition, None]:
+        """Elect leaders of some partitions, or of all for which there is something to elect.
+
+        A partition that is already led as it should be fails with ElectionNotNeededError.
+        """
+        if partitions is None:
+            return Results(self._routing.ask_one(Controller(), lambda node: self._elect(node, None, kind)))
+        where: Controller[TopicPartition] = Controller()
+        wanted = [TopicPartition(*each) for each in partitions]
+        return self._routing.ask(wanted, where, lambda node, some: self._elect(node, some, kind))
+
+    def _elect(
+        self, node: Node, partitions: list[TopicPartition] | None, kind: ElectionType
+    ) -> dict[TopicPartition, ProtocolError | None]:
+        topics = None
+        if partitions is not None:
+            topics = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic(partitions).items()]
+        request = ElectLeadersRequest(
+            election_type=kind, topic_partitions=topics, timeout_ms=self._routing.timeout_ms
+        )
+        answer = node.call(ELECT_LEADERS, request, ElectLeadersResponse)
+        check(answer.error_code, "leader election")
+        found: dict[TopicPartition, ProtocolError | None] = {}
+        for topic in answer.replica_election_results:
+            for each in topic.partition_result:
+                place = TopicPartition(topic.topic, each.partition_id)
+                failed = each.error_code != NONE
+                found[place] = refusal(each.error_code, str(place), each.error_message) if failed else None
+        return found
+
+
+def _reassignable(partition: int, brokers: Sequence[int] | None) -> ReassignablePartition:
+    return ReassignablePartition(partition_index=partition, replicas=None if brokers is None else list(brokers))

@@ -1,0 +1,199 @@
+"""Takes questions to the brokers that can answer them, and again after an election or a lost connection, in time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from braidlog.client.admin.results import Answer, Failure, Item, Results
+from braidlog.client.cluster import Cluster
+from braidlog.client.errors import ClosedError, RequestTimeout
+from braidlog.client.node import NoConnection, Node
+from braidlog.client.retrying import Retry
+from braidlog.core.errors import BraidlogError
+from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
+
+# Stands for whichever broker is connected.
+ANY: Final = -1
+# A question about thousands of things is cut into pieces of this many.
+AT_ONCE: Final = 500
+
+_LOST: Final = (NoConnection, RequestTimeout)
+
+Returned = TypeVar("Returned")
+
+
+class Located(NamedTuple, Generic[Item]):
+    """Whom to ask about what, and what nobody can be asked about."""
+
+    by_broker: dict[int, list[Item]]
+    refused: dict[Item, Failure]
+
+
+class Destination(Protocol[Item]):
+    """Knows which broker answers for an item; see `destinations` and `coordinators`."""
+
+    def locate(self, cluster: Cluster, items: Sequence[Item]) -> Located[Item]: ...
+
+    def forget(self, items: Iterable[Item]) -> None:
+        """Where these were is no longer true."""
+
+    def is_passing(self, error: ProtocolError) -> bool:
+        """Whether asking again, perhaps elsewhere, may help."""
+
+
+class Routing:
+    """One cluster, and how long to go on asking it.
+
+    A call may take `api_timeout_s`, over all its attempts; each request takes at most the cluster's own timeout.
+    Threads may share one: their requests take turns.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | Callable[[], Cluster],
+        api_timeout_s: float | None = None,
+        new_retry: Callable[[float], Retry] = Retry,
+    ) -> None:
+        # Given as a function, the cluster is connected to when it is first needed.
+        self._connect = cluster if not isinstance(cluster, Cluster) else None
+        self._cluster = cluster if isinstance(cluster, Cluster) else None
+        if api_timeout_s is None:
+            assert isinstance(cluster, Cluster), "one that is yet to be connected to has no timeout of its own"
+            api_timeout_s = cluster.timeout_s
+        self.api_timeout_s = api_timeout_s
+        self._new_retry = new_retry
+        self._turn = threading.RLock()
+        self._is_closed = False
+
+    @property
+    def cluster(self) -> Cluster:
+        with self._turn:
+            if self._is_closed:
+                raise ClosedError("this client was closed; make a new one")
+            if self._cluster is None:
+                assert self._connect is not None
+                self._cluster = self._connect()
+            return self._cluster
+
+    @property
+    def timeout_ms(self) -> int:
+        """What a request says of how long the broker may take over it."""
+        return int(min(self.cluster.timeout_s, self.api_timeout_s) * 1000)
+
+    def within(self, api_timeout_s: float) -> Routing:
+        """The same connections with another deadline."""
+        other = Routing(lambda: self.cluster, api_timeout_s, self._new_retry)
+        other._turn = self._turn
+        return other
+
+    def close(self) -> None:
+        with self._turn:
+            self._is_closed = True
+            if self._cluster is not None:
+                self._cluster.close()
+
+    def ask(
+        self,
+        items: Iterable[Item],
+        where: Destination[Item],
+        question: Callable[[Node, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        *,
+        at_once: int = AT_ONCE,
+    ) -> Results[Item, Answer]:
+        """What `question` learns of each item from the broker that answers for it.
+
+        What a broker puts off, or sends elsewhere, is asked again until the deadline; the last word counts. An error
+        that the question raises is the whole call's, and so is a cluster that cannot be reached at all.
+        """
+        order = list(dict.fromkeys(items))
+        found: dict[Item, Answer | Failure] = {}
+        waiting = order
+        retry = self._new_retry(self.api_timeout_s)
+        while waiting:
+            found |= self._round(waiting, where, question, at_once)
+            waiting = [each for each in waiting if _may_change(found[each], where)]
+            where.forget(waiting)
+            if waiting and not retry.again():
+                break
+        outcomes = {each: found[each] for each in order}
+        lost = [each for each in outcomes.values() if isinstance(each, _LOST)]
+        if lost and len(lost) == len(outcomes):
+            raise lost[0].with_traceback(None)
+        return Results(outcomes)
+
+    def ask_one(self, where: Destination[str], question: Callable[[Node], Returned], what: str = "") -> Returned:
+        """The one answer to a question that is about the cluster as a whole, or about `what`."""
+        return self.ask([what], where, lambda node, _: {what: question(node)})[what]
+
+    def _round(
+        self,
+        items: Sequence[Item],
+        where: Destination[Item],
+        question: Callable[[Node, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        at_once: int,
+    ) -> dict[Item, Answer | Failure]:
+        """Every item asked about once."""
+        with self._turn:
+            try:
+                located = where.locate(self.cluster, items)
+            except _LOST as problem:
+                return dict.fromkeys(items, problem)
+        found: dict[Item, Answer | Failure] = {**located.refused}
+        for broker_id, some in located.by_broker.items():
+            for piece in _pieces(some, at_once):
+                found |= self._answers(broker_id, piece, where, question)
+        return found
+
+    def _answers(
+        self,
+        broker_id: int,
+        items: list[Item],
+        where: Destination[Item],
+        question: Callable[[Node, list[Item]], Mapping[Item, Answer | ProtocolError]],
+    ) -> dict[Item, Answer | Failure]:
+        try:
+            with self._turn:
+                answers = question(self._node(broker_id), items)
+        except _LOST as problem:
+            self._reconnect(broker_id)
+            return dict.fromkeys(items, problem)
+        except ProtocolError as problem:
+            if not where.is_passing(problem):
+                raise
+            return dict.fromkeys(items, problem)
+        return {each: answers[each] if each in answers else _unmentioned(each) for each in items}
+
+    def _node(self, broker_id: int) -> Node:
+        return self.cluster.any if broker_id == ANY else self.cluster.node(broker_id)
+
+    def _reconnect(self, broker_id: int) -> None:
+        """Make room for a new connection, and learn what the brokers that are left know."""
+        with self._turn, suppress(BraidlogError):
+            if broker_id != ANY:
+                self.cluster.forget(broker_id)
+            self.cluster.metadata([])
+
+
+def _may_change(outcome: object, where: Destination[Item]) -> bool:
+    if isinstance(outcome, _LOST):
+        return True
+    return isinstance(outcome, ProtocolError) and where.is_passing(outcome)
+
+
+def _unmentioned(item: object) -> UnknownServerError:
+    return UnknownServerError(f"{item}: the broker's answer says nothing about it; try again, and see its log")
+
+
+def _pieces(items: list[Item], at_once: int) -> Iterator[list[Item]]:
+    for first in range(0, len(items), at_once):
+        yield items[first : first + at_once]
+
+
+class Family:
+    """Calls about one kind of thing; `Admin` is all of them together."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing

@@ -1,0 +1,164 @@
+"""SCRAM users: who has credentials, and new ones, salted here so that no password travels (KIP-554)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from braidlog.client.admin.destinations import Anyone, Controller
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.routing import Family
+from braidlog.client.node import Node
+from braidlog.client.refusals import check, refusal
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.security import scram
+from braidlog.wire.generated.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from braidlog.wire.generated.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+ALTER_USER_SCRAM_CREDENTIALS: Final = 51
+
+# What Kafka's own tools take, and the bounds that brokers set.
+_ITERATIONS: Final = 4096
+_MOST_ITERATIONS: Final = 16384
+_SALT_BYTES: Final = 24
+
+
+class ScramMechanism(IntEnum):
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> ScramMechanism:
+        return cls.UNKNOWN
+
+
+class ScramCredential(NamedTuple):
+    """That a user has one; what it is nobody is told."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A user's new password for one mechanism, in place of one that may be there."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
+    iterations: int = _ITERATIONS
+    # Drawn at random unless given.
+    salt: bytes = field(default=b"", repr=False)
+
+
+class ScramDeletion(NamedTuple):
+    user: str
+    mechanism: ScramMechanism
+
+
+_MECHANISMS: Final = {
+    ScramMechanism.SCRAM_SHA_256: scram.SHA_256,
+    ScramMechanism.SCRAM_SHA_512: scram.SHA_512,
+}
+
+
+class ScramCalls(Family):
+    def describe_scram_users(
+        self, users: Iterable[str] | None = None
+    ) -> Results[str, tuple[ScramCredential, ...]]:
+        """By user (all who have some, unless some are named) the credentials that there are."""
+        names = None if users is None else list(dict.fromkeys(users))
+        if names == []:
+            return Results({})
+        request = DescribeUserScramCredentialsRequest(
+            users=None if names is None else [UserName(name=name) for name in names]
+        )
+
+        def describe(node: Node) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
+            answer = node.call(DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse)
+            check(answer.error_code, "SCRAM users", answer.error_message)
+            found: dict[str, tuple[ScramCredential, ...] | ProtocolError] = {}
+            for each in answer.results:
+                if each.error_code != NONE:
+                    found[each.user] = refusal(each.error_code, f"user {each.user}", each.error_message)
+                else:
+                    found[each.user] = tuple(
+                        sorted(
+                            ScramCredential(ScramMechanism(info.mechanism), info.iterations)
+                            for info in each.credential_infos
+                        )
+                    )
+            return found
+
+        found = self._routing.ask_one(Anyone(), describe)
+        return Results({name: found[name] for name in (sorted(found) if names is None else names)})
+
+    def alter_scram_users(self, changes: Iterable[ScramUpsertion | ScramDeletion]) -> Results[str, None]:
+        """Give users new passwords, or take credentials away; by user whether all that was asked for was done."""
+        by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
+        for change in changes:
+            _check_change(change)
+            by_user.setdefault(change.user, []).append(change)
+        upsertions = {
+            user: [_upsertion(each) for each in some if isinstance(each, ScramUpsertion)]
+            for user, some in by_user.items()
+        }
+
+        def alter(node: Node, users: list[str]) -> dict[str, ProtocolError | None]:
+            request = AlterUserScramCredentialsRequest(
+                deletions=[
+                    ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
+                    for user in users
+                    for each in by_user[user]
+                    if isinstance(each, ScramDeletion)
+                ],
+                upsertions=[each for user in users for each in upsertions[user]],
+            )
+            answer = node.call(ALTER_USER_SCRAM_CREDENTIALS, request, AlterUserScramCredentialsResponse)
+            return {
+                each.user: None
+                if each.error_code == NONE
+                else refusal(each.error_code, f"user {each.user}", each.error_message)
+                for each in answer.results
+            }
+
+        return self._routing.ask(by_user, Controller(), alter)
+
+
+def _check_change(change: ScramUpsertion | ScramDeletion) -> None:
+    """What brokers would refuse, told before a password is salted for it."""
+    if change.mechanism not in _MECHANISMS:
+        raise UserError(f"user {change.user}: the mechanism is SCRAM_SHA_256 or SCRAM_SHA_512")
+    if not change.user:
+        raise UserError("a user's name has at least one character")
+    if isinstance(change, ScramUpsertion) and not change.password:
+        raise UserError(f"user {change.user}: a password has at least one character")
+    if isinstance(change, ScramUpsertion) and not _ITERATIONS <= change.iterations <= _MOST_ITERATIONS:
+        raise UserError(f"user {change.user}: give between {_ITERATIONS} and {_MOST_ITERATIONS} iterations")
+
+
+def _upsertion(change: ScramUpsertion) -> ScramCredentialUpsertion:
+    salt = change.salt or os.urandom(_SALT_BYTES)
+    mechanism = _MECHANISMS[change.mechanism]
+    return ScramCredentialUpsertion(
+        name=change.user,
+        mechanism=change.mechanism,
+        iterations=change.iterations,
+        salt=salt,
+        salted_password=scram.salted_password(mechanism, change.password, salt, change.iterations),
+    )

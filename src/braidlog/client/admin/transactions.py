@@ -1,0 +1,277 @@
+"""Transactions as coordinators and partitions know them, and the ways to end one from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from braidlog.client.admin.coordinators import TRANSACTION, Coordinators
+from braidlog.client.admin.destinations import Anyone, Brokers, Leaders, by_topic
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.routing import Family, Routing
+from braidlog.client.node import Node
+from braidlog.client.refusals import check, refusal
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated import describe_transactions as layout
+from braidlog.wire.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from braidlog.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from braidlog.wire.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+INIT_PRODUCER_ID: Final = 22
+WRITE_TXN_MARKERS: Final = 27
+DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_TRANSACTIONS: Final = 65
+LIST_TRANSACTIONS: Final = 66
+
+# Nobody begins a transaction with the producer that fences the others, so that its timeout does not matter.
+_FENCING_TIMEOUT_MS: Final = 1
+
+
+class TransactionState(StrEnum):
+    UNKNOWN = "Unknown"
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TransactionState:
+        return cls.UNKNOWN
+
+    @property
+    def is_ending(self) -> bool:
+        """The outcome is decided, and markers are on their way."""
+        return self in (
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.PREPARE_ABORT,
+            TransactionState.PREPARE_EPOCH_FENCE,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return self == TransactionState.ONGOING or self.is_ending
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: TransactionState
+    timeout_ms: int
+    # -1 when none is open.
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer as a partition's leader knows it; -1 stands for none."""
+
+    place: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    # The first offset of its open transaction.
+    transaction_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """What the coordinator gave for the id, and nobody uses; every producer before has a lower epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionCalls(Family):
+    def __init__(self, routing: Routing) -> None:
+        super().__init__(routing)
+        self._transactions = Coordinators(TRANSACTION)
+
+    # At the coordinators
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[TransactionState | str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+    ) -> list[ListedTransaction]:
+        """All transactional ids, from every broker, by name; or those that fit."""
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=-1 if longer_than_ms is None else longer_than_ms,
+        )
+
+        def listed(node: Node, some: list[int]) -> dict[int, ListTransactionsResponse]:
+            answer = node.call(LIST_TRANSACTIONS, request, ListTransactionsResponse)
+            check(answer.error_code, f"transactions of broker {some[0]}")
+            if answer.unknown_state_filters:
+                unknown = ", ".join(answer.unknown_state_filters)
+                raise UserError(f"broker {some[0]} knows no state {unknown}; TransactionState has those that there are")
+            return {some[0]: answer}
+
+        broker_ids = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
+        answers = self._routing.ask(broker_ids, Brokers(lambda broker_id: broker_id), listed).raise_for_errors()
+        found = {
+            each.transactional_id: ListedTransaction(
+                each.transactional_id, broker_id, each.producer_id, TransactionState(each.transaction_state)
+            )
+            for broker_id, answer in answers.items()
+            for each in answer.transaction_states
+        }
+        return [found[name] for name in sorted(found)]
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
+        """Each transactional id with its producer, its state and the partitions of its open transaction."""
+
+        def describe(node: Node, names: list[str]) -> dict[str, TransactionDescription | ProtocolError]:
+            request = layout.DescribeTransactionsRequest(transactional_ids=names)
+            answer = node.call(DESCRIBE_TRANSACTIONS, request, layout.DescribeTransactionsResponse)
+            return {each.transactional_id: self._described(each) for each in answer.transaction_states}
+
+        return self._routing.ask(transactional_ids, self._transactions, describe)
+
+    def _described(self, answer: layout.TransactionState) -> TransactionDescription | ProtocolError:
+        name = answer.transactional_id
+        if answer.error_code != NONE:
+            return refusal(answer.error_code, self._transactions.named(name))
+        return TransactionDescription(
+            transactional_id=name,
+            coordinator=self._transactions.place_of(name).broker_id,
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+            state=TransactionState(answer.transaction_state),
+            timeout_ms=answer.transaction_timeout_ms,
+            start_ms=answer.transaction_start_time_ms,
+            partitions=tuple(
+                sorted(TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partitions)
+            ),
+        )
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int = _FENCING_TIMEOUT_MS
+    ) -> Results[str, FencedProducer]:
+        """Take ids over, as new producers would: open transactions are aborted, and the producers before are fenced."""
+
+        def fence(node: Node, names: list[str]) -> dict[str, FencedProducer | ProtocolError]:
+            found: dict[str, FencedProducer | ProtocolError] = {}
+            for name in names:
+                request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+                answer = node.call(INIT_PRODUCER_ID, request, InitProducerIdResponse)
+                if answer.error_code != NONE:
+                    found[name] = refusal(answer.error_code, self._transactions.named(name))
+                else:
+                    found[name] = FencedProducer(answer.producer_id, answer.producer_epoch)
+            return found
+
+        return self._routing.ask(transactional_ids, self._transactions, fence)
+
+    # At the partitions
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
+        """By partition the producers that its leader knows, by id."""
+
+        def describe(
+            node: Node, some: list[TopicPartition]
+        ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | ProtocolError]:
+            topics = [TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(some).items()]
+            answer = node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics), DescribeProducersResponse)
+            found: dict[TopicPartition, tuple[ActiveProducer, ...] | ProtocolError] = {}
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code != NONE:
+                        found[place] = refusal(each.error_code, str(place), each.error_message)
+                    else:
+                        producers = sorted(each.active_producers, key=lambda state: state.producer_id)
+                        found[place] = tuple(_active(place, state) for state in producers)
+            return found
+
+        return self._routing.ask((TopicPartition(*each) for each in partitions), Leaders(), describe)
+
+    def coordinated(self, producers: Iterable[ActiveProducer]) -> dict[ActiveProducer, str]:
+        """Of open transactions those that a coordinator will still end, with their transactional ids.
+
+        The others hang: no coordinator knows that they touched the partition, and nobody will write their markers.
+        """
+        wanted = [each for each in producers if each.transaction_start >= 0]
+        if not wanted:
+            return {}
+        ids = sorted({each.producer_id for each in wanted})
+        open_ids = [each.transactional_id for each in self.list_transactions(producer_ids=ids) if each.state.is_open]
+        found: dict[ActiveProducer, str] = {}
+        for transaction in self.describe_transactions(open_ids).values():
+            for each in wanted:
+                if each.producer_id == transaction.producer_id and each.place in transaction.partitions:
+                    found[each] = transaction.transactional_id
+        return found
+
+    def abort_transaction(self, producer: ActiveProducer) -> None:
+        """Write an abort marker to one partition: for a transaction that hangs (see `coordinated`)."""
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[
+                WritableTxnMarkerTopic(name=producer.place.topic, partition_indexes=[producer.place.partition])
+            ],
+            # A partition that never saw a marker has none; the first coordinator had 0.
+            coordinator_epoch=max(producer.coordinator_epoch, 0),
+        )
+
+        def write(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, None]:
+            answer = node.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+            for result in answer.markers:
+                for topic in result.topics:
+                    for each in topic.partitions:
+                        check(each.error_code, str(producer.place))
+            return dict.fromkeys(some)
+
+        self._routing.ask([producer.place], Leaders(), write).raise_for_errors()
+
+
+def _active(place: TopicPartition, state: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        place,
+        state.producer_id,
+        state.producer_epoch,
+        state.coordinator_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.current_txn_start_offset,
+    )
