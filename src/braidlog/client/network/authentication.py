@@ -16,10 +16,11 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.client.network.connection import Connection
+from braidlog.client.network.nodes import WANTS_SASL
 from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.client.settings import Settings
 from braidlog.core.errors import BraidlogError
@@ -35,6 +36,10 @@ from braidlog.security.exchange import Exchange, SaslError
 from braidlog.security.login import Login, login_of
 from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from braidlog.client.network.nodes import Address
+    from braidlog.client.network.tls_context import TlsContext
 
 log = logging.getLogger("braidlog.client")
 
@@ -88,9 +93,9 @@ class SecuredAccess:
         )
         self._login = login
         self._random = random or Random()
-        self._context: Any = None
+        self._context: TlsContext | None = None
         if with_tls:
-            # Who authenticates in clear text does not pay for the import of ssl.
+            # Who authenticates in clear text does not pay for this.
             from braidlog.client.network.tls_context import tls_context
 
             self._context = tls_context(settings)
@@ -104,11 +109,19 @@ class SecuredAccess:
 
     async def authenticate(self, connection: Connection) -> None:
         if self._login is None:
+            connection.hint = WANTS_SASL
             return
         lifetime_ms = await authenticate(connection, await self._new_exchange(), self._timeout_s)
         if lifetime_ms > 0:
             session = _Session(connection, self._new_exchange, self._timeout_s, self._random)
             session.begin(lifetime_ms)
+
+    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
+        if self._context is not None:
+            return problem
+        from braidlog.client.network.probing import why_no_clear_text
+
+        return await why_no_clear_text(problem, address)
 
     async def _new_exchange(self) -> Exchange:
         """With credentials of now: a token may have been renewed since the last time."""

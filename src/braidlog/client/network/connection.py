@@ -71,6 +71,8 @@ class Connection:
         self._muted_until = 0.0
         self._is_holding = False
         self._at_end: list[Callable[[], None]] = []
+        # What else it may mean when the broker hangs up instead of answering the first request.
+        self.hint = ""
         self.on_closed: Callable[[Connection], None] | None = None
         transport.start(self._on_readable, self._on_lost)
 
@@ -207,7 +209,7 @@ class Connection:
                 if not self.is_open:
                     return
         except PeerEnded:
-            self._end(NoConnection(f"the broker at {self.address} closed the connection"))
+            self._end(NoConnection(f"the broker at {self.address} closed the connection{self.hint}"))
         except NotFrames:
             self._end(
                 NoConnection(
@@ -243,6 +245,7 @@ class Connection:
                 )
             )
             return
+        self.hint = ""
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._mute(throttle_ms / 1000.0)

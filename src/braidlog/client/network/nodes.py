@@ -21,6 +21,11 @@ from braidlog.client.settings import Settings
 DEFAULT_PORT: Final = 9092
 # Kafka spreads reconnects by a fifth, so that a restarted broker is not met by everybody at once.
 _JITTER: Final = 0.2
+# A broker says nothing to who should have authenticated first.
+WANTS_SASL: Final = (
+    " on the first request; if its listener wants clients to log in, set security.protocol=SASL_PLAINTEXT "
+    "(or SASL_SSL), sasl.mechanism, and the credentials"
+)
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
 
 Address = tuple[str, int]
@@ -36,6 +41,10 @@ class Access(Protocol):
         """After the versions are known and before anything else is posted."""
         ...
 
+    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
+        """What stands behind a broker that hangs up at the first request."""
+        ...
+
 
 class PlainAccess:
     """Clear text, anonymous."""
@@ -44,7 +53,12 @@ class PlainAccess:
         return PlainTransport(loop, connected)
 
     async def authenticate(self, connection: Connection) -> None:
-        return
+        connection.hint = WANTS_SASL
+
+    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
+        from braidlog.client.network.probing import why_no_clear_text
+
+        return await why_no_clear_text(problem, address)
 
 
 def access_for(settings: Settings) -> Access:
@@ -236,6 +250,9 @@ class Nodes:
         try:
             await connection.negotiate(min(self.request_timeout_s, self._setup_s))
             await self._access.authenticate(connection)
+        except NoConnection as problem:
+            connection.close()
+            raise await self._access.explained(problem, address) from problem
         except BaseException:
             connection.close()
             raise

@@ -16,11 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
+from braidlog.client.network.probing import answers_in_clear_text
+from braidlog.client.network.tls_context import TlsContext
 from braidlog.client.network.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
 
 _CIPHERTEXT: Final = 256 * 1024
 # Small pieces are joined: every piece makes a TLS record of its own, with a header and a checksum.
 _JOIN_BELOW: Final = 16 * 1024
+_ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 
 
 class TlsTransport:
@@ -33,14 +36,18 @@ class TlsTransport:
         incoming: ssl.MemoryBIO,
         outgoing: ssl.MemoryBIO,
         address: str,
+        has_identity: bool,
     ) -> None:
         self._below = below
         self._tls = tls
         self._incoming = incoming
         self._outgoing = outgoing
         self._address = address
+        self._has_identity = has_identity
         self._received = memoryview(bytearray(_CIPHERTEXT))
         self._on_readable: Callable[[], None] | None = None
+        # How it ended, until that is told: what was received before comes first.
+        self._last: int | ClientError | None = None
 
     @property
     def unsent(self) -> int:
@@ -60,30 +67,56 @@ class TlsTransport:
         self._below.start(on_readable, on_lost)
 
     def receive_into(self, view: memoryview) -> int:
-        """As many records as there are and fit: every return costs the caller a turn."""
+        """As much as is there and fits: every return costs the caller a turn."""
         filled = 0
+        drained = False
         while filled < len(view):
-            try:
-                count = int(self._tls.read(len(view) - filled, view[filled:]))
-            except ssl.SSLWantReadError:
-                self._flush()
-                received = self._below.receive_into(self._received)
-                if received == WOULD_BLOCK:
+            if self._last is None:
+                try:
+                    count = int(self._tls.read(len(view) - filled, view[filled:]))
+                    filled += count
+                    if count == 0:
+                        self._last = ENDED
+                except ssl.SSLWantReadError:
+                    if not drained:
+                        drained = self._feed()
+                        continue
+                    # What TLS has to say by itself.
+                    self._flush()
                     return filled or WOULD_BLOCK
-                if received == ENDED:
-                    return filled or ENDED
-                self._incoming.write(self._received[:received])
+                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                    # With TLS's farewell or without: frames tell their size, so that none is taken for whole.
+                    self._last = ENDED
+                except ssl.SSLError as problem:
+                    self._last = explained(problem, self._address, self._has_identity)
                 continue
-            except ssl.SSLZeroReturnError:
-                return filled or ENDED
-            except ssl.SSLError as problem:
-                if filled:
-                    return filled
-                raise explained(problem, self._address) from problem
-            if count == 0:
-                return filled or ENDED
-            filled += count
+            if filled:
+                # Told at the next call, which no more bytes may cause.
+                self._again()
+                return filled
+            if isinstance(self._last, int):
+                return self._last
+            raise self._last
         return filled
+
+    def _feed(self) -> bool:
+        """Take from the socket what is there; whether there is no more now."""
+        try:
+            received = self._below.receive_into(self._received)
+        except OSError as problem:
+            self._last = NoConnection(f"the connection to {self._address} broke ({problem.strerror or problem})")
+            return True
+        if received == WOULD_BLOCK:
+            return True
+        if received == ENDED:
+            self._incoming.write_eof()
+            return True
+        self._incoming.write(self._received[:received])
+        return received < len(self._received)
+
+    def _again(self) -> None:
+        if self._on_readable is not None:
+            asyncio.get_running_loop().call_soon(self._on_readable)
 
     def send(self, pieces: Sequence[Piece]) -> None:
         small: list[Piece] = []
@@ -118,14 +151,15 @@ class TlsTransport:
 async def secured(
     loop: asyncio.AbstractEventLoop,
     connected: socket.socket,
-    context: ssl.SSLContext,
+    ours: TlsContext,
     host: str,
     timeout_s: float,
 ) -> TlsTransport:
     """Shake hands; raises AuthenticationFailed for a certificate that is not to be trusted."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    address = _address(connected, host)
-    tls = context.wrap_bio(incoming, outgoing, server_hostname=host)
+    peer = connected.getpeername()
+    address = f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
+    tls = ours.context.wrap_bio(incoming, outgoing, server_hostname=host)
     try:
         async with asyncio.timeout(timeout_s):
             await _shake_hands(loop, connected, tls, incoming, outgoing)
@@ -135,10 +169,13 @@ async def secured(
             "security.protocol=PLAINTEXT (or SASL_PLAINTEXT) speaks clear text"
         ) from problem
     except ssl.SSLError as problem:
-        raise explained(problem, address) from problem
+        raise explained(problem, address, ours.has_identity) from problem
     except OSError as problem:
-        raise _not_tls(address, problem.strerror or str(problem)) from problem
-    return TlsTransport(PlainTransport(loop, connected), tls, incoming, outgoing, address)
+        happened = problem.strerror or str(problem)
+        if await answers_in_clear_text(peer):
+            raise clear_text(address, happened) from problem
+        raise NoConnection(f"the TLS handshake with {address} failed ({happened}); its log says why") from problem
+    return TlsTransport(PlainTransport(loop, connected), tls, incoming, outgoing, address, ours.has_identity)
 
 
 async def _shake_hands(
@@ -168,31 +205,30 @@ async def _shake_hands(
         return
 
 
-def _address(connected: socket.socket, host: str) -> str:
-    port = connected.getpeername()[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 # What went wrong, for people
 
 
-def explained(problem: ssl.SSLError, address: str) -> ClientError:
+def explained(problem: ssl.SSLError, address: str, has_identity: bool) -> ClientError:
     """Why TLS failed and what to change."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         return AuthenticationFailed(_distrust(problem, address))
     reason = problem.reason or ""
     if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason or "PACKET_LENGTH" in reason:
-        return _not_tls(address, "it answered in clear text")
-    if "EOF" in reason:
-        return NoConnection(f"the connection to {address} broke (it ended without TLS's farewell)")
+        return clear_text(address, "it answered in clear text")
     words = reason.lower().replace("_", " ") or str(problem)
-    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+    is_about_us = "ALERT" in reason and any(word in reason for word in _ABOUT_CERTIFICATES)
+    if is_about_us and not has_identity:
+        return AuthenticationFailed(
+            f"the broker at {address} wants clients to have a certificate ({words}); set ssl.keystore.location, "
+            "or ssl.keystore.key and ssl.keystore.certificate.chain"
+        )
+    if "HANDSHAKE_FAILURE" in reason:
         return AuthenticationFailed(
             f"the broker at {address} ended the TLS handshake ({words}); if it wants clients to have a certificate, "
             "set ssl.keystore.location (or ssl.keystore.key and ssl.keystore.certificate.chain); else versions or "
             "ciphers do not meet: see ssl.enabled.protocols, ssl.cipher.suites"
         )
-    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "ACCESS_DENIED" in reason):
+    if is_about_us:
         return AuthenticationFailed(
             f"the broker at {address} does not accept this client's certificate ({words}); "
             "use one that its ssl.truststore trusts (ssl.keystore.location)"
@@ -220,8 +256,8 @@ def _distrust(problem: ssl.SSLCertVerificationError, address: str) -> str:
     )
 
 
-def _not_tls(address: str, happened: str) -> NoConnection:
-    return NoConnection(
-        f"{address} does not speak TLS ({happened}); if it is a clear text listener, set security.protocol=PLAINTEXT "
-        "(or SASL_PLAINTEXT), else use the port of a TLS listener"
+def clear_text(address: str, happened: str) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        f"the broker at {address} speaks clear text here, not TLS ({happened}); "
+        "set security.protocol=PLAINTEXT (or SASL_PLAINTEXT), or use the port of a TLS listener"
     )

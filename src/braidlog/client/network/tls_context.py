@@ -8,7 +8,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from braidlog.client.network.keystores import read_store, wrapped
 from braidlog.client.settings import Settings
@@ -26,7 +26,14 @@ _MODERN_SUITES: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+_SHA\d+")
 _IDENTIFY_HOST: Final = "https"
 
 
-def tls_context(settings: Settings) -> ssl.SSLContext:
+class TlsContext(NamedTuple):
+    """What connections are made from; whether this client has a certificate of its own to show."""
+
+    context: ssl.SSLContext
+    has_identity: bool
+
+
+def tls_context(settings: Settings) -> TlsContext:
     """Raises UserError that names the setting which cannot be followed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.text("ssl.endpoint.identification.algorithm").strip().lower()
@@ -40,8 +47,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
     if suites:
         _set_suites(context, suites)
     _set_trust(context, settings)
-    _set_identity(context, settings)
-    return context
+    return TlsContext(context, _set_identity(context, settings))
 
 
 def _set_versions(context: ssl.SSLContext, settings: Settings) -> None:
@@ -117,7 +123,7 @@ def _set_trust(context: ssl.SSLContext, settings: Settings) -> None:
 # Who we are
 
 
-def _set_identity(context: ssl.SSLContext, settings: Settings) -> None:
+def _set_identity(context: ssl.SSLContext, settings: Settings) -> bool:
     key = settings.optional_text("ssl.keystore.key")
     chain = settings.optional_text("ssl.keystore.certificate.chain")
     path = settings.optional_text("ssl.keystore.location")
@@ -134,6 +140,7 @@ def _set_identity(context: ssl.SSLContext, settings: Settings) -> None:
         if not store.identity:
             raise UserError(f"{what} holds no private key")
         _load_identity(context, what, store.identity, password)
+    return bool(key or path)
 
 
 def _load_identity(context: ssl.SSLContext, what: str, pem: str, password: str | None) -> None:
