@@ -129,11 +129,6 @@ class PartitionState:
         self.failure = None
         self.retry_at = 0.0
 
-    def restart(self) -> None:
-        """Fetch again from the position: what was fetched ahead does not count."""
-        self.version += 1
-        self.fetch_from = self.position
-
     def is_fetchable(self) -> bool:
         return (
             self.phase == FETCHING

@@ -1,0 +1,292 @@
+"""What was fetched and not yet returned, on the side of the program's thread (hot: compiled by mypyc).
+
+The engine appends to `incoming`; everything else belongs to the thread that polls. Records are made a chunk at a time,
+each of one partition: a poll takes the chunk as it is, an iteration walks through it, and `settle` writes down how
+far that came, before anybody asks for positions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from mypy_extensions import i64
+
+from braidlog.client.consumer.fetched import FetchedSlice
+from braidlog.client.consumer.partition import PartitionState
+from braidlog.client.consumer.record import ConsumerRecord
+from braidlog.client.consumer.subscription import SubscriptionState
+from braidlog.client.errors import PoisonRecordError
+
+Deserialize = Callable[[str, bytes], Any]
+
+_NO_RECORDS: Final[list[ConsumerRecord]] = []
+
+
+class Intake:
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        on_drained: Callable[[], None],
+        key_of: Deserialize | None = None,
+        value_of: Deserialize | None = None,
+    ) -> None:
+        self.incoming: deque[FetchedSlice] = deque()
+        # Bytes that arrived (the engine counts) and that are used up (this side counts).
+        self.arrived: i64 = 0
+        self.drained: i64 = 0
+        self.records_taken: i64 = 0
+        self._subscription = subscription
+        self._on_drained = on_drained
+        self._key_of = key_of
+        self._value_of = value_of
+        self._current: FetchedSlice | None = None
+        # Of paused partitions, in the order they came.
+        self._parked: list[FetchedSlice] = []
+        # The chunk, and how many of it were returned.
+        self.chunk: list[ConsumerRecord] = _NO_RECORDS
+        self.at: i64 = 0
+        self.count: i64 = 0
+        # The chunk's slice. Whether its rest still counts has to be looked at after anything may have changed.
+        self.source: FetchedSlice | None = None
+        self.is_doubtful: bool = False
+
+    # Positions
+
+    def settle(self) -> None:
+        """Write down how far the program is in the chunk."""
+        source = self.source
+        if source is None:
+            return
+        state = source.state
+        lock = self._subscription.lock
+        with lock:
+            if state.version == source.version and state.is_current:
+                at = self.at
+                if at < self.count:
+                    state.position = self.chunk[at].offset
+                    if at > 0:
+                        state.position_epoch = i64(self.chunk[at - 1].leader_epoch)
+                else:
+                    self._finish(source, state)
+        if self.at >= self.count:
+            self._drop_chunk()
+        else:
+            self.is_doubtful = True
+
+    def _finish(self, source: FetchedSlice, state: PartitionState) -> None:
+        state.position = source.position
+        if source.position_epoch >= 0:
+            state.position_epoch = source.position_epoch
+
+    def _drop_chunk(self) -> None:
+        self.chunk = _NO_RECORDS
+        self.at = 0
+        self.count = 0
+        self.source = None
+        self.is_doubtful = False
+
+    # Records
+
+    def take(self, most: int) -> list[ConsumerRecord]:
+        """Up to so many records, in the order of their partition, and the positions moved past them."""
+        records: list[ConsumerRecord] = _NO_RECORDS
+        wanted: i64 = most
+        while wanted > 0:
+            try:
+                if not self.refill(wanted):
+                    break
+            except PoisonRecordError:
+                # What came before it is returned first; the next poll tells.
+                if records:
+                    break
+                raise
+            part = self.chunk
+            at = self.at
+            count: i64 = self.count - at
+            if count > wanted:
+                part = part[at : at + wanted]
+                self.at = at + wanted
+                count = wanted
+            else:
+                if at > 0:
+                    part = part[at:]
+                self.at = self.count
+            if records:
+                records.extend(part)
+            else:
+                records = part
+            wanted -= count
+            self.settle()
+        self.records_taken += len(records)
+        return records if records is not _NO_RECORDS else []
+
+    def refill(self, most: i64) -> bool:
+        """See that the chunk has records to return; False when nothing is there."""
+        if self.at < self.count:
+            if not self.is_doubtful or self._still_counts():
+                self.is_doubtful = False
+                return True
+        else:
+            self.settle()
+        while True:
+            source = self._next_slice()
+            if source is None:
+                return False
+            records: list[ConsumerRecord] = []
+            self._current = source
+            source.read(records, most)
+            if records and (self._key_of is not None or self._value_of is not None):
+                self._deserialize(source, records)
+            if source.is_used_up:
+                self._current = None
+                self._account(source)
+            self.source = source
+            if records:
+                self.chunk = records
+                self.at = 0
+                self.count = len(records)
+                return True
+            # Nothing that may be seen, but the position moved past it.
+            self.settle()
+
+    def _still_counts(self) -> bool:
+        """Whether the rest of the chunk may still be returned; else it is put aside or dropped."""
+        source = self.source
+        if source is None:
+            return False
+        state = source.state
+        if not state.is_current or state.version != source.version:
+            self._forget(source)
+            self._drop_chunk()
+            return False
+        if not state.is_readable():
+            was_used_up = source.is_used_up
+            source.rewind(int(self.chunk[self.at].offset))
+            if was_used_up:
+                # It counts as buffered again.
+                state.drained -= 1
+                self.drained -= source.size
+            elif self._current is source:
+                self._current = None
+            self._parked.append(source)
+            self._drop_chunk()
+            return False
+        return True
+
+    def _next_slice(self) -> FetchedSlice | None:
+        """One that may be read now; others are parked or dropped."""
+        current = self._current
+        if current is not None:
+            if self._is_usable(current):
+                return current
+            self._current = None
+        if self._parked:
+            parked, self._parked = self._parked, []
+            for at, each in enumerate(parked):
+                if self._is_usable(each):
+                    self._parked += parked[at + 1 :]
+                    return each
+        while self.incoming:
+            arrived = self.incoming.popleft()
+            if self._is_usable(arrived):
+                return arrived
+        return None
+
+    def _is_usable(self, each: FetchedSlice) -> bool:
+        state = each.state
+        if not state.is_current or state.version != each.version:
+            self._forget(each)
+            return False
+        if not state.is_readable():
+            self._parked.append(each)
+            return False
+        return True
+
+    def _forget(self, each: FetchedSlice) -> None:
+        if not each.is_used_up:
+            each.is_used_up = True
+            self._account(each)
+        if self._current is each:
+            self._current = None
+
+    def _account(self, each: FetchedSlice) -> None:
+        each.state.drained += 1
+        self.drained += each.size
+        self._on_drained()
+
+    def take_slice(self) -> FetchedSlice | None:
+        """A whole slice, for who reads batches instead of records; the position is moved past it.
+
+        The caller gets what no poll has returned yet: from the slice's `position` on.
+        """
+        if self.at < self.count and self.source is not None:
+            self.settle()
+            source = self.source
+            if source.is_used_up:
+                source.state.drained -= 1
+                self.drained -= source.size
+            source.rewind(int(self.chunk[self.at].offset))
+            self._current = source
+            self._drop_chunk()
+        else:
+            self.settle()
+        each = self._next_slice()
+        if each is None:
+            return None
+        self._current = None
+        each.is_used_up = True
+        self._account(each)
+        return each
+
+    def _deserialize(self, source: FetchedSlice, records: list[ConsumerRecord]) -> None:
+        key_of = self._key_of
+        value_of = self._value_of
+        topic = source.state.topic
+        done = 0
+        try:
+            for record in records:
+                if key_of is not None and record.key is not None:
+                    record.key = key_of(topic, record.key)
+                if value_of is not None and record.value is not None:
+                    record.value = value_of(topic, record.value)
+                done += 1
+        except Exception as problem:
+            poison = int(records[done].offset)
+            del records[done:]
+            source.rewind(poison)
+            partition = source.state.topic_partition
+            source.problem = PoisonRecordError(
+                f"{partition} at offset {poison}: {problem}; "
+                f"consumer.seek({tuple(partition)}, {poison + 1}) leaves this record out",
+                partition,
+                poison,
+                poison + 1,
+            )
+            # Compiled code does not note it by itself.
+            source.problem.__cause__ = problem
+            if not records:
+                raise source.problem from problem
+
+
+class RecordIterator:
+    """`for record in consumer`: waits for the next record, for ever, until the consumer is closed."""
+
+    def __init__(self, intake: Intake, await_chunk: Callable[[], bool]) -> None:
+        self._intake = intake
+        self._await_chunk = await_chunk
+
+    def __iter__(self) -> RecordIterator:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        intake = self._intake
+        at = intake.at
+        if at >= intake.count or intake.is_doubtful:
+            # In one call: a chunk is there, or the consumer is closed.
+            if not self._await_chunk():
+                raise StopIteration
+            at = intake.at
+        intake.at = at + 1
+        return intake.chunk[at]

@@ -1,0 +1,181 @@
+"""Puts together what reads: engine, connections, metadata, positions, fetching; and takes it apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from braidlog.client.consumer.context import ConsumerContext
+from braidlog.client.consumer.doorbell import Doorbell
+from braidlog.client.consumer.fetch_answers import FetchAnswers
+from braidlog.client.consumer.fetcher import Fetcher
+from braidlog.client.consumer.intake import Intake
+from braidlog.client.consumer.interceptors import interceptors_of
+from braidlog.client.consumer.lookups import OffsetLookup
+from braidlog.client.consumer.positions import FetchCommitted, Positions
+from braidlog.client.consumer.reset_policy import ResetPolicy
+from braidlog.client.consumer.subscription import SubscriptionKind, SubscriptionState
+from braidlog.client.errors import AuthenticationFailed
+from braidlog.client.metadata import METADATA, Metadata
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.nodes import Nodes
+from braidlog.client.refusals import refusal
+from braidlog.client.serialization import deserializer_of
+from braidlog.client.settings import CONSUMER, Settings
+from braidlog.client.view import EMPTY, ClusterView, TopicView, view_of
+from braidlog.core.clock import Clock, SystemClock
+from braidlog.core.protocol_errors import (
+    NONE,
+    InvalidTopicError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    from_code,
+)
+from braidlog.core.tasks import Tasks
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from braidlog.client.consumer.commits import Commits
+    from braidlog.client.consumer.membership import Membership
+
+log = logging.getLogger("braidlog.client")
+
+# A topic that does not exist may be made; it is looked for so often.
+_UNKNOWN_TOPIC_S: Final = 1.0
+_LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
+
+
+class ReadSide:
+    def __init__(
+        self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any], clock: Clock | None = None
+    ) -> None:
+        self.settings = settings = Settings.of(CONSUMER, config, keywords)
+        self.clock: Clock = clock or SystemClock()
+        policy = ResetPolicy(settings.text("auto.offset.reset"))
+        key_of = deserializer_of(settings, "key.deserializer")
+        value_of = deserializer_of(settings, "value.deserializer")
+        self.subscription = SubscriptionState(exclude_internal=settings.flag("exclude.internal.topics"))
+        self.doorbell = Doorbell()
+        self.nodes = Nodes(settings)
+        self.interceptors = interceptors_of(settings)
+        self.membership: Membership | None = None
+        self.commits: Commits | None = None
+        # What is wrong with the topics themselves; told by every poll for as long as it lasts.
+        self.topic_problem: ProtocolError | None = None
+        self.engine = Engine("consumer")
+        try:
+            self._tasks = Tasks("consumer")
+            self.metadata = Metadata(self.nodes, settings, create_topics=settings.flag("allow.auto.create.topics"))
+            self.context = ConsumerContext(
+                settings, self.engine, self.nodes, self.metadata, self.subscription, self.doorbell, self.clock
+            )
+            self._join_group()
+            self.intake = Intake(self.subscription, self._on_drained, key_of, value_of)
+            self.lookup = OffsetLookup(self.context)
+            self.fetcher = Fetcher(self.context, self._tasks, self.intake)
+            fetch_committed: FetchCommitted | None = None if self.commits is None else self.commits.fetch_committed
+            positions = Positions(self.context, self._tasks, policy, self.lookup, self._on_positions, fetch_committed)
+            self.fetcher.positions = positions
+            self.fetcher.answers = FetchAnswers(self.context, self.intake, positions.reset_or_tell)
+            self.subscription.on_topics = self._on_topics
+            self.metadata.listeners.append(self._on_view)
+        except BaseException:
+            self.engine.close()
+            self._close_interceptors()
+            raise
+
+    def _join_group(self) -> None:
+        if self.context.group_id is None:
+            return
+        from braidlog.client.consumer.commits import Commits
+        from braidlog.client.consumer.membership import Membership
+
+        self.membership = Membership(self.context)
+        self.commits = Commits(self.context, self.membership)
+        self.membership.commits = self.commits
+        if self.interceptors is not None:
+            self.commits.interceptors = [self.interceptors]
+
+    # What wakes whom
+
+    def _on_drained(self) -> None:
+        self.fetcher.nudge_if_waiting()
+
+    def _on_positions(self) -> None:
+        """On the engine's thread: a position was found, or there is something to tell."""
+        self.fetcher.nudge()
+        self.doorbell.ring()
+
+    def _on_topics(self) -> None:
+        self.engine.soon(self._want_topics)
+
+    def _want_topics(self) -> None:
+        subscription = self.subscription
+        self.metadata.want_all(subscription.kind is SubscriptionKind.PATTERN)
+        self.metadata.want_only(subscription.group_topics)
+        if subscription.kind is not SubscriptionKind.NONE:
+            self.metadata.request_update()
+
+    def _on_view(self, view: ClusterView) -> None:
+        """On the engine's thread: metadata changed."""
+        if self.subscription.match(view.topics):
+            self.doorbell.ring()
+        problem: ProtocolError | None = None
+        for name in sorted(self.subscription.topics):
+            topic = view.topics.get(name)
+            if topic is None or topic.error_code == NONE:
+                continue
+            if topic.error_code in _LASTING:
+                problem = problem or refusal(topic.error_code, f"topic {name}")
+            elif from_code(topic.error_code).retriable:
+                self.engine.loop.call_later(_UNKNOWN_TOPIC_S, self.metadata.request_update)
+        self.topic_problem = problem
+        self.fetcher.advance()
+        self.doorbell.ring()
+
+    def raise_failures(self) -> None:
+        """What happened in the background and the program has to know."""
+        if self.subscription.failures:
+            problem = self.subscription.take_failure()
+            if problem is not None:
+                self.fetcher.nudge()
+                raise problem
+        if self.topic_problem is not None:
+            raise self.topic_problem
+        if isinstance(self.metadata.problem, AuthenticationFailed):
+            raise self.metadata.problem
+
+    async def all_topics(self) -> dict[str, TopicView]:
+        """Asked for by itself, so that the view keeps to what is read."""
+        connection = await self.nodes.any()
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        response = await connection.call(
+            METADATA, request, MetadataResponse, timeout_s=self.settings.seconds("request.timeout.ms")
+        )
+        return dict(view_of(response, EMPTY, frozenset()).topics)
+
+    # End
+
+    def close(self) -> None:
+        if self.engine.is_closed:
+            return
+        try:
+            self.engine.run(self._close(), 5.0)
+        except Exception as problem:
+            log.debug("the consumer's connections were not closed in order: %s", problem)
+        finally:
+            self.engine.close()
+            self._close_interceptors()
+
+    def _close_interceptors(self) -> None:
+        if self.interceptors is not None:
+            self.interceptors.close()
+
+    async def _close(self) -> None:
+        await self.fetcher.close()
+        await self._tasks.close()
+        self.metadata.close()
+        self.nodes.close()
+        await asyncio.sleep(0)
