@@ -1,0 +1,176 @@
+"""What an error means for a transaction, by the request that it answers.
+
+DONE        no error
+AGAIN       the same request may succeed a moment later
+SOON        the same, and the moment is short: the transaction before is being ended
+ELSEWHERE   the coordinator moved or is not known: find it, then ask again
+ABORTABLE   the transaction is spoilt: AbortableError; after abort_transaction() the producer goes on
+RENEW       the same, if a new epoch can be had, else FATAL: the coordinator lost sight of the producer (KIP-360)
+FATAL       the producer cannot go on: ProducerFailedError, or FencedProducerError where another took its place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from braidlog.client.errors import AbortableError, ClientError, FencedProducerError, ProducerFailedError
+from braidlog.core import protocol_errors as errors
+from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
+
+_ABORT: Final = "call abort_transaction(), then begin another transaction"
+_CLOSE: Final = "close this producer and make a new one"
+
+
+class Verdict(Enum):
+    DONE = auto()
+    AGAIN = auto()
+    SOON = auto()
+    ELSEWHERE = auto()
+    ABORTABLE = auto()
+    RENEW = auto()
+    FATAL = auto()
+
+
+class Judgement:
+    """The verdicts for the answers to one kind of request."""
+
+    def __init__(self, verdicts: Mapping[type[ProtocolError], Verdict], otherwise: Verdict) -> None:
+        self._otherwise = otherwise
+        self._verdicts = {NONE: Verdict.DONE, **{error.code: verdict for error, verdict in verdicts.items()}}
+
+    def of(self, code: int) -> Verdict:
+        return self._verdicts.get(code, self._otherwise)
+
+
+_COORDINATOR: Final = {
+    errors.CoordinatorNotAvailableError: Verdict.ELSEWHERE,
+    errors.NotCoordinatorError: Verdict.ELSEWHERE,
+    errors.CoordinatorLoadInProgressError: Verdict.AGAIN,
+}
+_TRANSACTION: Final = {
+    **_COORDINATOR,
+    errors.ConcurrentTransactionsError: Verdict.SOON,
+    errors.TransactionAbortableError: Verdict.ABORTABLE,
+}
+_LOST_SIGHT: Final = {
+    errors.UnknownProducerIdError: Verdict.RENEW,
+    errors.InvalidProducerIdMappingError: Verdict.RENEW,
+}
+# The coordinator itself says so: there is a newer epoch than ours.
+_FENCED: Final = (errors.ProducerFencedError.code, errors.InvalidProducerEpochError.code)
+_FENCING: Final = {errors.ProducerFencedError: Verdict.FATAL, errors.InvalidProducerEpochError: Verdict.FATAL}
+
+FINDING: Final = Judgement(
+    {**_COORDINATOR, errors.GroupAuthorizationFailedError: Verdict.ABORTABLE}, otherwise=Verdict.FATAL
+)
+INITIALISING: Final = Judgement(
+    {**_COORDINATOR, errors.ConcurrentTransactionsError: Verdict.SOON}, otherwise=Verdict.FATAL
+)
+ADDING_PARTITIONS: Final = Judgement(
+    {
+        **_TRANSACTION,
+        **_LOST_SIGHT,
+        **_FENCING,
+        errors.UnknownTopicOrPartitionError: Verdict.AGAIN,
+        # Another partition of the same request was refused; that one decides.
+        errors.OperationNotAttemptedError: Verdict.AGAIN,
+        errors.TransactionalIdAuthorizationFailedError: Verdict.FATAL,
+        errors.InvalidTxnStateError: Verdict.FATAL,
+    },
+    otherwise=Verdict.ABORTABLE,
+)
+ADDING_OFFSETS: Final = Judgement(
+    {**_TRANSACTION, **_LOST_SIGHT, errors.GroupAuthorizationFailedError: Verdict.ABORTABLE}, otherwise=Verdict.FATAL
+)
+COMMITTING_OFFSETS: Final = Judgement(
+    {
+        **_TRANSACTION,
+        **_LOST_SIGHT,
+        errors.RequestTimedOutError: Verdict.ELSEWHERE,
+        errors.UnknownTopicOrPartitionError: Verdict.AGAIN,
+        errors.GroupAuthorizationFailedError: Verdict.ABORTABLE,
+        errors.TopicAuthorizationFailedError: Verdict.ABORTABLE,
+        errors.OffsetMetadataTooLargeError: Verdict.ABORTABLE,
+        # The group went on without the member whose offsets these are: somebody else has its partitions by now.
+        errors.FencedInstanceIdError: Verdict.ABORTABLE,
+        errors.UnknownMemberIdError: Verdict.ABORTABLE,
+        errors.IllegalGenerationError: Verdict.ABORTABLE,
+        errors.StaleMemberEpochError: Verdict.ABORTABLE,
+        errors.RebalanceInProgressError: Verdict.ABORTABLE,
+    },
+    otherwise=Verdict.FATAL,
+)
+ENDING: Final = Judgement({**_TRANSACTION, **_LOST_SIGHT}, otherwise=Verdict.FATAL)
+# Of a batch that was given up. A partition's leader that knows a newer epoch does not say whose it is: the coordinator
+# will, when it is asked to abort (KIP-588).
+_FATAL_IN_PRODUCE: Final = (
+    errors.ClusterAuthorizationFailedError,
+    errors.TransactionalIdAuthorizationFailedError,
+    errors.ProducerFencedError,
+    errors.UnsupportedVersionError,
+)
+
+_REASONS: Final[dict[int, str]] = {
+    errors.TransactionalIdAuthorizationFailedError.code: "not authorized for the transactional id; an ACL has to allow "
+    "WRITE and DESCRIBE on it",
+    errors.ClusterAuthorizationFailedError.code: "not authorized to write idempotently to the cluster",
+    errors.TopicAuthorizationFailedError.code: "not authorized for the topic",
+    errors.GroupAuthorizationFailedError.code: "not authorized for the group",
+    errors.InvalidTransactionTimeoutError.code: "transaction.timeout.ms is larger than the broker allows "
+    "(its transaction.max.timeout.ms)",
+    errors.InvalidTxnStateError.code: "the coordinator knows of no such transaction",
+    errors.UnknownMemberIdError.code: "the group has gone on without this consumer, which has to poll again",
+    errors.IllegalGenerationError.code: "the group has rebalanced since the records were polled",
+    errors.StaleMemberEpochError.code: "the group has rebalanced since the records were polled",
+    errors.RebalanceInProgressError.code: "the group is rebalancing",
+    errors.FencedInstanceIdError.code: "another consumer has taken the place of this group.instance.id",
+    errors.TransactionAbortableError.code: "the broker asks for the transaction to be aborted",
+    errors.UnknownProducerIdError.code: "the broker has forgotten this producer",
+    errors.InvalidProducerIdMappingError.code: "the coordinator has forgotten this producer: it was silent for longer "
+    "than the broker's transactional.id.expiration.ms",
+}
+
+
+def refused(transactional_id: str, doing: str, code: int, *, fatal: bool) -> ClientError:
+    """The error a program sees, with the protocol's own as its cause."""
+    cause = from_code(code)
+    if fatal and code in _FENCED:
+        error: ClientError = fenced(transactional_id)
+    else:
+        reason = _REASONS.get(code)
+        told = f"{doing} failed with {cause.name}" + (f" ({reason})" if reason else "")
+        error = failed(transactional_id, told) if fatal else spoilt(told)
+    error.__cause__ = cause
+    return error
+
+
+def spoilt(told: str) -> AbortableError:
+    return AbortableError(f"the transaction cannot be committed: {told}; {_ABORT}")
+
+
+def failed(transactional_id: str, told: str) -> ProducerFailedError:
+    return ProducerFailedError(f"the producer with transactional id {transactional_id} cannot go on: {told}; {_CLOSE}")
+
+
+def fenced(transactional_id: str) -> FencedProducerError:
+    return FencedProducerError(
+        f"another producer with transactional id {transactional_id} has taken over, or the coordinator has ended a "
+        "transaction that was open for longer than transaction.timeout.ms; close this producer, and see that only one "
+        "at a time has the id"
+    )
+
+
+def of_lost_batch(transactional_id: str, place: str, error: Exception) -> ClientError:
+    """What the loss of a batch means: AbortableError, or ProducerFailedError."""
+    if isinstance(error, (AbortableError, ProducerFailedError)):
+        return error
+    if isinstance(error, errors.ProducerFencedError):
+        made: ClientError = fenced(transactional_id)
+    elif isinstance(error, _FATAL_IN_PRODUCE):
+        made = failed(transactional_id, f"writing to {place} failed ({error})")
+    else:
+        made = spoilt(f"records for {place} were not written ({error})")
+    made.__cause__ = error
+    return made
