@@ -133,3 +133,11 @@ class PoisonRecordError(ClientError):
         self.offset = offset
         # Where to seek in order to leave it out.
         self.resume_at = resume_at
+
+
+class HandlerFailedError(ClientError):
+    """A handler of a ParallelConsumer failed for good; `record` is what it had, `__cause__` what it raised."""
+
+    def __init__(self, message: str, record: object = None) -> None:
+        super().__init__(message)
+        self.record = record
