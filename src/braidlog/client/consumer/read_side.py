@@ -38,7 +38,7 @@ from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.commits import Commits
-    from braidlog.client.consumer.membership import Membership
+    from braidlog.client.consumer.membership.interface import Membership
 
 log = logging.getLogger("braidlog.client")
 
@@ -72,7 +72,7 @@ class ReadSide:
                 settings, self.engine, self.nodes, self.metadata, self.subscription, self.doorbell, self.clock
             )
             self._join_group()
-            self.intake = Intake(self.subscription, self._on_drained, key_of, value_of)
+            self.intake = Intake(self.subscription.lock, self._on_drained, key_of, value_of)
             self.lookup = OffsetLookup(self.context)
             self.fetcher = Fetcher(self.context, self._tasks, self.intake)
             fetch_committed: FetchCommitted | None = None if self.commits is None else self.commits.fetch_committed
@@ -90,9 +90,9 @@ class ReadSide:
         if self.context.group_id is None:
             return
         from braidlog.client.consumer.commits import Commits
-        from braidlog.client.consumer.membership import Membership
+        from braidlog.client.consumer.membership.making import membership_for
 
-        self.membership = Membership(self.context)
+        self.membership = membership_for(self.context)
         self.commits = Commits(self.context, self.membership)
         self.membership.commits = self.commits
         if self.interceptors is not None:

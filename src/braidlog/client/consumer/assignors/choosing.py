@@ -60,3 +60,8 @@ def _assignor(given: object) -> Assignor:
         f"{_KEY}: {given!r} is no assignor: use range, roundrobin, sticky, cooperative-sticky, or an instance of a"
         " class that derives from Assignor"
     )
+
+
+def is_ours(assignor: Assignor) -> bool:
+    """Whether it may run on any thread, since no program's code is in it."""
+    return type(assignor) in _KNOWN.values()

@@ -1,0 +1,324 @@
+"""Offsets kept in the group: written when the program says so, or by themselves; read when a partition begins.
+
+Delivery: what is committed is what `poll` returned before, never what is only fetched. With auto-commit a program that
+handles all records of one poll before the next gets each at least once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from braidlog.client.consumer.commit_requests import (
+    NEWEST,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    Fetched,
+    Offsets,
+    commit_errors,
+    commit_request,
+    fetch_request,
+)
+from braidlog.client.consumer.context import ConsumerContext
+from braidlog.client.consumer.membership.identity import Identity
+from braidlog.client.consumer.membership.interface import Membership
+from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.errors import ClientError, CommitFailedError, RequestTimeout
+from braidlog.client.refusals import refusal
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import (
+    NONE,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    ProtocolError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.offset_commit import OffsetCommitResponse
+from braidlog.wire.generated.offset_fetch import OffsetFetchResponse
+
+log = logging.getLogger("braidlog.client.group")
+
+Callback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
+Found = dict[TopicPartition, OffsetAndMetadata | None]
+
+# Answers that are about who sent the commit: the membership knows what they mean.
+_ABOUT_SENDER: Final = (
+    UnknownMemberIdError.code,
+    IllegalGenerationError.code,
+    RebalanceInProgressError.code,
+    FencedInstanceIdError.code,
+    StaleMemberEpochError.code,
+)
+
+
+class _EpochMoved(ClientError):
+    """The newer protocol's member is in a later epoch by now, and may try in that."""
+
+    retriable = True
+
+
+class _Pending:
+    """An asynchronous commit whose callback has not run yet."""
+
+    def __init__(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: Callback | None) -> None:
+        self.offsets = offsets
+        self.callback = callback
+        self.done: Future[None] = Future()
+
+
+class Commits:
+    def __init__(self, context: ConsumerContext, membership: Membership) -> None:
+        settings = context.settings
+        self.interceptors: list[Any] = []
+        self._context = context
+        self._membership = membership
+        self._link = membership.link
+        self._auto = settings.flag("enable.auto.commit")
+        self._interval_s = settings.seconds("auto.commit.interval.ms")
+        self._backoff_s = settings.seconds("retry.backoff.ms")
+        self._auto_due = context.clock.monotonic() + self._interval_s
+        self._auto_running = False
+        # Oldest first: callbacks run in the order of the calls.
+        self._pending: deque[_Pending] = deque()
+        # Held from the look-up of the coordinator until the request is written, so that commits keep their order.
+        self._turn = asyncio.Lock()
+        self._count = 0
+        self._failures = 0
+        membership.commits = self
+
+    # The program's thread
+
+    def commit(self, offsets: Offsets | None, deadline: float) -> None:
+        """Write, and wait until that is acknowledged; what may pass is tried again until the deadline."""
+        wanted = self._wanted(offsets)
+        self._run_callbacks()
+        if wanted:
+            self._run(self._retrying(wanted, self._membership.commit_identity()), deadline, "the commit")
+            self._committed(wanted)
+        self._run_callbacks()
+
+    def commit_async(self, offsets: Offsets | None, callback: Callback | None = None) -> None:
+        """Write without waiting, and without trying again; the callback runs inside a later poll, commit or close."""
+        self._begin_async(self._wanted(offsets), callback)
+
+    def committed(self, partitions: Iterable[TopicPartition], deadline: float) -> Found:
+        wanted = list(dict.fromkeys(partitions))
+        if not wanted:
+            return {}
+        found: Found = self._run(self.fetch_committed(wanted), deadline, "the look-up of committed offsets")
+        return found
+
+    def tick(self, now: float) -> None:
+        """From every poll, before it takes records: callbacks that are due, and the auto-commit."""
+        self._run_callbacks()
+        if not self._auto or now < self._auto_due or self._auto_running:
+            return
+        self._auto_due = now + self._interval_s
+        offsets = self._context.subscription.consumed()
+        if offsets:
+            self._auto_running = True
+            self._begin_async(offsets, self._on_auto_commit)
+
+    def next_due(self) -> float | None:
+        return self._auto_due if self._auto and not self._auto_running else None
+
+    def restart_auto_commit(self) -> None:
+        self._auto_due = self._context.clock.monotonic() + self._interval_s
+
+    def begin_auto_commit(self) -> Future[None] | None:
+        work = self._auto_commit()
+        return None if work is None else self._submit(work)
+
+    def auto_commit_before_rebalance(self, deadline: float) -> None:
+        """Nothing here is worth failing for: what is not committed is read again by whoever comes next."""
+        work = self._auto_commit()
+        if work is None:
+            return
+        left = deadline - self._context.clock.monotonic()
+        try:
+            self._context.engine.run(work, max(left, 0.0))
+        except ClientError as problem:
+            log.warning("group %s: offsets were not committed: %s", self._link.group_id, problem)
+
+    def _auto_commit(self) -> Coroutine[Any, Any, None] | None:
+        offsets = self._context.subscription.consumed() if self._auto else {}
+        if not offsets:
+            return None
+        try:
+            return self._save(offsets, self._membership.commit_identity())
+        except (ClientError, ProtocolError) as problem:
+            log.debug("group %s: nothing is committed before the rebalance: %s", self._link.group_id, problem)
+            return None
+
+    def close(self, deadline: float) -> None:
+        """Wait for what is under way and call back."""
+        for pending in list(self._pending):
+            left = deadline - self._context.clock.monotonic()
+            try:
+                pending.done.exception(max(left, 0.0))
+            except TimeoutError:
+                pending.done.cancel()
+        self._run_callbacks()
+
+    def metrics(self) -> dict[str, float]:
+        return {"commit-total": float(self._count), "commit-failed-total": float(self._failures)}
+
+    def _wanted(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            return self._context.subscription.consumed()
+        for partition, told in offsets.items():
+            if told.offset < 0:
+                raise UserError(f"{partition}: {told.offset} is no offset to commit; offsets start at 0")
+        return dict(offsets)
+
+    def _run(self, work: Coroutine[Any, Any, Any], deadline: float, what: str) -> Any:
+        return self._context.doorbell.run(self._context.engine, work, deadline, what)
+
+    def _submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:
+        done = asyncio.run_coroutine_threadsafe(work, self._context.engine.loop)
+        done.add_done_callback(lambda _: self._context.doorbell.ring())
+        return done
+
+    def _begin_async(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: Callback | None) -> None:
+        pending = _Pending(offsets, callback)
+        if offsets:
+            try:
+                pending.done = self._submit(self._once(offsets, self._membership.commit_identity()))
+            except (ClientError, ProtocolError) as problem:
+                pending.done.set_exception(problem)
+        else:
+            pending.done.set_result(None)
+        self._pending.append(pending)
+
+    def _run_callbacks(self) -> None:
+        while self._pending and self._pending[0].done.done():
+            pending = self._pending.popleft()
+            problem = _problem_of(pending.done)
+            if problem is None:
+                self._committed(pending.offsets)
+            else:
+                self._failures += 1
+            if pending.callback is not None:
+                pending.callback(pending.offsets, problem)
+            elif problem is not None:
+                log.warning("group %s: an asynchronous commit failed: %s", self._link.group_id, problem)
+
+    def _committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self._count += 1
+        for interceptor in self.interceptors:
+            try:
+                interceptor.on_commit(offsets)
+            except Exception:
+                log.exception("an interceptor failed after a commit")
+
+    def _on_auto_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], problem: Exception | None) -> None:
+        self._auto_running = False
+        if problem is None:
+            return
+        if isinstance(problem, (ClientError, ProtocolError)) and problem.retriable:
+            self._auto_due = min(self._auto_due, self._context.clock.monotonic() + self._backoff_s)
+            log.debug("group %s: the auto-commit is tried again: %s", self._link.group_id, problem)
+        elif isinstance(problem, RebalanceInProgressError):
+            log.debug("group %s: no auto-commit while the group rebalances", self._link.group_id)
+        else:
+            log.warning("group %s: an auto-commit failed: %s", self._link.group_id, problem)
+
+    # The engine's thread
+
+    async def _save(self, offsets: Offsets, sender: Identity) -> None:
+        try:
+            await self._retrying(offsets, sender)
+            self._count += 1
+        except (ClientError, ProtocolError) as problem:
+            self._failures += 1
+            log.warning("group %s: offsets were not committed before the rebalance: %s", self._link.group_id, problem)
+
+    async def _retrying(self, offsets: Offsets, sender: Identity) -> None:
+        pauses = self._link.pauses()
+        while True:
+            try:
+                await self._once(offsets, sender)
+                return
+            except _EpochMoved:
+                sender = self._membership.commit_identity()
+            except (ClientError, ProtocolError) as problem:
+                if not problem.retriable:
+                    raise
+                log.debug("group %s: the commit is tried again: %s", self._link.group_id, problem)
+            await pauses.wait()
+
+    async def _once(self, offsets: Offsets, sender: Identity) -> None:
+        """One try, in the name that the member had when it was asked to; raises what that was answered with."""
+        async with self._turn:
+            connection = await self._link.connection()
+            version = connection.version_for(OFFSET_COMMIT, NEWEST)
+            request = commit_request(self._link.group_id, sender, offsets, version)
+            waiting = connection.post(OFFSET_COMMIT, version, request, self._link.request_timeout_s)
+        try:
+            answer = await waiting
+        except ClientError as problem:
+            self._link.lost(problem)
+            raise
+        assert isinstance(answer, OffsetCommitResponse)
+        for partition, code in commit_errors(answer).items():
+            if code in _ABOUT_SENDER:
+                raise self._membership.on_commit_refused(sender, code) or _EpochMoved("its epoch moved on meanwhile")
+            if self._link.heed(code) or code == RequestTimedOutError.code:
+                if code == RequestTimedOutError.code:
+                    self._link.lost("it could not write the offsets in time")
+                raise refusal(code, f"group {self._link.group_id}")
+            raise refusal(code, f"offset of {partition}")
+
+    async def fetch_committed(self, partitions: list[TopicPartition]) -> Found:
+        """Tries again what may pass until it is cancelled; raises what the program has to know."""
+        pauses = self._link.pauses()
+        while True:
+            try:
+                found = await self._fetch_once(partitions)
+                if found is not None:
+                    return found
+            except (ClientError, ProtocolError) as problem:
+                # A topic that is gone does not come back by asking.
+                if not problem.retriable or isinstance(problem, UnknownTopicOrPartitionError):
+                    raise
+                log.debug("group %s: committed offsets are asked for again: %s", self._link.group_id, problem)
+            await pauses.wait()
+
+    async def _fetch_once(self, partitions: list[TopicPartition]) -> Found | None:
+        group_id = self._link.group_id
+        answer = await self._link.ask(
+            OFFSET_FETCH,
+            lambda version: fetch_request(group_id, self._membership.fetch_identity(), partitions, version),
+            OffsetFetchResponse,
+            at_most=NEWEST,
+        )
+        fetched = Fetched(answer)
+        if fetched.error_code != NONE:
+            if self._link.heed(fetched.error_code) or fetched.error_code in _ABOUT_SENDER:
+                return None
+            raise refusal(fetched.error_code, f"group {group_id}")
+        for partition, code in fetched.errors.items():
+            if code == UnstableOffsetCommitError.code or self._link.heed(code):
+                return None
+            raise refusal(code, f"committed offset of {partition}")
+        return {partition: fetched.offsets.get(partition) for partition in partitions}
+
+
+def _problem_of(done: Future[None]) -> Exception | None:
+    if done.cancelled():
+        return RequestTimeout("the commit was not acknowledged before the consumer was closed")
+    problem = done.exception()
+    if problem is None or isinstance(problem, Exception):
+        return problem
+    return CommitFailedError(f"the commit ended with {problem!r}")
+

@@ -1,0 +1,181 @@
+"""The way to a group's coordinator: found when first needed, and again when it moved, loads or cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Final, TypeVar
+
+from braidlog.client.errors import ClientError
+from braidlog.client.network.connection import Connection
+from braidlog.client.network.nodes import Nodes
+from braidlog.client.refusals import refusal
+from braidlog.client.settings import Settings
+from braidlog.core.protocol_errors import (
+    NONE,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    ProtocolError,
+)
+from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from braidlog.wire.message import Message
+
+log = logging.getLogger("braidlog.client.group")
+
+FIND_COORDINATOR: Final = 10
+# The coordinator's answers must not wait behind a fetch that is parked at the same broker.
+LANE: Final = "coordinator"
+# The first version that takes several keys at once.
+_BATCHED: Final = 4
+_JITTER: Final = 0.2
+_PASSING: Final = (
+    CoordinatorLoadInProgressError.code,
+    CoordinatorNotAvailableError.code,
+    NotCoordinatorError.code,
+)
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class Pauses:
+    """How long to wait before the next try: `retry.backoff.ms`, doubling up to `retry.backoff.max.ms`."""
+
+    def __init__(self, first_s: float, longest_s: float, random: Random) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._random = random
+        self._tries = 0
+
+    def next_s(self) -> float:
+        pause: float = min(self._first_s * 2.0 ** min(self._tries, 30), self._longest_s)
+        self._tries += 1
+        return pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
+
+    def reset(self) -> None:
+        self._tries = 0
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.next_s())
+
+
+class CoordinatorLink:
+    """Used on the engine's thread only."""
+
+    def __init__(self, nodes: Nodes, settings: Settings, group_id: str, random: Random | None = None) -> None:
+        self.group_id = group_id
+        self.request_timeout_s = settings.seconds("request.timeout.ms")
+        # The broker that coordinates the group, none while that is not known.
+        self.node_id: int | None = None
+        self._nodes = nodes
+        self._backoff_s = settings.seconds("retry.backoff.ms")
+        self._longest_backoff_s = settings.seconds("retry.backoff.max.ms")
+        self._random = random or Random()
+        self._finding: asyncio.Task[int] | None = None
+
+    def pauses(self) -> Pauses:
+        return Pauses(self._backoff_s, self._longest_backoff_s, self._random)
+
+    def lost(self, why: object) -> None:
+        """Look the coordinator up again before the next request."""
+        if self.node_id is not None:
+            log.info("group %s: broker %d no longer coordinates it: %s", self.group_id, self.node_id, why)
+        self.node_id = None
+
+    async def find(self) -> int:
+        """The coordinating broker; goes on asking until there is one. Raises where asking again does not help."""
+        if self.node_id is not None:
+            return self.node_id
+        if self._finding is None:
+            self._finding = asyncio.get_running_loop().create_task(self._find(), name=f"find {self.group_id}")
+            self._finding.add_done_callback(self._found)
+        # One who gives up waiting must not take the answer from the others.
+        return await asyncio.shield(self._finding)
+
+    def _found(self, task: asyncio.Task[int]) -> None:
+        self._finding = None
+        if not task.cancelled():
+            task.exception()
+
+    async def _find(self) -> int:
+        pauses = self.pauses()
+        while True:
+            try:
+                self.node_id = await self._look_up()
+                return self.node_id
+            except (ClientError, ProtocolError) as problem:
+                if not problem.retriable:
+                    raise
+                log.debug("group %s: no coordinator yet: %s", self.group_id, problem)
+            await pauses.wait()
+
+    async def _look_up(self) -> int:
+        connection = await self._nodes.any()
+        version = connection.version_for(FIND_COORDINATOR)
+        if version >= _BATCHED:
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id])
+        else:
+            request = FindCoordinatorRequest(key=self.group_id, key_type=0)
+        answer = await connection.post(FIND_COORDINATOR, version, request, self.request_timeout_s)
+        assert isinstance(answer, FindCoordinatorResponse)
+        found = answer.coordinators[0] if answer.coordinators else _as_one(answer)
+        if found.error_code != NONE:
+            raise refusal(found.error_code, f"group {self.group_id}", found.error_message)
+        # One that registered after the metadata was read is not known there yet.
+        if found.node_id not in self._nodes.addresses:
+            self._nodes.learn({**self._nodes.addresses, found.node_id: (found.host, found.port)})
+        log.debug("group %s: broker %d at %s:%d coordinates it", self.group_id, found.node_id, found.host, found.port)
+        return found.node_id
+
+    async def connection(self, lane: str = LANE) -> Connection:
+        node_id = await self.find()
+        try:
+            return await self._nodes.connection(node_id, lane)
+        except ClientError as problem:
+            self.lost(problem)
+            raise
+
+    async def ask(
+        self,
+        api_key: int,
+        request: Callable[[int], Message],
+        answer: type[Answer],
+        *,
+        at_most: int,
+        timeout_s: float | None = None,
+        lane: str = LANE,
+    ) -> Answer:
+        """One request, made for the version that both sides speak, and its answer, whatever that says."""
+        connection = await self.connection(lane)
+        version = connection.version_for(api_key, at_most)
+        try:
+            waiting = connection.post(api_key, version, request(version), timeout_s or self.request_timeout_s)
+            response = await waiting
+        except ClientError as problem:
+            self.lost(problem)
+            raise
+        assert isinstance(response, answer)
+        return response
+
+    def heed(self, error_code: int) -> bool:
+        """Whether an answer means no more than to ask again after a pause, perhaps elsewhere."""
+        if error_code in (CoordinatorNotAvailableError.code, NotCoordinatorError.code):
+            self.lost(refusal(error_code, f"group {self.group_id}"))
+        return error_code in _PASSING
+
+    def close(self) -> None:
+        if self._finding is not None:
+            self._finding.cancel()
+
+
+def _as_one(answer: FindCoordinatorResponse) -> Coordinator:
+    """Answers before version 4 speak of one coordinator only."""
+    return Coordinator(
+        node_id=answer.node_id,
+        host=answer.host,
+        port=answer.port,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+    )

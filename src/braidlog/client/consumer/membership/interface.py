@@ -1,0 +1,74 @@
+"""What a consumer and its commits need of a membership, whichever protocol it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from braidlog.client.consumer.coordinator_link import CoordinatorLink
+from braidlog.client.consumer.membership.identity import Identity
+from braidlog.client.consumer.offsets import GroupMetadata
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class Saving(Protocol):
+    """The commits' side that a rebalance needs."""
+
+    def begin_auto_commit(self) -> Future[None] | None:
+        """Commit what was returned so far, if that is to be done without being asked; does not wait."""
+        ...
+
+    def auto_commit_before_rebalance(self, deadline: float) -> None: ...
+
+    def restart_auto_commit(self) -> None:
+        """The next one is due a whole interval from now."""
+        ...
+
+    def next_due(self) -> float | None: ...
+
+
+class Membership(Protocol):
+    """Methods are for the program's thread where nothing else is said."""
+
+    link: CoordinatorLink
+    commits: Saving | None
+
+    @property
+    def is_settled(self) -> bool:
+        """No join under way, and nothing to call back."""
+        ...
+
+    def advance(self, deadline: float) -> None:
+        """From every poll: says that the program polls, and does what has to be done in its thread. Never waits."""
+        ...
+
+    def next_due(self) -> float | None:
+        """When `advance` has to be called again though nobody rings, on the monotonic clock."""
+        ...
+
+    def enforce_rebalance(self, reason: str) -> None: ...
+
+    def leave(self, deadline: float, reason: str = "the consumer unsubscribed") -> None: ...
+
+    def close(self, deadline: float) -> None: ...
+
+    def group_metadata(self) -> GroupMetadata: ...
+
+    def metrics(self) -> dict[str, float]: ...
+
+    def commit_identity(self) -> Identity:
+        """As whom to commit, from any thread; raises where the group would not take it."""
+        ...
+
+    def fetch_identity(self) -> Identity:
+        """As whom to ask for committed offsets, from any thread."""
+        ...
+
+    def on_commit_refused(self, sent: Identity, code: int) -> Exception | None:
+        """A commit was refused for who sent it; what the program is to be told, none to try again. Engine's thread."""
+        ...
+
+
+Ring = Callable[[], None]

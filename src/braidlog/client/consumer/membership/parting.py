@@ -1,0 +1,51 @@
+"""How a member goes: what it had is committed and given up first, then the coordinator hears of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from braidlog.client.consumer.context import ConsumerContext
+from braidlog.client.consumer.membership.interface import Saving
+from braidlog.client.consumer.membership.ownership import Ownership
+from braidlog.client.errors import ClientError, CommitFailedError
+from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError, name_of
+
+log = logging.getLogger("braidlog.client.group")
+
+
+def part(
+    context: ConsumerContext,
+    commits: Saving | None,
+    ownership: Ownership,
+    is_known: bool,
+    goodbye: Coroutine[Any, Any, None],
+    deadline: float,
+) -> None:
+    """In the program's thread. Errors of the network are only logged: whoever leaves does not wait for better times."""
+    if is_known:
+        if commits is not None:
+            commits.auto_commit_before_rebalance(deadline)
+        ownership.revoke(context.subscription.assignment())
+    else:
+        ownership.lose(context.subscription.assignment())
+    try:
+        context.engine.run(goodbye, max(deadline - context.clock.monotonic(), 0.0))
+    except (ClientError, ProtocolError) as problem:
+        log.info("group %s: left without a goodbye: %s", context.group_id, problem)
+
+
+def commit_refusal(group_id: str, code: int) -> Exception:
+    """What a program is told whose commit came too late for its generation."""
+    if code == RebalanceInProgressError.code:
+        return RebalanceInProgressError(
+            f"group {group_id}: not committed, since the group is rebalancing; call poll() until that is over, then "
+            "commit again what is still assigned"
+        )
+    return CommitFailedError(
+        f"group {group_id}: not committed ({name_of(code)}), since the group went on without this member: its "
+        "partitions were given to others, who read again what was not committed. That happens when poll() is not "
+        "called within max.poll.interval.ms, or no heartbeat gets through within session.timeout.ms: handle fewer "
+        "records at a time (max.poll.records), or allow more time"
+    )
