@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Final
 
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, u8
@@ -11,6 +12,9 @@ from braidlog.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from braidlog.wire.records.checksum import crc32c
 
 Header = tuple[str, bytes | None]
+
+# A record without headers says that it has 0 of them.
+NO_HEADERS: Final = b"\x00"
 
 
 def varint_size(value: i64) -> i64:
@@ -68,21 +72,33 @@ def write_record(
     headers: tuple[Header, ...],
 ) -> None:
     """One v2 record, its length first."""
+    encoded = encode_headers(headers) if headers else NO_HEADERS
+    write_record_parts(out, attributes, timestamp_delta, offset_delta, key, value, encoded)
+
+
+def write_record_parts(
+    out: BytesWriter,
+    attributes: i64,
+    timestamp_delta: i64,
+    offset_delta: i64,
+    key: bytes | None,
+    value: bytes | None,
+    headers: bytes,
+) -> None:
+    """One v2 record whose headers are encoded already."""
     size: i64 = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
     size += _nullable_size(key) + _nullable_size(value)
-    encoded = b"\x00"
-    if headers:
-        encoded = _encode_headers(headers)
-    write_varint(out, size + len(encoded))
+    write_varint(out, size + len(headers))
     out.append(attributes)
     write_varint(out, timestamp_delta)
     write_varint(out, offset_delta)
     write_nullable(out, key)
     write_nullable(out, value)
-    out.write(encoded)
+    out.write(headers)
 
 
-def _encode_headers(headers: tuple[Header, ...]) -> bytes:
+def encode_headers(headers: tuple[Header, ...]) -> bytes:
+    """Their number, then name and value of each, as they end a record."""
     out = BytesWriter()
     write_varint(out, len(headers))
     for name, value in headers:

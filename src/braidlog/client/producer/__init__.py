@@ -1,0 +1,1 @@
+"""The producer: records from `send` to the brokers' acknowledgement."""

@@ -1,0 +1,197 @@
+"""The promise that `send` returns: where a record went once it is known (hot: compiled by mypyc).
+
+A Delivery is a reference into its batch and nothing more: no lock and no future of its own. Only who waits for it, or
+asks to be called, adds a waiter to the batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from _thread import LockType, allocate_lock
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from mypy_extensions import i32, i64, mypyc_attr
+
+from braidlog.client.errors import ConcurrentUseError
+from braidlog.client.producer.batch import WHOLE, Batch, Waiter
+
+log = logging.getLogger("braidlog.client")
+
+Header = tuple[str, bytes | None]
+
+
+class ProducerRecord(NamedTuple):
+    """What a program gave to `send`, as interceptors see it."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: tuple[Header, ...] = ()
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is; offset -1 when the broker did not say (acks=0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
+
+
+@mypyc_attr(acyclic=True)
+class Delivery:
+    __slots__ = ("batch", "index", "key_size", "timestamp", "value_size")
+
+    def __init__(self, batch: Batch, index: i64, timestamp: i64, key_size: i32, value_size: i32) -> None:
+        self.batch = batch
+        self.index: i64 = index
+        self.timestamp: i64 = timestamp
+        self.key_size: i32 = key_size
+        self.value_size: i32 = value_size
+
+    def __repr__(self) -> str:
+        state = "pending" if not self.done() else "failed" if self._error() is not None else "done"
+        return f"<Delivery to {self.batch.topic}-{self.batch.partition}, {state}>"
+
+    def _settle_place(self) -> Batch:
+        """The batch that has the record now, `index` being its place there."""
+        part = self.batch.final_part(self.index)
+        if part is not None:
+            self.batch = part.batch
+            self.index = part.at
+        return self.batch
+
+    def done(self) -> bool:
+        return self._settle_place().is_done
+
+    def _error(self) -> Exception | None:
+        return self._settle_place().error_of(self.index)
+
+    def _metadata(self) -> RecordMetadata:
+        batch = self._settle_place()
+        offset = batch.base_offset + self.index if batch.base_offset >= 0 else batch.base_offset
+        timestamp = batch.append_time if batch.append_time >= 0 else self.timestamp
+        return RecordMetadata(batch.topic, batch.partition, offset, timestamp, self.key_size, self.value_size)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait; the record's place, or raises why it was not written. TimeoutError after `timeout` seconds."""
+        if not self._settle_place().is_done:
+            self._wait(timeout)
+        error = self._error()
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait; why the record was not written, or none."""
+        if not self._settle_place().is_done:
+            self._wait(timeout)
+        return self._error()
+
+    def _wait(self, timeout: float | None) -> None:
+        batch = self.batch
+        if batch.guard.is_engine_thread():
+            raise ConcurrentUseError("a delivery callback cannot wait for another delivery; use add_done_callback")
+        bell = Bell(self.index)
+        if batch.watch(bell) and not bell.wait(timeout):
+            raise TimeoutError(
+                f"no answer yet for a record of {batch.topic}-{batch.partition} after {timeout:g} s; "
+                "it may still be written"
+            )
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
+        waiter = CallbackWaiter(self, None, callback)
+        if not self.batch.watch(waiter):
+            waiter.settle()
+
+    def call_on_delivery(self, callback: OnDelivery) -> bool:
+        """Under the batch's lock; false when it is done already."""
+        return self.batch.watch_locked(CallbackWaiter(self, callback, None))
+
+    def callback_waiter(self, callback: OnDelivery) -> CallbackWaiter:
+        return CallbackWaiter(self, callback, None)
+
+    def outcome(self) -> tuple[RecordMetadata | None, Exception | None]:
+        """Of a delivery that is done."""
+        error = self._error()
+        return (None, error) if error is not None else (self._metadata(), None)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        from braidlog.client.producer.awaiting import outcome_of
+
+        waiting: Generator[Any, None, RecordMetadata] = outcome_of(self).__await__()
+        return waiting
+
+
+class CallbackWaiter(Waiter):
+    """Calls a program's function; what it raises is its own affair and is logged."""
+
+    def __init__(
+        self, delivery: Delivery, on_delivery: OnDelivery | None, on_done: Callable[[Delivery], object] | None
+    ) -> None:
+        super().__init__(delivery.index)
+        self.delivery = delivery
+        self.on_delivery: OnDelivery | None = on_delivery
+        self.on_done: Callable[[Delivery], object] | None = on_done
+
+    def settle(self) -> None:
+        try:
+            if self.on_delivery is not None:
+                metadata, error = self.delivery.outcome()
+                self.on_delivery(metadata, error)
+            elif self.on_done is not None:
+                self.on_done(self.delivery)
+        except Exception:
+            log.exception("a delivery callback failed")
+
+
+class Bell(Waiter):
+    """A thread that sleeps until `remaining` batches, or one record, are done; or somebody else to be told then."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.remaining = 1
+        self.lock: LockType = allocate_lock()
+        self.lock.acquire()
+        self.forward: Waiter | None = None
+
+    def settle(self) -> None:
+        self.remaining -= 1
+        if self.remaining == 0:
+            self.lock.release()
+            if self.forward is not None:
+                self.forward.settle()
+
+    def spread(self, parts: int) -> None:
+        self.remaining += parts - 1
+
+    def is_rung(self) -> bool:
+        return self.remaining == 0
+
+    def wait(self, timeout: float | None) -> bool:
+        if timeout is None:
+            return self.lock.acquire()
+        return self.lock.acquire(True, max(timeout, 0.0))
+
+
+def bell_for(batches: list[Batch]) -> Bell | None:
+    """Under the lock: rings when all of them are done; none when they are."""
+    bell = Bell(WHOLE)
+    watched = 0
+    for batch in batches:
+        bell.remaining += 1
+        if batch.watch_locked(bell):
+            watched += 1
+        else:
+            bell.remaining -= 1
+    bell.remaining -= 1
+    return bell if watched else None

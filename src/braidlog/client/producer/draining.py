@@ -1,0 +1,182 @@
+"""Which batches go to which broker now, and which have run out of time (hot: compiled by mypyc)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from braidlog.client.errors import DeliveryTimeoutError
+from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.batch import NO_SEQUENCE, Batch, Waiter
+from braidlog.client.producer.partition_queue import PartitionQueue
+
+NEVER: Final = 1e18
+# A broker that is not connected.
+_UNKNOWN: Final = -1
+
+
+class Drained:
+    """What a look at the queues yields: batches by broker, and what has to happen for the others."""
+
+    def __init__(self) -> None:
+        self.requests: dict[int, list[Batch]] = {}
+        # Brokers with something ready that there is no connection to.
+        self.unconnected: list[int] = []
+        # Topics with something ready whose leader is not known.
+        self.leaderless: list[str] = []
+        # When to look again, if nothing happens before.
+        self.look_at = NEVER
+        # Ready, but the request was full.
+        self.left_over = False
+
+
+def drain(self: Accumulator, now: float, rooms: dict[int, int]) -> Drained:
+    """Take at most one batch a partition, and one request a broker; `rooms` has the requests each may still get."""
+    found = Drained()
+    identity = self.identity
+    if identity.enabled and (identity.wants_id or identity.producer_id < 0):
+        return found
+    sizes: dict[int, int] = {}
+    waiting: list[PartitionQueue] = []
+    served: list[PartitionQueue] = []
+    self.lock.acquire()
+    try:
+        eager = self.flushing > 0 or len(self.pool.waiters) > 0 or self.limits.linger_s <= 0.0
+        for queue in self.active:
+            if len(queue.batches) == 0:
+                queue.is_active = False
+                continue
+            first = queue.batches[0]
+            if not _is_due(self, queue, first, now, eager, found):
+                waiting.append(queue)
+                continue
+            room = rooms.get(queue.leader, _UNKNOWN)
+            if room <= 0:
+                if room == _UNKNOWN and queue.leader not in found.unconnected:
+                    found.unconnected.append(queue.leader)
+                waiting.append(queue)
+                continue
+            size: i64 = first.raw_size if first.closed or first.writer is None else len(first.writer)
+            taken: i64 = sizes.get(queue.leader, 0)
+            if taken > 0 and taken + size > self.limits.max_request:
+                found.left_over = True
+                waiting.append(queue)
+                continue
+            sizes[queue.leader] = taken + size + 1
+            _take(self, queue, first)
+            if queue.leader not in found.requests:
+                found.requests[queue.leader] = []
+            found.requests[queue.leader].append(first)
+            if len(queue.batches) > 0:
+                served.append(queue)
+            else:
+                queue.is_active = False
+        # Who was served goes behind those who still wait.
+        waiting.extend(served)
+        self.active = waiting
+    finally:
+        self.lock.release()
+    return found
+
+
+def _is_due(
+    self: Accumulator, queue: PartitionQueue, first: Batch, now: float, eager: bool, found: Drained
+) -> bool:
+    if first.retry_at > now:
+        found.look_at = min(found.look_at, first.retry_at)
+        return False
+    if not (eager or first.closed or len(queue.batches) > 1):
+        ready_at = first.created + self.limits.linger_s
+        if ready_at > now:
+            found.look_at = min(found.look_at, ready_at)
+            return False
+    if queue.leader < 0:
+        if queue.topic.name not in found.leaderless:
+            found.leaderless.append(queue.topic.name)
+        return False
+    if self.identity.enabled:
+        if not self.identity.may_take(queue):
+            return False
+    elif self.limits.max_in_flight == 1 and queue.under_way > 0:
+        # The answer may be that it has to go again.
+        return False
+    transactions = self.transactions
+    return transactions is None or transactions.may_send(queue.topic.name, queue.partition)
+
+
+def _take(self: Accumulator, queue: PartitionQueue, batch: Batch) -> None:
+    if not batch.closed:
+        self.close_batch(queue, batch)
+    queue.batches.popleft()
+    self.backlog -= batch.raw_size
+    self.identity.sign(queue, batch)
+    batch.in_flight = True
+    batch.attempts += 1
+    queue.under_way += 1
+
+
+def expire(self: Accumulator, now: float) -> tuple[list[Batch], list[Waiter]]:
+    """Fail what was not acknowledged in time, in flight or not."""
+    expired: list[Batch] = []
+    told: list[Waiter] = []
+    self.lock.acquire()
+    try:
+        for batch in list(self.incomplete.values()):
+            if batch.is_empty_seat:
+                continue
+            if batch.expires > now:
+                break
+            expired.append(batch)
+        for batch in expired:
+            _drop(self, batch, _out_of_time(self, batch), told)
+    finally:
+        self.lock.release()
+    return expired, told
+
+
+def next_expiry(self: Accumulator) -> float:
+    for batch in self.incomplete.values():
+        if not batch.is_empty_seat:
+            return batch.expires
+    return NEVER
+
+
+def _out_of_time(self: Accumulator, batch: Batch) -> DeliveryTimeoutError:
+    tried = "it was never sent" if batch.attempts == 0 else f"sent {batch.attempts} times"
+    doubt = "; the broker may have it all the same" if batch.in_flight else ""
+    reason = "" if batch.last_problem is None else f"; last problem: {batch.last_problem}"
+    return DeliveryTimeoutError(
+        f"{batch.count} records for {batch.topic}-{batch.partition} were not acknowledged within "
+        f"delivery.timeout.ms ({self.limits.delivery_timeout_s:g} s): {tried}{doubt}{reason}"
+    )
+
+
+def _drop(self: Accumulator, batch: Batch, error: Exception, told: list[Waiter]) -> None:
+    """Under the lock: fail a batch wherever it is."""
+    queue = batch.queue
+    if queue is not None:
+        if not batch.in_flight and batch in queue.batches:
+            queue.batches.remove(batch)
+            if batch.closed:
+                self.backlog -= batch.raw_size
+        self.identity.failed(queue, batch, in_doubt=batch.attempts > 0)
+    waiters = self.finish(batch, -1, -1, error, None)
+    if waiters is not None:
+        told.extend(waiters)
+
+
+def fail_all(self: Accumulator, error: Exception, unsent_only: bool) -> tuple[list[Batch], list[Waiter]]:
+    """Fail everything, or what was never sent; what a broker may have keeps its place in the sequence."""
+    failed: list[Batch] = []
+    told: list[Waiter] = []
+    self.lock.acquire()
+    try:
+        for batch in list(self.incomplete.values()):
+            if unsent_only and (batch.in_flight or batch.base_sequence != NO_SEQUENCE):
+                continue
+            failed.append(batch)
+            _drop(self, batch, error, told)
+    finally:
+        self.lock.release()
+    return failed, told

@@ -1,0 +1,335 @@
+"""The producer that programs use.
+
+    interceptors → serializers → partitioner → accumulator ── the caller's thread
+                                                   │
+    futures, callbacks ◀── outcomes ◀── brokers ◀── sender ── the engine's thread
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        producer.send("topic", "value", key="key").result()       waits for the acknowledgement
+        producer.send("topic", b"value", on_delivery=print)       is told later
+        await producer.send("topic", b"value")                    in an event loop
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from _thread import get_ident
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from braidlog.client.errors import ClosedError, ConcurrentUseError, TransactionStateError
+from braidlog.client.metadata import Metadata
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.nodes import Nodes
+from braidlog.client.producer.accumulator import Accumulator, Limits
+from braidlog.client.producer.dressing import OwnDressing
+from braidlog.client.producer.guarantees import Guarantees, guarantees_of
+from braidlog.client.producer.identity import ProducerIdentity
+from braidlog.client.producer.identity_request import IdentityRequest
+from braidlog.client.producer.in_progress import InProgress
+from braidlog.client.producer.intake import Intake
+from braidlog.client.producer.outcomes import Outcomes
+from braidlog.client.producer.partitioners import sticky_of
+from braidlog.client.producer.sealing import Sealer
+from braidlog.client.producer.sender import Sender
+from braidlog.client.producer.surroundings import EngineSurroundings
+from braidlog.client.producer.transactions import Transactions
+from braidlog.client.settings import PRODUCER, Settings
+from braidlog.client.view import PartitionView
+from braidlog.core.clock import SystemClock
+from braidlog.wire.records.compression import codec_named
+
+# Of an open transaction that a closing producer aborts.
+_ABORT_S: Final = 30.0
+# Codecs whose level can be chosen.
+_LEVELS: Final = ("gzip", "lz4", "zstd")
+
+
+class Producer(Intake):
+    """Sends records; many threads may share one."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self._closed = True
+        chosen = Settings.of(PRODUCER, config, settings)
+        guarantees = guarantees_of(chosen)
+        self.settings = chosen
+        self.limits = _limits(chosen, guarantees)
+        surroundings = EngineSurroundings(self.limits.max_block_s)
+        dressing = OwnDressing.of(chosen, surroundings.find_topic)
+        partitioner = dressing.partitioner if dressing is not None else None
+        identity = ProducerIdentity(guarantees.idempotent, guarantees.transactional_id is not None)
+        accumulator = Accumulator(
+            self.limits,
+            identity,
+            SystemClock(),
+            sticky_of(chosen),
+            surroundings.wake,
+            ignore_keys=partitioner is not None,
+        )
+        accumulator.partitioner = partitioner
+        super().__init__(accumulator, surroundings, dressing)
+        self._own_dressing = dressing
+        self._sealer = Sealer(*_codec(chosen))
+        self._engine = Engine(PRODUCER)
+        try:
+            self._start(chosen, guarantees, surroundings, identity, accumulator)
+        except BaseException:
+            self._engine.close()
+            raise
+        self._closed = False
+
+    def _start(
+        self,
+        chosen: Settings,
+        guarantees: Guarantees,
+        surroundings: EngineSurroundings,
+        identity: ProducerIdentity,
+        accumulator: Accumulator,
+    ) -> None:
+        engine = self._engine
+        backoff_s = chosen.seconds("retry.backoff.ms")
+        self._nodes = nodes = Nodes(chosen)
+        self._metadata = metadata = Metadata(nodes, chosen, topic_idle_s=chosen.seconds("metadata.max.idle.ms"))
+        self._outcomes = outcomes = Outcomes(
+            accumulator,
+            metadata,
+            retries=guarantees.retries,
+            backoff_s=backoff_s,
+            longest_backoff_s=chosen.seconds("retry.backoff.max.ms"),
+        )
+        self._in_progress = in_progress = InProgress(accumulator, outcomes)
+        identity_request = IdentityRequest(
+            identity, engine, nodes, pause_s=backoff_s, adopted=surroundings.wake, failed=in_progress.end
+        )
+        self._sender = sender = Sender(
+            accumulator,
+            self._sealer,
+            guarantees,
+            engine,
+            nodes,
+            metadata,
+            outcomes,
+            identity_request.start,
+            request_timeout_s=chosen.seconds("request.timeout.ms"),
+            backoff_s=backoff_s,
+        )
+        surroundings.connect(engine, sender, metadata)
+        self._transactions: Transactions | None = None
+        if guarantees.transactional_id is not None:
+            transactions = Transactions(chosen, engine, nodes, metadata, identity, in_progress, sender.wake)
+            accumulator.transactions = outcomes.transactions = sender.transactions = transactions
+            self._transactions = transactions
+        accumulator.guard.engine_thread = engine.run(_thread_id())
+
+    def __repr__(self) -> str:
+        servers = ",".join(map(str, self.settings.items("bootstrap.servers")))
+        return f"<Producer of {servers}{', closed' if self._closed else ''}>"
+
+    # Waiting for what was sent
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send at once what lingers, and wait until all sent before is done; TimeoutError after `timeout` seconds."""
+        self._refuse_in_loop("flush", "flush_async")
+        if not self._in_progress.wait(timeout):
+            raise TimeoutError(f"not everything was acknowledged within {timeout:g} s; it still may be")
+
+    async def flush_async(self) -> None:
+        await self._in_progress.drained()
+
+    def _refuse_in_loop(self, call: str, instead: str) -> None:
+        if self._surroundings.runs_loop():
+            raise ConcurrentUseError(
+                f"{call}() would keep the event loop that runs in this thread; await producer.{instead}() instead"
+            )
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is left, for `timeout` seconds at most (none: as long as delivery.timeout.ms allows), then end.
+
+        What is not acknowledged by then fails with ClosedError. An open transaction is aborted.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        accumulator = self._accumulator
+        accumulator.refuse(ClosedError("this producer is closed; make a new one"))
+        with accumulator.lock:
+            accumulator.pool.dismiss()
+        if self._engine.is_current or not self._engine_lives():
+            # From a callback nobody can wait for the thread that this is; after a fork there is none.
+            timeout = 0.0
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            if timeout is None or timeout > 0:
+                if self._transactions is not None:
+                    self._engine.run(self._transactions.close(_ABORT_S if deadline is None else timeout or 0.0))
+                self._in_progress.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._in_progress.has_pending:
+            self._in_progress.fail_all(
+                ClosedError(
+                    "the producer was closed before this record was acknowledged, and whether a broker has it is not "
+                    "known; give close() more time, or flush() before it"
+                )
+            )
+        if self._engine_lives():
+            self._engine.soon(self._sender.close)
+            self._engine.soon(self._metadata.close)
+            self._engine.soon(self._nodes.close)
+        self._engine.close()
+        if self._own_dressing is not None:
+            self._own_dressing.close()
+
+    def _engine_lives(self) -> bool:
+        try:
+            self._engine.check_usable()
+        except ClosedError:
+            return False
+        return True
+
+    async def close_async(self, timeout_s: float | None = None) -> None:
+        await asyncio.to_thread(self.close, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_async()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        pending = sum(batch.count for batch in self._accumulator.pending())
+        if pending:
+            warnings.warn(
+                f"{self!r} was never closed: {pending} records may not have been sent; use `with`, or close()",
+                ResourceWarning,
+                stacklevel=1,
+            )
+        self._engine.close()
+
+    # The cluster
+
+    def partitions_for(self, topic: str) -> list[PartitionView]:
+        """The topic's partitions (`index`, `leader`, `replicas`, `isr`), waited for up to max.block.ms."""
+        self._refuse_in_loop("partitions_for", "partitions_for_async")
+        self._check_open()
+        found = self._metadata.view.topic(topic)
+        if found is None:
+            self._surroundings.await_topic(topic, -1, self.limits.max_block_s)
+            found = self._metadata.view.topics[topic]
+        return list(found.partitions)
+
+    async def partitions_for_async(self, topic: str) -> list[PartitionView]:
+        return await asyncio.to_thread(self.partitions_for, topic)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this producer is closed; make a new one")
+
+    def metrics(self) -> dict[str, int]:
+        """Counts since the start, and what is under way."""
+        accumulator, outcomes, sealer = self._accumulator, self._outcomes, self._sealer
+        return {
+            "records-acknowledged": outcomes.records_written,
+            "records-failed": outcomes.records_failed,
+            "batches-retried": outcomes.batches_retried,
+            "batches-split": outcomes.batches_split,
+            "batches-in-progress": len(accumulator.incomplete),
+            "requests-sent": self._sender.requests_sent,
+            "bytes-raw": int(sealer.raw_bytes),
+            "bytes-sent": int(sealer.sealed_bytes),
+            "buffer-total-bytes": int(self.limits.memory),
+            "buffer-available-bytes": int(accumulator.pool.available),
+            "buffer-waits": int(accumulator.pool.exhausted),
+        }
+
+    # Transactions
+
+    def _transacting(self) -> Transactions:
+        self._check_open()
+        if self._transactions is None:
+            raise TransactionStateError("transactions need transactional.id: Producer(transactional_id=…)")
+        return self._transactions
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Before the first transaction: take over the transactional id, fence whoever had it."""
+        self._transacting().init_transactions(timeout)
+
+    def begin_transaction(self) -> None:
+        self._transacting().begin_transaction()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any, timeout: float | None = None) -> None:
+        """Commit a consumer's offsets with the transaction; `consumer.group_metadata()` says whose."""
+        self._transacting().send_offsets_to_transaction(offsets, group_metadata, timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        self._transacting().commit_transaction(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        self._transacting().abort_transaction(timeout)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """`with producer.transaction():` begins, and commits at the end or aborts when something is raised."""
+        return self._transacting().scope()
+
+    async def init_transactions_async(self) -> None:
+        await self._on_engine(self._transacting().initialise())
+
+    async def send_offsets_to_transaction_async(self, offsets: Any, group_metadata: Any) -> None:
+        await self._on_engine(self._transacting().send_offsets(offsets, group_metadata))
+
+    async def commit_transaction_async(self) -> None:
+        await self._on_engine(self._transacting().commit())
+
+    async def abort_transaction_async(self) -> None:
+        await self._on_engine(self._transacting().abort())
+
+    async def _on_engine(self, work: Any) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine.loop))
+
+    # Arrow
+
+    def send_arrow(self, data: Any, topic: str | None = None, **options: Any) -> Any:
+        """Send the rows of an Arrow table or batch as records; `docs/client/arrow.md` has the options."""
+        from braidlog.client.arrow.producing import send_arrow
+
+        return send_arrow(self, data, topic, **options)
+
+
+async def _thread_id() -> int:
+    return get_ident()
+
+
+def _limits(settings: Settings, guarantees: Guarantees) -> Limits:
+    return Limits(
+        batch_size=settings.number("batch.size"),
+        linger_s=settings.seconds("linger.ms"),
+        max_request=settings.number("max.request.size"),
+        memory=settings.number("buffer.memory"),
+        delivery_timeout_s=settings.seconds("delivery.timeout.ms"),
+        max_block_s=settings.seconds("max.block.ms"),
+        max_in_flight=guarantees.max_in_flight,
+    )
+
+
+def _codec(settings: Settings) -> tuple[int, int | None]:
+    name = settings.text("compression.type")
+    level = settings.number(f"compression.{name}.level") if name in _LEVELS else None
+    return codec_named(name), level

@@ -1,0 +1,351 @@
+"""Carries batches to the brokers that lead their partitions, several requests at a time, until each is done.
+
+Runs on the engine's thread. A *turn* looks at everything: what ran out of time, who waits for room, what is ready. It
+follows a call from a program's thread, an answer, news of the cluster, or the time that the turn before it set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol
+
+from braidlog.client.errors import ClientError
+from braidlog.client.metadata import Metadata
+from braidlog.client.network.connection import Connection
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.nodes import Nodes
+from braidlog.client.producer.accumulator import Accumulator, TransactionHooks, tell
+from braidlog.client.producer.admission import admit_seats, fail_seats
+from braidlog.client.producer.batch import Batch
+from braidlog.client.producer.draining import NEVER, Drained, drain, expire, next_expiry
+from braidlog.client.producer.guarantees import Guarantees
+from braidlog.client.producer.outcomes import Outcomes
+from braidlog.client.producer.produce_requests import BatchesRequest, answers
+from braidlog.client.producer.sealing import Sealer
+from braidlog.client.view import ClusterView
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.wire.apis import PRODUCE
+
+log = logging.getLogger("braidlog.client")
+
+# Before topic ids replaced names in requests.
+_LAST_WITH_NAMES: Final = 12
+# Unanswered requests (acks=0) may pile up in the socket's queue to so many bytes.
+_MOST_UNSENT: Final = 4 * 1024 * 1024
+_UNSENT_PAUSE_S: Final = 0.001
+# So often metadata is told which topics are written to.
+_WANT_S: Final = 30.0
+
+
+class Transactions(TransactionHooks, Protocol):
+    """What the sender asks of, and tells, transactions."""
+
+    @property
+    def produce_at_most(self) -> int | None: ...
+
+    def on_batch_sent(self, batch: Batch) -> None: ...
+
+    def on_batch_done(self, batch: Batch) -> None: ...
+
+    def on_batch_failed(self, batch: Batch, error: Exception) -> None: ...
+
+
+class Sent:
+    """A request under way."""
+
+    __slots__ = ("batches", "node", "topic_ids", "version")
+
+    def __init__(self, node: int, batches: list[Batch], version: int, topic_ids: dict[str, bytes]) -> None:
+        self.node = node
+        self.batches = batches
+        self.version = version
+        self.topic_ids = topic_ids
+
+
+class Sender:
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        sealer: Sealer,
+        guarantees: Guarantees,
+        engine: Engine,
+        nodes: Nodes,
+        metadata: Metadata,
+        outcomes: Outcomes,
+        get_identity: Callable[[], None],
+        *,
+        request_timeout_s: float,
+        backoff_s: float,
+    ) -> None:
+        self._accumulator = accumulator
+        self._sealer = sealer
+        self._guarantees = guarantees
+        self._engine = engine
+        self._loop = engine.loop
+        self._nodes = nodes
+        self._metadata = metadata
+        self._outcomes = outcomes
+        self._get_identity = get_identity
+        self._request_timeout_s = request_timeout_s
+        self._backoff_s = backoff_s
+        self._ask_again_at = 0.0
+        self.transactions: Transactions | None = None
+        self.requests_sent = 0
+        self._under_way: dict[int, int] = {}
+        self._connecting: set[int] = set()
+        self._asked: set[str] = set()
+        self._wanted: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn_due = False
+        self._closed = False
+        metadata.listeners.append(self._on_view)
+
+    # Turns
+
+    def wake(self) -> None:
+        """From any thread."""
+        # A loop that ended refuses; whoever closed it has failed what was left.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._turn)
+
+    def turn_soon(self) -> None:
+        """On the engine's thread: one turn for all that happens in this round of the loop."""
+        if not self._turn_due and not self._closed:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        accumulator = self._accumulator
+        accumulator.heard()
+        if self._closed:
+            return
+        try:
+            self._set_timer(self._look(self._accumulator.clock.monotonic()))
+        except Exception:
+            # A bug of ours must not end the sending for good: batches still run out of time.
+            log.exception("a turn of the producer's sender failed")
+            self._set_timer(accumulator.clock.monotonic() + 1.0)
+        finally:
+            resting, accumulator.resting = accumulator.resting, []
+            for bell in resting:
+                bell.release()
+
+    def _look(self, now: float) -> float:
+        """Do what can be done; when to look again."""
+        accumulator = self._accumulator
+        if next_expiry(accumulator) <= now:
+            expired, told = expire(accumulator, now)
+            for batch in expired:
+                self._outcomes.tell_failed(batch, batch.error)
+            tell(told)
+        look_at = self._admit(now) if accumulator.seats else NEVER
+        identity = accumulator.identity
+        if identity.wants_id and accumulator.active:
+            self._get_identity()
+        rooms = self._rooms()
+        while True:
+            drained = drain(accumulator, now, rooms)
+            for node, batches in drained.requests.items():
+                rooms[node] -= 1
+                self._send(node, batches)
+            if not drained.requests:
+                break
+        look_at = min(look_at, self._seek(drained, now))
+        accumulator.call_if_needed()
+        if self._guarantees.acks == 0 and accumulator.active:
+            look_at = min(look_at, now + _UNSENT_PAUSE_S)
+        return min(look_at, drained.look_at, next_expiry(accumulator))
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if when < NEVER:
+            delay = max(when - self._accumulator.clock.monotonic(), 0.0)
+            self._timer = self._loop.call_later(delay, self._turn)
+
+    def _rooms(self) -> dict[int, int]:
+        """Requests that each connected broker may still get."""
+        rooms: dict[int, int] = {}
+        most = self._guarantees.max_in_flight
+        for node in self._metadata.view.brokers:
+            connection = self._nodes.ready(node)
+            if connection is None:
+                continue
+            if self._guarantees.acks == 0:
+                rooms[node] = most if connection.unsent < _MOST_UNSENT else 0
+            else:
+                rooms[node] = max(most - self._under_way.get(node, 0), 0)
+        return rooms
+
+    # What is missing
+
+    def _admit(self, now: float) -> float:
+        admitted = admit_seats(self._accumulator, now)
+        for topic in admitted.unknown:
+            self.seek_topic(topic)
+        tell(admitted.told)
+        return admitted.look_at
+
+    def seek_topic(self, topic: str) -> None:
+        if topic not in self._asked:
+            self._asked.add(topic)
+            self._engine.spawn(f"metadata of {topic}", self._find(topic))
+
+    async def _find(self, topic: str) -> None:
+        try:
+            await self.know(topic, self._accumulator.limits.max_block_s)
+        except (ClientError, ProtocolError) as problem:
+            tell(fail_seats(self._accumulator, topic, problem))
+        finally:
+            self._asked.discard(topic)
+        self.turn_soon()
+
+    async def know(self, topic: str, timeout_s: float, partition: int = -1) -> None:
+        """Return once metadata has the topic, and the partition if one is named."""
+        deadline = self._loop.time() + timeout_s
+        view = await self._metadata.topic(topic, timeout_s)
+        while partition >= len(view.partitions):
+            # Partitions can be added; ask until then.
+            await asyncio.sleep(min(0.1, max(deadline - self._loop.time(), 0.0)))
+            if self._loop.time() >= deadline:
+                raise unknown_partition(topic, partition, len(view.partitions), timeout_s)
+            await self._metadata.refreshed()
+            view = self._metadata.view.topic(topic) or view
+        self._on_view(self._metadata.view, topic)
+
+    def _seek(self, drained: Drained, now: float) -> float:
+        """Connections and leaders that are missing; when to ask again."""
+        for node in drained.unconnected:
+            if node not in self._connecting:
+                self._connecting.add(node)
+                self._engine.spawn(f"connect to {node}", self._connect(node))
+        if not drained.leaderless:
+            return NEVER
+        if now >= self._ask_again_at:
+            self._ask_again_at = now + self._backoff_s
+            self._metadata.want(*drained.leaderless)
+            self._metadata.request_update()
+        return self._ask_again_at
+
+    async def _connect(self, node: int) -> None:
+        try:
+            await self._nodes.connection(node)
+        except ClientError as problem:
+            self._outcomes.note_unreachable(node, problem)
+            self._metadata.request_update()
+            # Batches whose time is up must not wait for a connection.
+            await asyncio.sleep(0.01)
+        finally:
+            self._connecting.discard(node)
+        self.turn_soon()
+
+    def _on_view(self, view: ClusterView, also: str | None = None) -> None:
+        accumulator = self._accumulator
+        now = accumulator.clock.monotonic()
+        names = list(accumulator.topics)
+        if also is not None and also not in accumulator.topics:
+            names.append(also)
+        for name in names:
+            topic = view.topic(name)
+            if topic is None:
+                if name in view.topics:
+                    accumulator.unlearn(name, now)
+                continue
+            leaders = [each.leader for each in topic.partitions]
+            epochs = [each.leader_epoch for each in topic.partitions]
+            accumulator.learn(name, topic, topic.topic_id, leaders, epochs, now)
+        self.turn_soon()
+
+    # Requests
+
+    def _send(self, node: int, batches: list[Batch]) -> None:
+        accumulator = self._accumulator
+        connection = self._nodes.ready(node)
+        try:
+            if connection is None:
+                raise self._outcomes.lost(node)
+            for batch in batches:
+                self._sealer.seal(batch, accumulator.pool)
+            self._note_use(batches, accumulator.clock.monotonic())
+            self._post(node, connection, batches)
+        except (ClientError, ProtocolError) as problem:
+            self._release(batches)
+            self._outcomes.not_sent(batches, problem)
+
+    def _post(self, node: int, connection: Connection, batches: list[Batch]) -> None:
+        topics = self._accumulator.topics
+        topic_ids = {batch.topic: topics[batch.topic].topic_id for batch in batches}
+        version = connection.version_for(PRODUCE, self._at_most(topic_ids))
+        request = BatchesRequest(
+            self._guarantees.transactional_id,
+            self._guarantees.acks,
+            round(self._request_timeout_s * 1000),
+            batches,
+            topic_ids,
+        )
+        if self.transactions is not None:
+            for batch in batches:
+                self.transactions.on_batch_sent(batch)
+        self.requests_sent += 1
+        if self._guarantees.acks == 0:
+            connection.post_only(PRODUCE, version, request)
+            self._release(batches)
+            for batch in batches:
+                self._outcomes.written(batch, -1, -1)
+            return
+        answer = connection.post(PRODUCE, version, request, self._request_timeout_s)
+        self._under_way[node] = self._under_way.get(node, 0) + 1
+        answer.add_done_callback(partial(self._answered, Sent(node, batches, version, topic_ids)))
+
+    def _at_most(self, topic_ids: dict[str, bytes]) -> int | None:
+        most = self.transactions.produce_at_most if self.transactions is not None else None
+        if any(topic_id == ZERO_ID for topic_id in topic_ids.values()):
+            most = _LAST_WITH_NAMES if most is None else min(most, _LAST_WITH_NAMES)
+        return most
+
+    def _answered(self, sent: Sent, answer: asyncio.Future[Any]) -> None:
+        self._under_way[sent.node] -= 1
+        self._release(sent.batches)
+        if answer.cancelled():
+            return
+        problem = answer.exception()
+        if problem is None:
+            for batch, each in answers(answer.result(), sent.batches, sent.topic_ids, sent.version):
+                self._outcomes.answered(batch, each)
+        elif isinstance(problem, (ClientError, ProtocolError)):
+            self._outcomes.unanswered(sent.batches, problem)
+            self._metadata.request_update()
+        else:
+            raise problem
+        self.turn_soon()
+
+    def _release(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            if batch.queue is not None:
+                batch.queue.under_way -= 1
+
+    def _note_use(self, batches: list[Batch], now: float) -> None:
+        """Topics that are written to must not fall out of the metadata."""
+        for batch in batches:
+            if now - self._wanted.get(batch.topic, -_WANT_S) >= _WANT_S:
+                self._wanted[batch.topic] = now
+                self._metadata.want(batch.topic)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def unknown_partition(topic: str, partition: int, count: int, timeout_s: float) -> ClientError:
+    return ClientError(
+        f"topic {topic} has {count} partitions, counted from 0, and no partition {partition} appeared within "
+        f"{timeout_s:g} s; name one that exists, or add partitions"
+    )
