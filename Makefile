@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run setup build test test-unit test-pure test-all check bench soak wheel clean generate
+.PHONY: run setup build test test-unit test-pure test-all check bench bench-client soak wheel clean generate
 
 $(VENV)/.run: pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -42,6 +42,9 @@ soak: setup
 
 bench: setup
 	$(PY) -m bench
+
+bench-client: setup
+	$(PY) -m bench.client
 
 generate: $(VENV)/.dev
 	$(PY) -m tools.protocol

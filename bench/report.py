@@ -120,14 +120,17 @@ def blocks(result: dict[str, Any]) -> dict[str, str]:
     return parts
 
 
-def fill(document: str, parts: dict[str, str]) -> str:
-    """Put each part between `<!-- bench:name -->` and `<!-- bench:end -->`; a marker without a part is an error."""
+def fill(document: str, parts: dict[str, str], of: str = "bench") -> str:
+    """Put each part between `<!-- bench:name -->` and `<!-- bench:end -->`; a marker without a part is an error.
+
+    `of` is the word before the colon: results of different benchmarks fill different parts.
+    """
 
     def replace(found: re.Match[str]) -> str:
         name = found["name"]
         if name not in parts:
-            raise KeyError(f"the document asks for bench:{name}, which no result has")
-        return f"<!-- bench:{name} -->\n{parts[name]}\n<!-- bench:end -->"
+            raise KeyError(f"the document asks for {of}:{name}, which no result has")
+        return f"<!-- {of}:{name} -->\n{parts[name]}\n<!-- {of}:end -->"
 
-    pattern = re.compile(r"<!-- bench:(?P<name>(?!end)\w+) -->\n.*?<!-- bench:end -->", re.DOTALL)
+    pattern = re.compile(rf"<!-- {of}:(?P<name>(?!end)\w+) -->\n.*?<!-- {of}:end -->", re.DOTALL)
     return pattern.sub(replace, document)

@@ -1,0 +1,1 @@
+"""braidlog's client next to other Python clients, on one broker, one process a measurement."""

@@ -1,0 +1,21 @@
+"""`python -m bench.client.worker TASK`: one measurement in a process of its own; the task and the result are JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+
+from bench.client.task import Task, Watch
+
+
+def main() -> None:
+    task = Task(**json.loads(sys.argv[1]))
+    driver = import_module(f"bench.client.drivers.{task.client}")
+    watch = Watch()
+    (driver.produce if task.action == "produce" else driver.consume)(task, watch)
+    print(json.dumps(watch.as_json()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
