@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from mypy_extensions import i64
@@ -16,7 +17,6 @@ from mypy_extensions import i64
 from braidlog.client.consumer.fetched import FetchedSlice
 from braidlog.client.consumer.partition import PartitionState
 from braidlog.client.consumer.record import ConsumerRecord
-from braidlog.client.consumer.subscription import SubscriptionState
 from braidlog.client.errors import PoisonRecordError
 
 Deserialize = Callable[[str, bytes], Any]
@@ -27,7 +27,7 @@ _NO_RECORDS: Final[list[ConsumerRecord]] = []
 class Intake:
     def __init__(
         self,
-        subscription: SubscriptionState,
+        lock: AbstractContextManager[Any],
         on_drained: Callable[[], None],
         key_of: Deserialize | None = None,
         value_of: Deserialize | None = None,
@@ -37,7 +37,8 @@ class Intake:
         self.arrived: i64 = 0
         self.drained: i64 = 0
         self.records_taken: i64 = 0
-        self._subscription = subscription
+        # The subscription's: positions are shared with the engine.
+        self._lock = lock
         self._on_drained = on_drained
         self._key_of = key_of
         self._value_of = value_of
@@ -60,8 +61,7 @@ class Intake:
         if source is None:
             return
         state = source.state
-        lock = self._subscription.lock
-        with lock:
+        with self._lock:
             if state.version == source.version and state.is_current:
                 at = self.at
                 if at < self.count:
