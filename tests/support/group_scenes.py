@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from braidlog.client.admin.coordinators import GROUP, Coordinators
+from braidlog.client.admin.routing import Routing
 from braidlog.client.cluster import Cluster
-from braidlog.client.coordinators import GROUP, Coordinators
+from braidlog.client.node import Node
+from braidlog.client.refusals import check
 from braidlog.core.protocol_errors import MemberIdRequiredError, UnsupportedVersionError
 from braidlog.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -30,6 +33,8 @@ _COMING_UP = (
 JOIN_GROUP = 11
 SYNC_GROUP = 14
 CONSUMER_GROUP_HEARTBEAT = 68
+
+Answered = TypeVar("Answered", JoinGroupResponse, ConsumerGroupHeartbeatResponse)
 
 
 def fill(bootstrap: str, topic: str, counts: dict[int, int]) -> None:
@@ -107,11 +112,11 @@ def worker(bootstrap: str, group: str) -> Iterator[str]:
             )
             return node.call(JOIN_GROUP, request, JoinGroupResponse, at_most=5)
 
-        # The coordinator may have to come up first.
-        coordinators = Coordinators(cluster, GROUP)
-        answer = coordinators.ask([group], lambda node, names: {group: join("")}, lambda each: each.error_code)[group]
-        if answer.error_code == MemberIdRequiredError.code:
-            answer = join(answer.member_id)
+        def begin(_: Node) -> JoinGroupResponse:
+            first = join("")
+            return join(first.member_id) if first.error_code == MemberIdRequiredError.code else first
+
+        answer = _settled(cluster, group, begin)
         assert answer.error_code == 0
         given = SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"\0\7connectors")
         sync = SyncGroupRequest(
@@ -119,6 +124,17 @@ def worker(bootstrap: str, group: str) -> Iterator[str]:
         )
         assert node.call(SYNC_GROUP, sync, SyncGroupResponse, at_most=3).error_code == 0
         yield answer.member_id
+
+
+def _settled(cluster: Cluster, group: str, question: Callable[[Node], Answered]) -> Answered:
+    """The first answer that is not put off: the coordinator may have to come up."""
+
+    def ask(node: Node) -> Answered:
+        answer = question(node)
+        check(answer.error_code, f"group {group}")
+        return answer
+
+    return Routing(cluster).ask_one(Coordinators(GROUP), ask, group)
 
 
 @contextmanager
@@ -141,12 +157,10 @@ def newer_member(bootstrap: str, group: str, topic: str) -> Iterator[str]:
                 request.subscribed_topic_names = [topic]
             return node.call(CONSUMER_GROUP_HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
 
-        coordinators = Coordinators(cluster, GROUP)
-        answer = coordinators.ask(
-            [group], lambda node, names: {group: beat(0, own_id, [])}, lambda each: each.error_code
-        )[group]
-        if answer.error_code == UnsupportedVersionError.code:
-            raise LookupError("the broker does not serve the newer group protocol")
+        try:
+            answer = _settled(cluster, group, lambda _: beat(0, own_id, []))
+        except UnsupportedVersionError as problem:
+            raise LookupError("the broker does not serve the newer group protocol") from problem
         assert (answer.error_code, answer.error_message) == (0, None)
         member_id = answer.member_id or own_id
         assigned = answer.assignment

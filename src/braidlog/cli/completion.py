@@ -68,10 +68,12 @@ def _print_names(what: str, bootstrap: str) -> int:
 def _names(what: str, cluster: Cluster) -> list[str]:
     if what == NAMES[TOPIC]:
         return [topic.name or "" for topic in cluster.metadata(None)]
+    from braidlog.client.admin.routing import Routing
+
     if what == NAMES[GROUP]:
-        from braidlog.client.groups import Groups
+        from braidlog.client.admin.groups import GroupCalls
 
-        return [group.group_id for group in Groups(cluster).listed()]
-    from braidlog.client.transactions import Transactions
+        return [group.group_id for group in GroupCalls(Routing(cluster)).list_groups()]
+    from braidlog.client.admin.transactions import TransactionCalls
 
-    return [each.transactional_id for each in Transactions(cluster).listed()]
+    return [each.transactional_id for each in TransactionCalls(Routing(cluster)).list_transactions()]

@@ -7,15 +7,24 @@ from typing import Any, Final
 
 from braidlog.cli import groups_describe, groups_reset
 from braidlog.cli.options import add_connection, add_output, connect
-from braidlog.cli.output import remark, report, show
+from braidlog.cli.output import remark_failure, report, show
 from braidlog.cli.partition_words import TopicChoice, chosen_partitions, chosen_words, group_name, topic_choice
+from braidlog.client.admin.group_offsets import GroupOffsetCalls
+from braidlog.client.admin.groups import GroupCalls, GroupState, GroupType
+from braidlog.client.admin.routing import Routing
 from braidlog.client.cluster import Cluster
-from braidlog.client.groups import CLASSIC, CONSUMER, Groups
-from braidlog.client.refusals import refusal
-from braidlog.core.protocol_errors import NONE, GroupIdNotFoundError, ProtocolError
+from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError
 
-STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
-TYPES: Final = (CLASSIC, CONSUMER)
+STATES: Final = (
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.STABLE,
+    GroupState.DEAD,
+    GroupState.EMPTY,
+    GroupState.ASSIGNING,
+    GroupState.RECONCILING,
+)
+TYPES: Final = (GroupType.CLASSIC, GroupType.CONSUMER)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +75,7 @@ def types(text: str) -> list[str]:
 
 def run_list(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        listed = Groups(cluster).listed(options.state, options.type)
+        listed = GroupCalls(Routing(cluster)).list_groups(states=options.state, types=options.type)
     rows = [
         {
             "group": each.group_id,
@@ -86,17 +95,17 @@ def run_delete(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         if options.topic:
             return _delete_offsets(cluster, names, options.topic, options)
-        codes = Groups(cluster).delete(names)
+        outcomes = GroupCalls(Routing(cluster)).delete_groups(names).outcomes
     failed = 0
-    for group, code in codes.items():
-        row: dict[str, Any] = {"group": group, "deleted": code == NONE}
-        if code == NONE:
+    for group, problem in outcomes.items():
+        row: dict[str, Any] = {"group": group, "deleted": problem is None}
+        if problem is None:
             report(f"group {group} deleted", row, options.output)
-        elif code == GroupIdNotFoundError.code and options.if_exists:
+        elif isinstance(problem, GroupIdNotFoundError) and options.if_exists:
             report(f"there is no group {group}", row, options.output)
         else:
             # The others were deleted all the same, so each is told of.
-            _tell(refusal(code, f"group {group}"))
+            remark_failure(problem)
             failed += 1
     return 1 if failed else 0
 
@@ -105,25 +114,21 @@ def _delete_offsets(
     cluster: Cluster, names: list[str], topics: list[TopicChoice], options: argparse.Namespace
 ) -> int:
     partitions = chosen_partitions(cluster, topics)
-    groups = Groups(cluster)
+    groups = GroupOffsetCalls(Routing(cluster))
     rows: list[dict[str, Any]] = []
     failed = 0
     for group in names:
         try:
-            codes = groups.delete_offsets(group, partitions)
+            outcomes = groups.delete_group_offsets(group, partitions).outcomes
         except ProtocolError as problem:
             if not (isinstance(problem, GroupIdNotFoundError) and options.if_exists):
-                _tell(problem)
+                remark_failure(problem)
                 failed += 1
             continue
-        for (topic, partition), code in sorted(codes.items()):
-            rows.append({"group": group, "topic": topic, "partition": partition, "deleted": code == NONE})
-            if code != NONE:
-                _tell(refusal(code, f"group {group}, {topic}-{partition}"))
+        for (topic, partition), failure in sorted(outcomes.items()):
+            rows.append({"group": group, "topic": topic, "partition": partition, "deleted": failure is None})
+            if failure is not None:
+                remark_failure(failure)
                 failed += 1
     show(rows, options.output, ("group", "topic", "partition", "deleted"))
     return 1 if failed else 0
-
-
-def _tell(problem: ProtocolError) -> None:
-    remark(f"{problem.message} [{problem.name}]")

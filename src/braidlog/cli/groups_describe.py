@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from braidlog.cli.options import connect
-from braidlog.cli.output import Row, remark, show
+from braidlog.cli.output import Row, remark, remark_failure, show
 from braidlog.cli.partition_words import as_json, group_name, written
-from braidlog.client.cluster import LATEST, Cluster
-from braidlog.client.group_members import Member
-from braidlog.client.groups import Committed, Group, Groups
-from braidlog.client.log_offsets import look_up
+from braidlog.client.admin.group_members import GroupMember
+from braidlog.client.admin.group_offsets import GroupOffsetCalls
+from braidlog.client.admin.groups import GroupCalls, GroupDescription, GroupState
+from braidlog.client.admin.records import ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.results import Failure
+from braidlog.client.admin.routing import Routing
+from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError
+from braidlog.core.protocol_errors import GroupIdNotFoundError
 from braidlog.core.types import TopicPartition
 
 _OFFSETS: Final = (
@@ -30,6 +33,13 @@ _OFFSETS: Final = (
 )
 _MEMBERS: Final = ("group", "consumer_id", "group_instance_id", "host", "client_id", "#partitions")
 _STATE: Final = ("group", "coordinator (id)", "assignment_strategy", "state", "#members", "type")
+
+_REBALANCING: Final = (
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.ASSIGNING,
+    GroupState.RECONCILING,
+)
 
 _EPILOG: Final = """\
 LAG is how many offsets lie between the group's committed offset and the end of the partition; `-` is what is not known,
@@ -52,61 +62,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        groups = Groups(cluster)
+        routing = Routing(cluster)
+        groups = GroupCalls(routing)
         names = named_groups(groups, options)
-        described, failed = _described(groups.describe(names), options.if_exists or options.all_groups)
+        outcomes = groups.describe_groups(names).outcomes
+        described, failed = _described(outcomes, options.if_exists or options.all_groups)
         if options.members:
             show_members(described, options.verbose, options.output)
         elif options.state:
             show_state(described, options.output)
         else:
-            committed = groups.offsets(group.group_id for group in described)
-            rows = _offset_rows(cluster, described, committed)
+            wanted = [group.group_id for group in described]
+            committed = GroupOffsetCalls(routing).list_group_offsets(wanted).raise_for_errors()
+            rows = _offset_rows(routing, described, committed)
             show(rows, options.output, _OFFSETS)
     if options.output != "json":
         _remark_states(described)
     return 1 if failed else 0
 
 
-def named_groups(groups: Groups, options: argparse.Namespace) -> list[str]:
+def named_groups(groups: GroupCalls, options: argparse.Namespace) -> list[str]:
     """Those that were named, or all."""
     if options.all_groups and options.groups:
         raise UserError("--all-groups means every group: leave out the names, or leave out --all-groups")
     if options.all_groups:
-        return [each.group_id for each in groups.listed()]
+        return [each.group_id for each in groups.list_groups()]
     if not options.groups:
         raise UserError("say which groups: name them, or use --all-groups")
     return list(dict.fromkeys(options.groups))
 
 
-def _described(found: dict[str, Group | ProtocolError], missing_is_fine: bool) -> tuple[list[Group], int]:
-    groups: list[Group] = []
+def _described(
+    found: Mapping[str, GroupDescription | Failure], missing_is_fine: bool
+) -> tuple[list[GroupDescription], int]:
+    groups: list[GroupDescription] = []
     failed = 0
     for each in found.values():
-        if isinstance(each, Group):
+        if isinstance(each, GroupDescription):
             groups.append(each)
         elif not (missing_is_fine and isinstance(each, GroupIdNotFoundError)):
             if len(found) == 1:
                 raise each
-            remark(f"{each.message} [{each.name}]")
+            remark_failure(each)
             failed += 1
     return groups, failed
 
 
 def _offset_rows(
-    cluster: Cluster, groups: Sequence[Group], committed: dict[str, dict[TopicPartition, Committed]]
+    routing: Routing,
+    groups: Sequence[GroupDescription],
+    committed: Mapping[str, dict[TopicPartition, OffsetAndMetadata]],
 ) -> list[Row]:
     wanted = {each for group in groups for each in _owners(group)} | {
         each for offsets in committed.values() for each in offsets
     }
-    ends = look_up(cluster, dict.fromkeys(sorted(wanted), LATEST))
+    ends = RecordCalls(routing).list_offsets(dict.fromkeys(sorted(wanted), OffsetSpec.LATEST)).outcomes
     return [row for group in groups for row in offset_rows(group, committed[group.group_id], ends)]
 
 
 def offset_rows(
-    group: Group,
-    committed: dict[TopicPartition, Committed],
-    ends: dict[TopicPartition, int | ProtocolError],
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ends: Mapping[TopicPartition, ListedOffset | Failure],
 ) -> list[Row]:
     """One row for each partition that a member has or the group committed for.
 
@@ -116,7 +133,7 @@ def offset_rows(
     rows: list[Row] = []
     for each in sorted({*owners, *committed}):
         end = ends.get(each)
-        log_end = end if isinstance(end, int) and end >= 0 else None
+        log_end = end.offset if isinstance(end, ListedOffset) and end.offset >= 0 else None
         offset = committed.get(each)
         rows.append(
             {
@@ -139,17 +156,17 @@ def offset_rows(
     return rows
 
 
-def _owners(group: Group) -> dict[TopicPartition, Member]:
+def _owners(group: GroupDescription) -> dict[TopicPartition, GroupMember]:
     return {each: member for member in group.members for each in member.assignment or ()}
 
 
-def _member_cells(member: Member | None) -> Row:
+def _member_cells(member: GroupMember | None) -> Row:
     if member is None:
         return {"consumer_id": None, "host": None, "client_id": None}
     return {"consumer_id": member.member_id, "host": member.host, "client_id": member.client_id}
 
 
-def show_members(groups: Iterable[Group], verbose: bool, output: str) -> None:
+def show_members(groups: Iterable[GroupDescription], verbose: bool, output: str) -> None:
     pairs = [(group, member) for group in groups for member in group.members]
     if output == "json":
         show([_member_json(group, member) for group, member in pairs], output)
@@ -163,11 +180,11 @@ def show_members(groups: Iterable[Group], verbose: bool, output: str) -> None:
     show([_member_row(group, member) for group, member in pairs], output, columns)
 
 
-def _any_static(pairs: Iterable[tuple[Group, Member]]) -> bool:
+def _any_static(pairs: Iterable[tuple[GroupDescription, GroupMember]]) -> bool:
     return any(member.instance_id is not None for _, member in pairs)
 
 
-def _member_row(group: Group, member: Member) -> Row:
+def _member_row(group: GroupDescription, member: GroupMember) -> Row:
     return {
         "group": group.group_id,
         **_member_cells(member),
@@ -178,7 +195,7 @@ def _member_row(group: Group, member: Member) -> Row:
     }
 
 
-def _member_json(group: Group, member: Member) -> Row:
+def _member_json(group: GroupDescription, member: GroupMember) -> Row:
     return {
         "group": group.group_id,
         **_member_cells(member),
@@ -190,7 +207,7 @@ def _member_json(group: Group, member: Member) -> Row:
     }
 
 
-def show_state(groups: Iterable[Group], output: str) -> None:
+def show_state(groups: Iterable[GroupDescription], output: str) -> None:
     rows: list[dict[str, Any]] = []
     for group in groups:
         row: dict[str, Any] = {"group": group.group_id, "state": group.state, "type": group.type}
@@ -208,10 +225,10 @@ def show_state(groups: Iterable[Group], output: str) -> None:
     show(rows, output, _STATE)
 
 
-def _remark_states(groups: Iterable[Group]) -> None:
+def _remark_states(groups: Iterable[GroupDescription]) -> None:
     """What explains missing cells."""
     for group in groups:
-        if group.state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
+        if group.state in _REBALANCING:
             remark(f"group {group.group_id} is rebalancing: what its members have is about to change")
         elif not group.members:
             remark(f"group {group.group_id} has no active members")

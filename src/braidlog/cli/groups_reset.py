@@ -12,15 +12,16 @@ from typing import Final
 from braidlog.cli import reset_plan
 from braidlog.cli.groups_describe import named_groups
 from braidlog.cli.options import connect, timestamp_ms
-from braidlog.cli.output import remark, show
+from braidlog.cli.output import remark, remark_failure, show
 from braidlog.cli.partition_words import INT64_MAX, chosen_partitions, group_name, moment, offset_number, topic_choice
 from braidlog.cli.reset_plan import Bounds, Change, FileOffsets, Target
-from braidlog.client.cluster import EARLIEST, LATEST, Cluster
-from braidlog.client.groups import INACTIVE_STATES, Group, Groups
-from braidlog.client.log_offsets import known, look_up
-from braidlog.client.refusals import refusal
+from braidlog.client.admin.group_offsets import GroupOffsetCalls
+from braidlog.client.admin.groups import GroupCalls, GroupDescription
+from braidlog.client.admin.records import OffsetSpec, RecordCalls
+from braidlog.client.admin.results import Failure
+from braidlog.client.admin.routing import Routing
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import NONE, GroupIdNotFoundError, ProtocolError
+from braidlog.core.protocol_errors import GroupIdNotFoundError
 from braidlog.core.types import TopicPartition
 
 _COLUMNS: Final = ("group", "topic", "partition", "current_offset", "new_offset")
@@ -81,13 +82,14 @@ def run(options: argparse.Namespace) -> int:
     from_file = _file_offsets(options)
     _check_scope(options, from_file)
     with connect(options) as cluster:
-        groups = Groups(cluster)
+        routing = Routing(cluster)
+        groups = GroupCalls(routing)
         names = _names(groups, options, from_file)
-        found = groups.describe(names)
+        found = groups.describe_groups(names).outcomes
         names = [name for name in names if not (options.all_groups and _is_foreign(found[name]))]
         usable = [name for name in names if _is_usable(name, found[name])]
-        plan = _plan(cluster, groups, usable, target, from_file, options)
-        failed = _execute(groups, plan) if options.execute else 0
+        plan = _plan(routing, usable, target, from_file, options)
+        failed = _execute(GroupOffsetCalls(routing), plan) if options.execute else 0
     if usable:
         _show(plan, len(names) > 1, options)
     if plan and not options.execute:
@@ -139,7 +141,7 @@ def _check_scope(options: argparse.Namespace, from_file: FileOffsets) -> None:
         raise UserError("say which partitions: --topic TOPIC, --topic TOPIC:0,1 or --all-topics")
 
 
-def _names(groups: Groups, options: argparse.Namespace, from_file: FileOffsets) -> list[str]:
+def _names(groups: GroupCalls, options: argparse.Namespace, from_file: FileOffsets) -> list[str]:
     in_file = [name for name in from_file if name is not None]
     if in_file and not options.groups and not options.all_groups:
         return in_file
@@ -152,18 +154,18 @@ def _names(groups: Groups, options: argparse.Namespace, from_file: FileOffsets) 
     return names
 
 
-def _is_foreign(found: Group | ProtocolError) -> bool:
-    return isinstance(found, Group) and found.is_foreign
+def _is_foreign(found: GroupDescription | Failure) -> bool:
+    return isinstance(found, GroupDescription) and found.is_foreign
 
 
-def _is_usable(name: str, found: Group | ProtocolError) -> bool:
+def _is_usable(name: str, found: GroupDescription | Failure) -> bool:
     """Whether offsets may be set; a group that does not exist yet comes into being with them."""
     if isinstance(found, GroupIdNotFoundError):
         return True
-    if isinstance(found, ProtocolError):
-        remark(f"{found.message} [{found.name}]")
+    if not isinstance(found, GroupDescription):
+        remark_failure(found)
         return False
-    if found.state in INACTIVE_STATES:
+    if found.state.is_inactive:
         return True
     count = len(found.members)
     remark(
@@ -174,17 +176,17 @@ def _is_usable(name: str, found: Group | ProtocolError) -> bool:
 
 
 def _plan(
-    cluster: Cluster,
-    groups: Groups,
+    routing: Routing,
     names: Sequence[str],
     target: Target,
     from_file: FileOffsets,
     options: argparse.Namespace,
 ) -> list[Change]:
     committed = {
-        name: {each: value.offset for each, value in offsets.items()} for name, offsets in groups.offsets(names).items()
+        name: {each: value.offset for each, value in offsets.items()}
+        for name, offsets in GroupOffsetCalls(routing).list_group_offsets(names).items()
     }
-    chosen = chosen_partitions(cluster, options.topic)
+    chosen = chosen_partitions(routing.cluster, options.topic)
     wanted: dict[str, list[TopicPartition]] = {}
     for name in names:
         if from_file:
@@ -193,7 +195,7 @@ def _plan(
             wanted[name] = sorted(committed[name]) if options.all_topics else sorted(chosen)
         if not wanted[name] and not options.all_groups:
             remark(f"group {name} has committed nothing; name the partitions with --topic")
-    bounds = _bounds(cluster, {each for partitions in wanted.values() for each in partitions}, target)
+    bounds = _bounds(routing, {each for partitions in wanted.values() for each in partitions}, target)
     if target.kind == reset_plan.TO_TIME:
         remark(f"the time meant is {moment(target.number)}")
     changes: list[Change] = []
@@ -207,28 +209,31 @@ def _plan(
     return changes
 
 
-def _bounds(cluster: Cluster, partitions: Iterable[TopicPartition], target: Target) -> dict[TopicPartition, Bounds]:
+def _bounds(routing: Routing, partitions: Iterable[TopicPartition], target: Target) -> dict[TopicPartition, Bounds]:
     asked = sorted(partitions)
-    starts = known(look_up(cluster, dict.fromkeys(asked, EARLIEST)))
-    ends = known(look_up(cluster, dict.fromkeys(asked, LATEST)))
+    starts = _offsets(routing, asked, OffsetSpec.EARLIEST)
+    ends = _offsets(routing, asked, OffsetSpec.LATEST)
     times: dict[TopicPartition, int] = {}
     if target.kind == reset_plan.TO_TIME:
-        times = known(look_up(cluster, dict.fromkeys(asked, target.number)))
+        times = _offsets(routing, asked, target.number)
     return {each: Bounds(starts[each], ends[each], times.get(each, -1)) for each in asked}
 
 
-def _execute(groups: Groups, plan: Sequence[Change]) -> int:
+def _offsets(routing: Routing, partitions: Sequence[TopicPartition], spec: int) -> dict[TopicPartition, int]:
+    found = RecordCalls(routing).list_offsets(dict.fromkeys(partitions, spec)).raise_for_errors()
+    return {each: listed.offset for each, listed in found.items()}
+
+
+def _execute(groups: GroupOffsetCalls, plan: Sequence[Change]) -> int:
     """Commit group by group; how many partitions were refused."""
     failed = 0
     for name in dict.fromkeys(change.group for change in plan):
         offsets = {
             TopicPartition(change.topic, change.partition): change.new_offset for change in plan if change.group == name
         }
-        for partition, code in groups.commit(name, offsets).items():
-            if code != NONE:
-                problem = refusal(code, f"group {name}, {partition}")
-                remark(f"{problem.message} [{problem.name}]")
-                failed += 1
+        for problem in groups.alter_group_offsets(name, offsets).errors.values():
+            remark_failure(problem)
+            failed += 1
     return failed
 
 

@@ -9,6 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from braidlog.core.errors import BraidlogError
+from braidlog.core.protocol_errors import ProtocolError
+
 Row = Mapping[str, Any]
 
 _PROGRESS_EVERY_S: Final = 0.2
@@ -40,6 +43,11 @@ def show_one(row: Row, output: str) -> None:
 def report(text: str, row: Row, output: str) -> None:
     """What was done: a sentence for people, the same facts as one JSON object for scripts."""
     print(json.dumps(dict(row), ensure_ascii=False) if output == "json" else text)
+
+
+def remark_failure(problem: ProtocolError | BraidlogError) -> None:
+    """One of several that failed, the others going on."""
+    remark(f"{problem.message} [{problem.name}]" if isinstance(problem, ProtocolError) else str(problem))
 
 
 def remark(text: str) -> None:

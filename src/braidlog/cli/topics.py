@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Any
 
 from braidlog.cli.configs import overrides_of
 from braidlog.cli.options import add_connection, add_output, connect, pairs, positive
-from braidlog.cli.output import remark, report, show
-from braidlog.client.cluster import Cluster
-from braidlog.client.refusals import check, refusal
+from braidlog.cli.output import remark, remark_failure, report, show
+from braidlog.client.admin.routing import Routing
+from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicDescription, TopicId
 from braidlog.config.topic_names import collisions, has_collision_characters
 from braidlog.core.errors import UserError
-from braidlog.core.ids import id_text
+from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import (
-    NONE,
     InvalidPartitionsError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.wire.generated.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from braidlog.wire.generated.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from braidlog.wire.generated.metadata import MetadataResponseTopic
-
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-CREATE_PARTITIONS: Final = 37
-# The first version that lets the broker choose partitions and factor, and that answers with what it chose.
-_CHOOSES: Final = 4
-_ANSWERS_COUNT: Final = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,32 +69,19 @@ def run_create(options: argparse.Namespace) -> int:
         raise UserError("--replica-assignment says it all: leave out --partitions and --replication-factor")
     name: str = options.topic
     with connect(options) as cluster:
-        _refuse_collisions(cluster, name)
-        controller = cluster.controller
-        version = controller.version_for(CREATE_TOPICS)
-        chosen = None if version >= _CHOOSES or assigned else 1
-        wanted = CreatableTopic(
-            name=name,
-            num_partitions=options.partitions or chosen or -1,
-            replication_factor=options.replication_factor or chosen or -1,
-            assignments=[
-                CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-                for index, brokers in enumerate(assigned)
-            ],
-            configs=[
-                CreatableTopicConfig(name=key, value=value) for key, value in pairs(options.config, "--config").items()
-            ],
+        calls = TopicCalls(Routing(cluster))
+        _refuse_collisions(calls, name)
+        wanted = NewTopic(
+            name, options.partitions, options.replication_factor, pairs(options.config, "--config"), assigned
         )
-        request = CreateTopicsRequest(
-            topics=[wanted], timeout_ms=int(options.request_timeout * 1000), validate_only=options.validate_only
-        )
-        (result,) = controller.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
-    existed = result.error_code == TopicAlreadyExistsError.code and options.if_not_exists
-    if existed:
-        report(f"topic {name} exists already", {"topic": name, "created": False}, options.output)
-        return 0
-    check(result.error_code, f"topic {name}", result.error_message)
-    count = result.num_partitions if version >= _ANSWERS_COUNT else len(assigned) or wanted.num_partitions
+        try:
+            created = calls.create_topics([wanted], validate_only=options.validate_only)[name]
+        except TopicAlreadyExistsError:
+            if not options.if_not_exists:
+                raise
+            report(f"topic {name} exists already", {"topic": name, "created": False}, options.output)
+            return 0
+    count = created.partitions or 1
     verb = "could be created" if options.validate_only else "created"
     row = {"topic": name, "created": not options.validate_only, "partitions": count}
     report(f"topic {name} {verb} with {count} partition{'' if count == 1 else 's'}", row, options.output)
@@ -126,16 +90,15 @@ def run_create(options: argparse.Namespace) -> int:
 
 def run_list(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        topics = _by_name(cluster.metadata(None))
+        topics = TopicCalls(Routing(cluster)).list_topics(internal=not options.exclude_internal)
     rows = [
         {
             "topic": topic.name,
-            "partitions": len(topic.partitions),
-            "replication_factor": len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+            "partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
             "internal": topic.is_internal,
         }
         for topic in topics
-        if not (options.exclude_internal and topic.is_internal)
     ]
     show(rows, options.output, ("topic", "partitions", "replication_factor", "internal"))
     return 0
@@ -143,17 +106,19 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_describe(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        topics = _by_name(cluster.metadata(options.topics or None))
-        if options.if_exists:
-            topics = [topic for topic in topics if topic.error_code != UnknownTopicOrPartitionError.code]
-        for topic in topics:
-            check(topic.error_code, f"topic {topic.name}")
-        configs = overrides_of(cluster, [topic.name or "" for topic in topics])
+        names = sorted(set(options.topics)) or None
+        topics: list[TopicDescription] = []
+        for found in TopicCalls(Routing(cluster)).describe_topics(names).outcomes.values():
+            if isinstance(found, TopicDescription):
+                topics.append(found)
+            elif not (options.if_exists and isinstance(found, UnknownTopicOrPartitionError)):
+                raise found
+        configs = overrides_of(cluster, [topic.name for topic in topics])
     described: list[dict[str, Any]] = []
     for topic in topics:
         rows = [row for row in _partition_rows(topic) if _is_wanted(row, options)]
         if rows or not (options.under_replicated or options.unavailable):
-            described.append(_description(topic, configs[topic.name or ""], rows))
+            described.append(_description(topic, configs[topic.name], rows))
     if options.output == "json":
         show(described, "json")
         return 0
@@ -170,23 +135,19 @@ def run_alter(options: argparse.Namespace) -> int:
     assigned = _assignment(options.replica_assignment)
     name: str = options.topic
     with connect(options) as cluster:
-        (topic,) = cluster.metadata([name])
-        if topic.error_code == UnknownTopicOrPartitionError.code and options.if_exists:
+        calls = TopicCalls(Routing(cluster))
+        try:
+            topic = calls.describe_topics([name])[name]
+        except UnknownTopicOrPartitionError:
+            if not options.if_exists:
+                raise
             report(f"there is no topic {name}", {"topic": name, "altered": False}, options.output)
             return 0
-        check(topic.error_code, f"topic {name}")
         if options.partitions <= len(topic.partitions):
             raise InvalidPartitionsError(
                 f"topic {name} has {len(topic.partitions)} partitions already; the number can only grow"
             )
-        wanted = CreatePartitionsTopic(
-            name=name,
-            count=options.partitions,
-            assignments=[CreatePartitionsAssignment(broker_ids=brokers) for brokers in assigned] or None,
-        )
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=int(options.request_timeout * 1000))
-        (result,) = cluster.controller.call(CREATE_PARTITIONS, request, CreatePartitionsResponse).results
-    check(result.error_code, f"topic {name}", result.error_message)
+        calls.create_partitions({name: NewPartitions(options.partitions, assigned)}).raise_for_errors()
     row = {"topic": name, "altered": True, "partitions": options.partitions}
     report(f"topic {name} now has {options.partitions} partitions", row, options.output)
     return 0
@@ -194,25 +155,17 @@ def run_alter(options: argparse.Namespace) -> int:
 
 def run_delete(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        controller = cluster.controller
-        request = DeleteTopicsRequest(timeout_ms=int(options.request_timeout * 1000))
-        names = list(dict.fromkeys(options.topics))
-        if controller.version_for(DELETE_TOPICS) >= 6:
-            request.topics = [DeleteTopicState(name=name) for name in names]
-        else:
-            request.topic_names = names
-        results = controller.call(DELETE_TOPICS, request, DeleteTopicsResponse).responses
+        outcomes = TopicCalls(Routing(cluster)).delete_topics(options.topics).outcomes
     failed = 0
-    for result in results:
-        row: dict[str, Any] = {"topic": result.name, "deleted": result.error_code == NONE}
-        if result.error_code == NONE:
-            report(f"topic {result.name} deleted", row, options.output)
-        elif result.error_code == UnknownTopicOrPartitionError.code and options.if_exists:
-            report(f"there is no topic {result.name}", row, options.output)
+    for name, problem in outcomes.items():
+        row: dict[str, Any] = {"topic": name, "deleted": problem is None}
+        if problem is None:
+            report(f"topic {name} deleted", row, options.output)
+        elif isinstance(problem, UnknownTopicOrPartitionError) and options.if_exists:
+            report(f"there is no topic {name}", row, options.output)
         else:
             # The others were deleted all the same, so each is told of.
-            problem = refusal(result.error_code, f"topic {result.name}", result.error_message)
-            remark(f"{problem.message} [{problem.name}]")
+            remark_failure(problem)
             failed += 1
     return 1 if failed else 0
 
@@ -226,30 +179,26 @@ def _assignment(text: str | None) -> list[list[int]]:
         raise UserError(f"--replica-assignment {text}: give broker ids as 1:2,2:3") from problem
 
 
-def _refuse_collisions(cluster: Cluster, name: str) -> None:
+def _refuse_collisions(calls: TopicCalls, name: str) -> None:
     if not has_collision_characters(name):
         return
     remark("metrics fold '.' and '_' of topic names into one: use only one of the two in your names")
-    others = collisions(name, [topic.name or "" for topic in cluster.metadata(None) if topic.error_code == NONE])
+    others = collisions(name, [topic.name for topic in calls.list_topics()])
     if others:
         raise UserError(f"topic {name} collides with {', '.join(others)} in the names of metrics; choose another name")
 
 
-def _by_name(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
-    return sorted(topics, key=lambda topic: topic.name or "")
-
-
-def _partition_rows(topic: MetadataResponseTopic) -> list[dict[str, Any]]:
+def _partition_rows(topic: TopicDescription) -> list[dict[str, Any]]:
     return [
         {
-            "partition": partition.partition_index,
-            "leader": partition.leader_id if partition.leader_id >= 0 else None,
+            "partition": partition.partition,
+            "leader": partition.leader,
             "epoch": partition.leader_epoch,
-            "replicas": partition.replica_nodes,
-            "isr": partition.isr_nodes,
-            "offline": partition.offline_replicas or None,
+            "replicas": list(partition.replicas),
+            "isr": list(partition.in_sync),
+            "offline": list(partition.offline) or None,
         }
-        for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+        for partition in topic.partitions
     ]
 
 
@@ -260,11 +209,11 @@ def _is_wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
 
 
 def _description(
-    topic: MetadataResponseTopic, configs: dict[str, str | None], partitions: list[dict[str, Any]]
+    topic: TopicDescription, configs: dict[str, str | None], partitions: list[dict[str, Any]]
 ) -> dict[str, Any]:
     return {
         "topic": topic.name,
-        "id": id_text(topic.topic_id),
+        "id": str(topic.topic_id or TopicId(ZERO_ID)),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
         "config": configs,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from typing import Any, Final
 
 from braidlog.cli import transactions_abort
 from braidlog.cli.options import add_connection, add_output, connect, seconds
-from braidlog.cli.output import Row, remark, show
+from braidlog.cli.output import Row, remark, remark_failure, show
 from braidlog.cli.partition_words import (
     TopicChoice,
     as_json,
@@ -20,8 +21,14 @@ from braidlog.cli.partition_words import (
     transactional_id,
     written,
 )
+from braidlog.client.admin.routing import Routing
+from braidlog.client.admin.transactions import (
+    ActiveProducer,
+    TransactionCalls,
+    TransactionDescription,
+    TransactionState,
+)
 from braidlog.client.cluster import Cluster
-from braidlog.client.transactions import ENDING, ONGOING, STATES, ActiveProducer, Transaction, Transactions
 from braidlog.core.protocol_errors import NONE
 from braidlog.core.types import TopicPartition
 
@@ -115,44 +122,46 @@ def _add_partition(parser: argparse.ArgumentParser) -> None:
 
 def states(text: str) -> list[str]:
     """The type of --state."""
-    return chosen_words(text, STATES, "state of a transaction")
+    known = [each for each in TransactionState if each is not TransactionState.UNKNOWN]
+    return chosen_words(text, known, "state of a transaction")
 
 
 def run_list(options: argparse.Namespace) -> int:
-    longer_than_ms = -1 if options.longer_than is None else int(options.longer_than * 1000)
+    longer_than_ms = None if options.longer_than is None else int(options.longer_than * 1000)
     with connect(options) as cluster:
-        listed = Transactions(cluster).listed(options.state, options.producer_id, longer_than_ms)
+        listed = TransactionCalls(Routing(cluster)).list_transactions(
+            states=options.state, producer_ids=options.producer_id, longer_than_ms=longer_than_ms
+        )
     columns = ("transactional_id", "coordinator", "producer_id", "state")
-    show([each._asdict() for each in listed], options.output, columns)
+    show([asdict(each) for each in listed], options.output, columns)
     return 0
 
 
 def run_describe(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        found = Transactions(cluster).describe(options.transactional_ids)
+        found = TransactionCalls(Routing(cluster)).describe_transactions(options.transactional_ids).outcomes
     rows: list[Row] = []
     failed = 0
     for each in found.values():
-        if isinstance(each, Transaction):
+        if isinstance(each, TransactionDescription):
             rows.append(described(each, time.time(), options.output))
         elif len(found) == 1:
             raise each
         else:
-            remark(f"{each.message} [{each.name}]")
+            remark_failure(each)
             failed += 1
     show(rows, options.output, _DESCRIBED)
     return 1 if failed else 0
 
 
-def described(transaction: Transaction, now: float, output: str) -> Row:
-    is_open = transaction.state == ONGOING or transaction.state in ENDING
+def described(transaction: TransactionDescription, now: float, output: str) -> Row:
     row: dict[str, Any] = {
         "transactional_id": transaction.transactional_id,
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
         "state": transaction.state,
         "timeout_ms": transaction.timeout_ms,
-        "duration_ms": max(int(now * 1000) - transaction.start_ms, 0) if is_open else None,
+        "duration_ms": max(int(now * 1000) - transaction.start_ms, 0) if transaction.state.is_open else None,
         "coordinator": transaction.coordinator,
     }
     if output == "json":
@@ -166,7 +175,7 @@ def described(transaction: Transaction, now: float, output: str) -> Row:
 
 def run_producers(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        found = Transactions(cluster).producers(_partitions(cluster, options.topic, options.partition))
+        found = _producers(TransactionCalls(Routing(cluster)), cluster, options)
     show([_producer(each, options.output) for each in found], options.output, _PRODUCERS)
     return 0
 
@@ -186,14 +195,14 @@ def _producer(each: ActiveProducer, output: str) -> Row:
 
 def run_find_hanging(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        transactions = Transactions(cluster)
+        transactions = TransactionCalls(Routing(cluster))
         now_ms = int(time.time() * 1000)
         idle = [
             each
-            for each in transactions.producers(_partitions(cluster, options.topic, options.partition))
+            for each in _producers(transactions, cluster, options)
             if each.transaction_start >= 0 and now_ms - each.last_timestamp_ms >= options.idle * 1000
         ]
-        cared_for = transactions.known_open(idle)
+        cared_for = transactions.coordinated(idle)
     rows = [
         {
             "topic": each.place.topic,
@@ -212,6 +221,14 @@ def run_find_hanging(options: argparse.Namespace) -> int:
     if rows and options.output != "json":
         remark("`braidlog transactions abort --topic TOPIC --partition N --start-offset N` ends such a transaction")
     return 0
+
+
+def _producers(
+    transactions: TransactionCalls, cluster: Cluster, options: argparse.Namespace
+) -> list[ActiveProducer]:
+    """Those of the partitions meant, in their order."""
+    found = transactions.describe_producers(sorted(_partitions(cluster, options.topic, options.partition)))
+    return [each for some in found.raise_for_errors().values() for each in some]
 
 
 def _partitions(cluster: Cluster, topic: str | None, numbers: list[int] | None) -> list[TopicPartition]:

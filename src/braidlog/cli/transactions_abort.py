@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 from braidlog.cli.options import connect
 from braidlog.cli.output import report
 from braidlog.cli.partition_words import offset_number, partition_number, transactional_id
-from braidlog.client.transactions import ENDING, ONGOING, ActiveProducer, Transaction, Transactions
+from braidlog.client.admin.routing import Routing
+from braidlog.client.admin.transactions import ActiveProducer, TransactionCalls, TransactionState
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -51,17 +53,16 @@ def run(options: argparse.Namespace) -> int:
 def _abort_id(options: argparse.Namespace) -> int:
     name: str = options.transactional_id
     with connect(options) as cluster:
-        transactions = Transactions(cluster)
-        found = transactions.describe([name])[name]
-        if not isinstance(found, Transaction):
-            raise found
-        if found.state in ENDING:
+        transactions = TransactionCalls(Routing(cluster))
+        found = transactions.describe_transactions([name])[name]
+        if found.state.is_ending:
             raise UserError(
                 f"the transaction of {name} is being ended (state {found.state}), which cannot be changed any more; "
                 f"`braidlog transactions describe {name}` shows when it is done"
             )
-        row = {"transactional_id": name, "producer_id": found.producer_id, "aborted": found.state == ONGOING}
-        if found.state != ONGOING:
+        is_ongoing = found.state == TransactionState.ONGOING
+        row = {"transactional_id": name, "producer_id": found.producer_id, "aborted": is_ongoing}
+        if not is_ongoing:
             report(f"{name} has no open transaction (state {found.state}); nothing was done", row, options.output)
             return 0
         count = len(found.partitions)
@@ -70,7 +71,7 @@ def _abort_id(options: argparse.Namespace) -> int:
             f"{found.producer_id} (epoch {found.producer_epoch})",
             options.yes,
         )
-        _, epoch = transactions.fence(found)
+        epoch = transactions.fence_producers([name], timeout_ms=found.timeout_ms)[name].producer_epoch
     text = f"transaction of {name} aborted; producer {found.producer_id} with epoch {found.producer_epoch} is fenced"
     report(text, {**row, "fenced_epoch": found.producer_epoch, "producer_epoch": epoch}, options.output)
     return 0
@@ -79,9 +80,9 @@ def _abort_id(options: argparse.Namespace) -> int:
 def _abort_hanging(options: argparse.Namespace) -> int:
     place = TopicPartition(options.topic, options.partition)
     with connect(options) as cluster:
-        transactions = Transactions(cluster)
-        producer = _starting_at(transactions.producers([place]), place, options.start_offset)
-        cared_for = transactions.known_open([producer])
+        transactions = TransactionCalls(Routing(cluster))
+        producer = _starting_at(transactions.describe_producers([place])[place], place, options.start_offset)
+        cared_for = transactions.coordinated([producer])
         if producer in cared_for:
             name = cared_for[producer]
             raise UserError(
@@ -93,7 +94,7 @@ def _abort_hanging(options: argparse.Namespace) -> int:
             f"whose transaction starts at offset {options.start_offset}",
             options.yes,
         )
-        transactions.write_abort_marker(producer)
+        transactions.abort_transaction(producer)
     row = {
         "topic": place.topic,
         "partition": place.partition,
@@ -106,7 +107,7 @@ def _abort_hanging(options: argparse.Namespace) -> int:
     return 0
 
 
-def _starting_at(producers: list[ActiveProducer], place: TopicPartition, start: int) -> ActiveProducer:
+def _starting_at(producers: Iterable[ActiveProducer], place: TopicPartition, start: int) -> ActiveProducer:
     open_at = {each.transaction_start: each for each in producers if each.transaction_start >= 0}
     if start not in open_at:
         others = f"open ones start at {', '.join(map(str, sorted(open_at)))}" if open_at else "none is open there"

@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from braidlog.cli.groups_describe import offset_rows, show_members, show_state
-from braidlog.client.coordinators import Place
-from braidlog.client.group_members import Member
-from braidlog.client.groups import Committed, Group
-from braidlog.core.protocol_errors import ProtocolError, UnknownTopicOrPartitionError
+from braidlog.client.admin.coordinators import Place
+from braidlog.client.admin.group_members import GroupMember
+from braidlog.client.admin.groups import GroupDescription, GroupState, GroupType
+from braidlog.client.admin.records import ListedOffset
+from braidlog.client.admin.results import Failure
+from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.core.protocol_errors import UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
 
-ORDERS = [TopicPartition("orders", number) for number in range(4)]
+ORDERS = tuple(TopicPartition("orders", number) for number in range(4))
 PLACE = Place(1, "broker", 9092)
 
 
-def group(*members: Member, protocol_type: str = "consumer") -> Group:
-    return Group("g", "classic", protocol_type, "Stable", "range", list(members), PLACE)
+def group(*members: GroupMember, protocol_type: str = "consumer") -> GroupDescription:
+    return GroupDescription("g", GroupType.CLASSIC, protocol_type, GroupState.STABLE, "range", members, PLACE)
 
 
-def member(name: str, assignment: list[TopicPartition] | None, **more: object) -> Member:
-    return Member(name, None, f"{name}-client", "/10.0.0.1", assignment)._replace(**more)
+def member(name: str, assignment: tuple[TopicPartition, ...] | None, **more: Any) -> GroupMember:
+    return replace(GroupMember(name, None, f"{name}-client", "/10.0.0.1", assignment), **more)
+
+
+def ending(offset: int) -> ListedOffset:
+    return ListedOffset(offset, -1, 0)
 
 
 def test_rows_for_what_is_owned_or_committed() -> None:
     owner = member("m", ORDERS[:2])
-    committed = {ORDERS[0]: Committed(7, 2, "note"), ORDERS[2]: Committed(3, -1, ""), ORDERS[3]: Committed(9, -1, "")}
-    ends: dict[TopicPartition, int | ProtocolError] = {
-        ORDERS[0]: 10,
-        ORDERS[1]: 5,
-        ORDERS[2]: UnknownTopicOrPartitionError(),
-        ORDERS[3]: 4,
+    committed = {
+        ORDERS[0]: OffsetAndMetadata(7, "note", 2),
+        ORDERS[2]: OffsetAndMetadata(3),
+        ORDERS[3]: OffsetAndMetadata(9),
     }
-    rows = offset_rows(group(owner, member("idle", [])), committed, ends)
+    ends: dict[TopicPartition, ListedOffset | Failure] = {
+        ORDERS[0]: ending(10),
+        ORDERS[1]: ending(5),
+        ORDERS[2]: UnknownTopicOrPartitionError(),
+        ORDERS[3]: ending(4),
+    }
+    rows = offset_rows(group(owner, member("idle", ())), committed, ends)
     columns = ("partition", "current_offset", "log_end_offset", "lag", "consumer_id")
     assert [tuple(row[name] for name in columns) for row in rows] == [
         (0, 7, 10, 3, "m"),
@@ -53,7 +66,7 @@ def test_members_that_share_out_something_else_have_a_row() -> None:
 
 
 def test_columns_that_nobody_has_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = group(member("m", ORDERS[:2]), member("idle", []))
+    plain = group(member("m", ORDERS[:2]), member("idle", ()))
     show_members([plain], False, "table")
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"],

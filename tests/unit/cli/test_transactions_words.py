@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
 from braidlog.cli.transactions import described
 from braidlog.cli.transactions_abort import _confirm, _starting_at
-from braidlog.client.transactions import ActiveProducer, Transaction
+from braidlog.client.admin.transactions import ActiveProducer, TransactionDescription, TransactionState
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -46,7 +47,7 @@ def test_a_script_has_to_agree_beforehand(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_which_transaction_is_meant() -> None:
     open_one = ActiveProducer(PLACE, 7, 0, -1, 0, 0, 40)
-    idle = open_one._replace(producer_id=8, transaction_start=-1)
+    idle = replace(open_one, producer_id=8, transaction_start=-1)
     assert _starting_at([idle, open_one], PLACE, 40) == open_one
     with pytest.raises(UserError, match="starts at offset 41; open ones start at 40"):
         _starting_at([idle, open_one], PLACE, 41)
@@ -55,12 +56,12 @@ def test_which_transaction_is_meant() -> None:
 
 
 def test_only_an_open_transaction_has_a_duration() -> None:
-    transaction = Transaction("t", 1, 7, 0, "Ongoing", 60_000, 1_000_000, [PLACE])
+    transaction = TransactionDescription("t", 1, 7, 0, TransactionState.ONGOING, 60_000, 1_000_000, (PLACE,))
     assert described(transaction, 1_002.5, "json")["duration_ms"] == 2_500
     # The coordinator's clock may be ahead of ours.
     assert described(transaction, 999.0, "json")["duration_ms"] == 0
-    ended = described(transaction._replace(state="CompleteCommit", partitions=[]), 1_002.5, "table")
+    ended = described(replace(transaction, state=TransactionState.COMPLETE_COMMIT, partitions=()), 1_002.5, "table")
     assert (ended["duration_ms"], ended["partitions"]) == (None, None)
     assert ended["start_time"] == "1970-01-01T00:16:40.000+00:00"
-    never = described(transaction._replace(state="Empty", start_ms=-1), 1_002.5, "json")
+    never = described(replace(transaction, state=TransactionState.EMPTY, start_ms=-1), 1_002.5, "json")
     assert (never["start_time_ms"], never["duration_ms"]) == (None, None)

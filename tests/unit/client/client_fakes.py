@@ -8,7 +8,6 @@ from typing import Any
 
 from braidlog.client.cluster import Cluster
 from braidlog.client.node import NoConnection
-from braidlog.client.retrying import Retry
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.generated.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from braidlog.wire.generated.metadata import MetadataResponsePartition, MetadataResponseTopic
@@ -19,6 +18,9 @@ from braidlog.wire.generated.produce import (
     TopicProduceResponse,
 )
 from braidlog.wire.records.reading import Record, read_records
+from support.patience import Patience
+
+__all__ = ["FakeCluster", "FakeNode", "Patience", "fetched", "TOPIC"]
 
 TOPIC = "orders"
 
@@ -104,21 +106,6 @@ class FakeCluster(Cluster):
 
     def offsets(self, name: str, timestamps: Any, *, committed: bool = False) -> dict[int, int]:
         return {partition: self.starts.get(partition, 0) for partition in timestamps}
-
-
-class Patience:
-    """Retries on a clock of its own: `naps` are how long was waited each time."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.naps: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.naps.append(seconds)
-        self.now += seconds
-
-    def retry(self, for_s: float) -> Retry:
-        return Retry(for_s, lambda: self.now, self.sleep)
 
 
 def fetched(partition: int, data: bytes = b"", error_code: int = 0) -> PartitionData:

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 from braidlog.cli.checkup.data_directories import judge_disk
 from braidlog.cli.checkup.finding import Finding, listing, ok, problem, warning
 from braidlog.cli.configs import settings_of_topics
+from braidlog.client.admin.log_dirs import LogDirCalls
+from braidlog.client.admin.routing import Routing
 from braidlog.client.cluster import Cluster
 from braidlog.client.node import NoConnection
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
-from braidlog.wire.generated.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from braidlog.wire.generated.metadata import MetadataResponseTopic
 
-DESCRIBE_LOG_DIRS: Final = 35
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -109,21 +109,22 @@ def check_partitions(topics: Sequence[MetadataResponseTopic]) -> list[Finding]:
 
 
 def _check_log_dirs(cluster: Cluster) -> list[Finding]:
+    # A broker that is away is not waited for.
+    logs = LogDirCalls(Routing(cluster, 0.0))
     findings: list[Finding] = []
     for broker_id in cluster.broker_ids:
         try:
-            node = cluster.node(broker_id)
-            response = node.call(DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+            found = logs.describe_log_dirs([broker_id], partitions=[])[broker_id]
         except (UserError, ProtocolError):
             # That the broker cannot be reached is told by the check of what it advertises.
             continue
-        for result in response.results:
-            where = f"broker {broker_id}: {result.log_dir}"
-            if result.error_code != NONE:
+        for directory in found:
+            where = f"broker {broker_id}: {directory.path}"
+            if directory.error is not None:
                 advice = "mend the disk and start the broker again; its log says what failed"
                 findings.append(problem("data directory", f"{where} is offline", advice))
-            elif result.total_bytes > 0:
-                findings.append(judge_disk(where, result.total_bytes, result.usable_bytes))
+            elif directory.total_bytes and directory.usable_bytes is not None:
+                findings.append(judge_disk(where, directory.total_bytes, directory.usable_bytes))
     return findings
 
 
@@ -145,7 +146,7 @@ def _safety_of(cluster: Cluster, topics: Sequence[MetadataResponseTopic]) -> lis
     }
     found: list[TopicSafety] = []
     for name, configs in settings_of_topics(cluster, sorted(replicas), (_MIN_ISR, _UNCLEAN)).items():
-        values = {config.name: config.value for config in configs}
+        values = {name: config.value for name, config in configs.items()}
         found.append(
             TopicSafety(name, replicas[name], int(values.get(_MIN_ISR) or 1), values.get(_UNCLEAN) == "true")
         )

@@ -101,15 +101,16 @@ class GroupOffsetCalls(GroupFamily):
             self._check_passing(group, codes.values())
             return {group: codes}
 
-        return self._by_partition(group, self._routing.ask([group], self._groups, commit)[group])
+        return self._by_partition(group, wanted, self._routing.ask([group], self._groups, commit)[group])
 
     def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Results[TopicPartition, None]:
         """Forget what a group committed for partitions; those it is reading are refused."""
+        wanted = list(dict.fromkeys(TopicPartition(*each) for each in partitions))
         topics = [
             OffsetDeleteRequestTopic(
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers]
             )
-            for topic, numbers in by_topic(TopicPartition(*each) for each in partitions).items()
+            for topic, numbers in by_topic(wanted).items()
         ]
 
         def delete(node: Node, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
@@ -122,7 +123,7 @@ class GroupOffsetCalls(GroupFamily):
             }
             return {group: codes}
 
-        return self._by_partition(group, self._routing.ask([group], self._groups, delete)[group])
+        return self._by_partition(group, wanted, self._routing.ask([group], self._groups, delete)[group])
 
     def _check_passing(self, group: str, codes: Iterable[int]) -> None:
         """The coordinator refuses all partitions alike when it is not, or not yet, the group's."""
@@ -130,9 +131,15 @@ class GroupOffsetCalls(GroupFamily):
             if code != NONE and self._groups.is_passing(problem := refusal(code, f"group {group}")):
                 raise problem
 
-    def _by_partition(self, group: str, codes: Mapping[TopicPartition, int]) -> Results[TopicPartition, None]:
+    def _by_partition(
+        self, group: str, order: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]
+    ) -> Results[TopicPartition, None]:
         return Results(
-            {place: None if code == NONE else refusal(code, f"group {group}, {place}") for place, code in codes.items()}
+            {
+                place: refusal(codes[place], f"group {group}, {place}") if codes[place] != NONE else None
+                for place in order
+                if place in codes
+            }
         )
 
 

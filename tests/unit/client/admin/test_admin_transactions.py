@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from client_fakes import Patience
-from coordinator_fakes import ScriptedCluster, ScriptedNode
+from admin_fakes import ScriptedCluster, ScriptedNode
 
-from braidlog.client import transactions as api
-from braidlog.client.transactions import ActiveProducer, Transaction, Transactions
+from braidlog.client.admin import transactions as api
+from braidlog.client.admin.routing import Routing
+from braidlog.client.admin.transactions import ActiveProducer, FencedProducer, TransactionCalls
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     InvalidProducerEpochError,
@@ -32,6 +33,7 @@ from braidlog.wire.generated.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from support.patience import Patience
 
 PLACE = TopicPartition("orders", 0)
 OPEN = ActiveProducer(PLACE, 7, 2, -1, 0, 1_000, 40)
@@ -47,7 +49,7 @@ def transaction(name: str = "t", state: str = "Ongoing", producer_id: int = 7, *
     )
 
 
-def knowing(*known: Any, **more: Any) -> Transactions:
+def knowing(*known: Any, **more: Any) -> TransactionCalls:
     """Transactions of a cluster whose coordinator knows these."""
 
     def listing(request: Any) -> ListTransactionsResponse:
@@ -73,22 +75,22 @@ def knowing(*known: Any, **more: Any) -> Transactions:
 
     answers: dict[int, Any] = {api.LIST_TRANSACTIONS: listing, api.DESCRIBE_TRANSACTIONS: describing}
     answers.update(more.get("answers", {}))
-    return Transactions(ScriptedCluster({1: ScriptedNode(answers)}, {"orders": [1, 1]}), Patience().retry)
+    cluster = ScriptedCluster({1: ScriptedNode(answers)}, {"orders": [1, 1]})
+    return TransactionCalls(Routing(cluster, new_retry=Patience().retry))
 
 
 def test_described_or_refused() -> None:
-    found = knowing(transaction("t", "Ongoing", 7, 1, 0)).describe(["t", "u"])
-    assert isinstance(found["t"], Transaction)
-    assert found["t"].partitions == [PLACE, TopicPartition("orders", 1)]
-    assert isinstance(found["u"], TransactionalIdNotFoundError)
-    assert "transactional id u: it does not exist" in str(found["u"])
+    found = knowing(transaction("t", "Ongoing", 7, 1, 0)).describe_transactions(["t", "u"])
+    assert found["t"].partitions == (PLACE, TopicPartition("orders", 1))
+    assert isinstance(found.errors["u"], TransactionalIdNotFoundError)
+    assert "transactional id u: it does not exist" in str(found.errors["u"])
 
 
 def test_a_state_that_the_broker_does_not_know() -> None:
     answer = ListTransactionsResponse(unknown_state_filters=["Dead"])
     transactions = knowing(answers={api.LIST_TRANSACTIONS: lambda request: answer})
     with pytest.raises(UserError, match="broker 1 knows no state Dead"):
-        transactions.listed(["Dead"])
+        transactions.list_transactions(states=["Dead"])
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_a_state_that_the_broker_does_not_know() -> None:
     ],
 )
 def test_what_hangs_is_what_no_coordinator_will_end(known: list[Any], cared_for: dict[ActiveProducer, str]) -> None:
-    idle = OPEN._replace(producer_id=9, transaction_start=-1)
-    assert knowing(*known).known_open([OPEN, idle]) == cared_for
+    idle = replace(OPEN, producer_id=9, transaction_start=-1)
+    assert knowing(*known).coordinated([OPEN, idle]) == cared_for
 
 
 def test_fencing_waits_until_the_transaction_is_aborted() -> None:
@@ -117,9 +119,8 @@ def test_fencing_waits_until_the_transaction_is_aborted() -> None:
         return answers.pop(0)
 
     transactions = knowing(transaction(), answers={api.INIT_PRODUCER_ID: take_over})
-    found = transactions.describe(["t"])["t"]
-    assert isinstance(found, Transaction)
-    assert transactions.fence(found) == (7, 3)
+    fenced = transactions.fence_producers(["t"], timeout_ms=60_000)
+    assert fenced == {"t": FencedProducer(7, 3)}
     assert {(each.transactional_id, each.transaction_timeout_ms, each.producer_id) for each in asked} == {
         ("t", 60_000, -1)
     }
@@ -142,10 +143,11 @@ def test_producers_of_a_partition_whose_leader_moves() -> None:
         producers(PartitionResponse(partition_index=0, error_code=6)),
         producers(PartitionResponse(partition_index=0, active_producers=[state])),
     ]
-    assert knowing(answers={api.DESCRIBE_PRODUCERS: lambda request: answers.pop(0)}).producers([PLACE]) == [OPEN]
+    found = knowing(answers={api.DESCRIBE_PRODUCERS: lambda request: answers.pop(0)}).describe_producers([PLACE])
+    assert found == {PLACE: (OPEN,)}
     lost = knowing(answers={api.DESCRIBE_PRODUCERS: lambda request: producers(PartitionResponse(error_code=6))})
     with pytest.raises(NotLeaderOrFollowerError, match="orders-0"):
-        lost.producers([PLACE])
+        lost.describe_producers([PLACE])[PLACE]
 
 
 @pytest.mark.parametrize(("error_code", "coordinator_epoch"), [(0, -1), (0, 5), (47, 0)])
@@ -159,12 +161,12 @@ def test_the_marker_that_was_missing(error_code: int, coordinator_epoch: int) ->
         return WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=7, topics=[topic])])
 
     transactions = knowing(answers={api.WRITE_TXN_MARKERS: write})
-    producer = OPEN._replace(coordinator_epoch=coordinator_epoch)
+    producer = replace(OPEN, coordinator_epoch=coordinator_epoch)
     if error_code:
         with pytest.raises(InvalidProducerEpochError, match=r"orders-0.*newer epoch"):
-            transactions.write_abort_marker(producer)
+            transactions.abort_transaction(producer)
         return
-    transactions.write_abort_marker(producer)
+    transactions.abort_transaction(producer)
     (marker,) = asked[0].markers
     assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 2, False)
     assert marker.coordinator_epoch == max(coordinator_epoch, 0)

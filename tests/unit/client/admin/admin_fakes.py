@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from braidlog.client.admin.coordinators import FIND_COORDINATOR
 from braidlog.client.cluster import METADATA, Cluster
-from braidlog.client.coordinators import FIND_COORDINATOR
+from braidlog.core.protocol_errors import UnsupportedVersionError
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.generated.metadata import MetadataResponsePartition, MetadataResponseTopic
 
@@ -20,6 +21,7 @@ class ScriptedNode:
         self.answers = answers
         self.versions = versions or {}
         self.asked: list[Any] = []
+        self.address = "broker:9092"
 
     def offers(self, api_key: int) -> bool:
         return api_key in self.answers
@@ -30,7 +32,11 @@ class ScriptedNode:
 
     def call(self, api_key: int, request: Any, answer: Any, *, at_most: int | None = None) -> Any:
         self.asked.append(request)
+        if api_key not in self.answers:
+            raise UnsupportedVersionError(f"the broker at {self.address} does not offer it")
         answered = self.answers[api_key](request)
+        if isinstance(answered, Exception):
+            raise answered
         assert isinstance(answered, answer)
         return answered
 
@@ -45,6 +51,9 @@ class ScriptedCluster(Cluster):
         self.addresses = {broker_id: ("broker", 9000 + broker_id) for broker_id in nodes}
         self.coordinator_ids: dict[str, int] = {}
         self.coming_up = 0
+        self.controller_id = min(nodes)
+        self.forgotten: list[int] = []
+        self.refreshed = 0
         for node in nodes.values():
             node.answers.setdefault(FIND_COORDINATOR, self._find)
             node.answers.setdefault(METADATA, lambda request: None)
@@ -56,7 +65,14 @@ class ScriptedCluster(Cluster):
     def node(self, broker_id: int) -> Any:
         return self.nodes[broker_id]
 
+    def forget(self, broker_id: int) -> None:
+        self.forgotten.append(broker_id)
+
+    def close(self) -> None:
+        self.nodes = {}
+
     def metadata(self, topics: Any, *, create: bool = False) -> list[MetadataResponseTopic]:
+        self.refreshed += 1
         return [self._topic(name) for name in (self.topics if topics is None else topics)]
 
     def _topic(self, name: str) -> MetadataResponseTopic:
