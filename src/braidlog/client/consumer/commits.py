@@ -62,9 +62,7 @@ _ABOUT_SENDER: Final = (
 
 
 class _EpochMoved(ClientError):
-    """The newer protocol's member is in a later epoch by now, and may try in that."""
-
-    retriable = True
+    """The coordinator has given the member a later epoch."""
 
 
 class _Pending:
@@ -249,8 +247,6 @@ class Commits:
             try:
                 await self._once(offsets, sender)
                 return
-            except _EpochMoved:
-                sender = self._membership.commit_identity()
             except (ClientError, ProtocolError) as problem:
                 if not problem.retriable:
                     raise
@@ -258,7 +254,18 @@ class Commits:
             await pauses.wait()
 
     async def _once(self, offsets: Offsets, sender: Identity) -> None:
-        """One try, in the name that the member had when it was asked to; raises what that was answered with."""
+        """One try, but for a member of the newer protocol that is in a later epoch by now: it tries in that."""
+        pauses = self._link.pauses()
+        while True:
+            try:
+                await self._send(offsets, sender)
+                return
+            except _EpochMoved:
+                await pauses.wait()
+                sender = self._membership.commit_identity()
+
+    async def _send(self, offsets: Offsets, sender: Identity) -> None:
+        """One request, in the name that the member had when it was asked to; raises what that was answered with."""
         async with self._turn:
             connection = await self._link.connection()
             version = connection.version_for(OFFSET_COMMIT, NEWEST)

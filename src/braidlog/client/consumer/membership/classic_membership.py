@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 from braidlog.client.consumer.assignors.choosing import all_cooperative, choose
 from braidlog.client.consumer.assignors.interface import Share
 from braidlog.client.consumer.assignors.layouts import write_subscription
@@ -17,6 +15,7 @@ from braidlog.client.consumer.membership.interface import Saving
 from braidlog.client.consumer.membership.leading import share_out
 from braidlog.client.consumer.membership.ownership import Ownership
 from braidlog.client.consumer.membership.parting import commit_refusal, part
+from braidlog.client.consumer.membership.saving import BeforeGivingUp
 from braidlog.client.consumer.membership.states import Classic
 from braidlog.client.consumer.offsets import GroupMetadata
 from braidlog.client.consumer.subscription import SubscriptionKind
@@ -59,10 +58,7 @@ class ClassicMembership:
         self._fatal: FencedInstanceIdError | None = None
         # What the subscription was when we last joined.
         self._joined_version = -1
-        # An auto-commit that has to be over before partitions are given up, and until when it is waited for.
-        self._saving: Future[None] | None = None
-        self._save_until = 0.0
-        self._is_saving = False
+        self._saving = BeforeGivingUp(context.clock, self._beats.max_poll_s / 2)
         self._looks_up_topics = False
 
     # Inside poll
@@ -120,25 +116,12 @@ class ClassicMembership:
             self._context.engine.soon(self._context.metadata.request_update)
         return False
 
-    def _saved(self) -> bool:
-        """Whether what was returned is committed, as far as that is to be done and can be."""
-        now = self._now()
-        if not self._is_saving:
-            self._is_saving = True
-            self._saving = self.commits.begin_auto_commit() if self.commits is not None else None
-            self._save_until = now + self._beats.max_poll_s / 2
-        if self._saving is not None and not self._saving.done() and now < self._save_until:
-            return False
-        self._is_saving = False
-        self._saving = None
-        return True
-
     def _prepare(self) -> bool:
         """Before a join: let go of what an eager member must not keep, and of what is lost anyway."""
         if self._member.is_known:
             going = self._to_give_up()
             self._subscription.mark_pending_revocation(going)
-            if not self._saved():
+            if not self._saving.is_over(self.commits):
                 return False
         # Meanwhile the coordinator may have given us up.
         if not self._member.is_known:
@@ -207,7 +190,7 @@ class ClassicMembership:
             if going:
                 # Only cooperative members still have anything here.
                 self._subscription.mark_pending_revocation(going)
-                if not self._saved():
+                if not self._saving.is_over(self.commits):
                     return False
                 self._ownership.revoke(going)
                 with self._talk.lock:
@@ -237,10 +220,8 @@ class ClassicMembership:
 
     def next_due(self) -> float | None:
         due = self._beats.last_poll + self._beats.max_poll_s / 3
-        if self._is_saving:
-            due = min(due, self._save_until)
-        saving = self.commits.next_due() if self.commits is not None else None
-        return due if saving is None else min(due, saving)
+        others = (self._saving.due(), self.commits.next_due() if self.commits is not None else None)
+        return min([due, *(each for each in others if each is not None)])
 
     def enforce_rebalance(self, reason: str) -> None:
         with self._talk.lock:
@@ -250,7 +231,7 @@ class ClassicMembership:
     def leave(self, deadline: float, reason: str = "the consumer unsubscribed") -> None:
         if not self._is_started:
             return
-        self._is_saving = False
+        self._saving.forget()
         self._joined_version = -1
         part(self._context, self.commits, self._ownership, self._member.is_known, self._talk.leave(reason), deadline)
         self._ownership.raise_error()

@@ -1,0 +1,253 @@
+"""The newer protocol (KIP-848) as one member sees it: answers in, what to say next out; no I/O, no clock, no user code.
+
+    OUT → JOINING → STABLE ⇄ RECONCILING → ACKNOWLEDGING → STABLE …        and from anywhere FENCED or STALE → JOINING
+
+One request says everything: who the member is, what it subscribes to, what it has. What has not changed since the last
+heartbeat that was answered is left out. The answer says what the coordinator wants the member to have; it only ever
+contains partitions that nobody else has any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from braidlog.client.consumer.membership.identity import NO_GENERATION, Identity
+from braidlog.client.consumer.membership.refused import fenced, refused
+from braidlog.client.consumer.membership.states import NEWER_MOVES, Newer, Track
+from braidlog.core import protocol_errors as errors
+from braidlog.core.ids import id_text, random_id
+from braidlog.core.protocol_errors import NONE, name_of
+from braidlog.wire.generated.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
+
+log = logging.getLogger("braidlog.client.group")
+
+JOINS: Final = 0
+LEAVES: Final = -1
+# A static member that will be back: its partitions wait for it until its session is over.
+PAUSES: Final = -2
+# The first version in which members choose their id, and patterns may be left to the broker.
+_OWN_IDS: Final = 1
+
+_PASSING: Final = (
+    errors.CoordinatorLoadInProgressError.code,
+    errors.CoordinatorNotAvailableError.code,
+    errors.NotCoordinatorError.code,
+)
+_FORGOTTEN: Final = (
+    errors.FencedMemberEpochError.code,
+    errors.UnknownMemberIdError.code,
+    errors.GroupIdNotFoundError.code,
+)
+
+# Partition numbers by topic id.
+Owned = Mapping[bytes, frozenset[int]]
+NOTHING: Final[dict[bytes, frozenset[int]]] = {}
+
+
+class Heard(Enum):
+    FINE = "nothing to do"
+    NEWS = "the program's thread has to give up, take or let go"
+    AGAIN = "say it again at once"
+    LATER = "say it again after a pause, perhaps to another coordinator"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    topics: tuple[str, ...] = ()
+    # For the broker to match, where it can; `topics` is what matches here.
+    regex: str | None = None
+
+
+class NewerMember:
+    def __init__(
+        self, group_id: str, instance_id: str | None, rack: str | None, rebalance_ms: int, server_assignor: str | None
+    ) -> None:
+        self.group_id = group_id
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.epoch = JOINS
+        self.subscribed = Subscribed()
+        # What the coordinator wants us to have; none until it has said so in this life.
+        self.target: Owned | None = None
+        # What we have, as far as the program's thread has taken it.
+        self.owned: Owned = NOTHING
+        self._rack = rack
+        self._rebalance_ms = rebalance_ms
+        self._server_assignor = server_assignor
+        self._track = Track(f"member of group {group_id}", NEWER_MOVES, Newer.OUT)
+        # What the coordinator has heard and answered: nothing of it is repeated.
+        self._told_subscribed: Subscribed | None = None
+        self._told_owned: Owned | None = None
+        self._regex_refused = False
+
+    @property
+    def state(self) -> Newer:
+        return self._track.state
+
+    def is_in(self, *states: Newer) -> bool:
+        return self._track.state in states
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there is anything to be said to the coordinator."""
+        return not self.is_in(Newer.OUT, Newer.FENCED, Newer.STALE)
+
+    @property
+    def is_joined(self) -> bool:
+        return self.epoch > JOINS and self.speaks
+
+    @property
+    def identity(self) -> Identity:
+        generation = self.epoch if self.is_joined else NO_GENERATION
+        return Identity(generation, self.member_id, self.instance_id, is_newer=True)
+
+    # What the program's thread says
+
+    def join(self, subscribed: Subscribed) -> None:
+        """A new life: everything is told anew, and nothing is owned."""
+        self._track.move(Newer.JOINING)
+        self.epoch = JOINS
+        self.target = None
+        self.owned = NOTHING
+        self.subscribed = subscribed
+        self.tell_all()
+
+    def subscribe(self, subscribed: Subscribed) -> None:
+        self.subscribed = subscribed
+
+    def took(self, target: Owned, owned: Owned, *, whole: bool) -> None:
+        """What was wanted as `target` is done, as far as topics are known by name: `whole` says whether all are."""
+        self.owned = owned
+        if self.is_in(Newer.RECONCILING) and whole and self.target is target:
+            self._track.move(Newer.ACKNOWLEDGING if owned != self._told_owned else Newer.STABLE)
+
+    def fence(self) -> None:
+        """It cannot go on as it is: what it has is lost."""
+        if self.speaks:
+            self._track.move(Newer.FENCED)
+
+    def out(self) -> None:
+        self._track.move(Newer.OUT)
+        self.epoch = JOINS
+        self.target = None
+
+    # What to say
+
+    def tell_all(self) -> None:
+        """The next heartbeat leaves nothing out: nobody knows whether the last was heard."""
+        self._told_subscribed = None
+        self._told_owned = None
+
+    @property
+    def has_news(self) -> bool:
+        return self.speaks and (self.owned != self._told_owned or self._told_subscribed != self.subscribed)
+
+    def request(self, version: int) -> ConsumerGroupHeartbeatRequest:
+        if not self.member_id and version >= _OWN_IDS:
+            self.member_id = id_text(random_id())
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
+        )
+        before = self._told_subscribed
+        if before is None:
+            request.rebalance_timeout_ms = self._rebalance_ms
+            request.rack_id = self._rack
+            request.server_assignor = self._server_assignor
+        if before != self.subscribed:
+            self._say_subscribed(request, version, before)
+        if self._told_owned != self.owned:
+            request.topic_partitions = [
+                RequestTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+                for topic_id, numbers in sorted(self.owned.items())
+            ]
+        self._told_subscribed = self.subscribed
+        self._told_owned = self.owned
+        return request
+
+    def _say_subscribed(
+        self, request: ConsumerGroupHeartbeatRequest, version: int, before: Subscribed | None
+    ) -> None:
+        had_regex = before is not None and before.regex is not None
+        if self.subscribed.regex is not None and version >= _OWN_IDS and not self._regex_refused:
+            request.subscribed_topic_regex = self.subscribed.regex
+            request.subscribed_topic_names = []
+            return
+        request.subscribed_topic_names = list(self.subscribed.topics)
+        if had_regex and version >= _OWN_IDS:
+            # An empty one takes the last back.
+            request.subscribed_topic_regex = ""
+
+    def goodbye(self) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=LEAVES if self.instance_id is None else PAUSES,
+            instance_id=self.instance_id,
+        )
+
+    def stop_for_not_polling(self) -> None:
+        self._track.move(Newer.STALE)
+
+    # What was answered
+
+    def no_answer(self) -> None:
+        self.tell_all()
+
+    def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> Heard:
+        if not self.speaks:
+            # It is about a life that is over.
+            return Heard.FINE
+        if answer.error_code != NONE:
+            return self._on_refusal(answer)
+        if answer.member_id:
+            self.member_id = answer.member_id
+        self.epoch = answer.member_epoch
+        if self.is_in(Newer.JOINING):
+            log.info("group %s: member %s is in epoch %d", self.group_id, self.member_id, self.epoch)
+            self._track.move(Newer.STABLE)
+        elif self.is_in(Newer.ACKNOWLEDGING) and self._told_owned == self.owned:
+            self._track.move(Newer.STABLE)
+        if answer.assignment is None:
+            return Heard.FINE
+        first = self.target is None
+        self.target = {each.topic_id: frozenset(each.partitions) for each in answer.assignment.topic_partitions}
+        if self.target == self.owned and not first:
+            if self.is_in(Newer.RECONCILING):
+                self._track.move(Newer.STABLE)
+            return Heard.FINE
+        if not self.is_in(Newer.RECONCILING):
+            self._track.move(Newer.RECONCILING)
+        return Heard.NEWS
+
+    def _on_refusal(self, answer: ConsumerGroupHeartbeatResponse) -> Heard:
+        code = answer.error_code
+        self.tell_all()
+        if code in _PASSING:
+            return Heard.LATER
+        if code in _FORGOTTEN:
+            if self.is_in(Newer.JOINING):
+                # Known under this id no more, and nothing is lost by it: come as somebody new.
+                self.member_id = ""
+                return Heard.LATER
+            log.info("group %s: member %s is out of it: %s", self.group_id, self.member_id, name_of(code))
+            self._track.move(Newer.FENCED)
+            return Heard.NEWS
+        if code == errors.InvalidRegularExpressionError.code and self.subscribed.regex and not self._regex_refused:
+            log.warning(
+                "group %s: the broker does not understand the pattern %r (%s); topics are matched here instead",
+                self.group_id, self.subscribed.regex, answer.error_message,
+            )  # fmt: skip
+            self._regex_refused = True
+            return Heard.AGAIN
+        self._track.move(Newer.FENCED)
+        if code == errors.FencedInstanceIdError.code:
+            raise fenced(self.group_id, self.instance_id)
+        raise refused(code, self.group_id, answer.error_message)
