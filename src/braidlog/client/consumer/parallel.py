@@ -59,7 +59,7 @@ class ParallelConsumer:
             raise ValueError("workers and max_in_flight have to be at least 1")
         policy = FailurePolicy(retries, retry_backoff, retry_backoff_max, on_failure)
         policy.check()
-        if consumer.auto_commits:
+        if _auto_commits(consumer):
             raise UserError(
                 "the consumer commits what it has handed out, done or not: "
                 "give it enable_auto_commit=False and leave that to the ParallelConsumer"
@@ -255,3 +255,7 @@ class _Rebalances(RebalanceListener):
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
         self._parallel._lose(partitions)
         self._listener.on_partitions_lost(partitions)
+
+
+def _auto_commits(consumer: Consumer) -> bool:
+    return consumer._read_side.settings.flag("enable.auto.commit")

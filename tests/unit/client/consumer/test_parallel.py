@@ -15,6 +15,7 @@ from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.consumer.parallel import ParallelConsumer
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError
+from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -25,8 +26,6 @@ WAIT_S = 20.0
 class FakeConsumer:
     """Hands out what is in its logs; commits only rise, and stay within what was handed out."""
 
-    auto_commits = False
-
     def __init__(self, logs: Mapping[TopicPartition, Iterable[bytes | None]]) -> None:
         self.logs = {
             partition: [
@@ -35,6 +34,8 @@ class FakeConsumer:
             ]
             for partition, keys in logs.items()
         }
+        self.settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False})
+        self._read_side = self
         self.positions = dict.fromkeys(self.logs, 0)
         self.committed: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
@@ -428,7 +429,7 @@ def test_misuse_is_told() -> None:
         parallel(fake, print, on_failure="explode")
     with pytest.raises(ValueError, match="retries"):
         parallel(fake, print, retries=-1)
-    fake.auto_commits = True
+    fake.settings = Settings.of(CONSUMER, {}, {})
     with pytest.raises(UserError, match="enable_auto_commit=False"):
         parallel(fake, print)
 
