@@ -80,6 +80,7 @@ class ReadSide:
             self.fetcher.positions = positions
             self.fetcher.answers = FetchAnswers(self.context, self.intake, positions.reset_or_tell)
             self.subscription.on_topics = self._on_topics
+            self.subscription.on_assigned = self.fetcher.nudge
             self.metadata.listeners.append(self._on_view)
         except BaseException:
             self.engine.close()

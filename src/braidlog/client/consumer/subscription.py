@@ -46,6 +46,8 @@ class SubscriptionState:
         self.failures: deque[PartitionState] = deque()
         # Called (in either thread) after what has to be known of the cluster changed.
         self.on_topics: Callable[[], None] | None = None
+        # Called in the program's thread after the group gave partitions: their positions have to be found.
+        self.on_assigned: Callable[[], None] | None = None
         self._exclude_internal = exclude_internal
         self._states: dict[TopicPartition, PartitionState] = {}
 
@@ -148,6 +150,8 @@ class SubscriptionState:
                 if strange:
                     raise ValueError(f"the group assigned topics that are not subscribed: {', '.join(strange)}")
             self._set_assignment(wanted)
+        if self.on_assigned is not None:
+            self.on_assigned()
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """These are about to go: still ours, but nothing more of them is fetched or returned."""
