@@ -14,6 +14,7 @@ from transaction_fakes import HERE, FakeBatch, Scene, until
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
 from braidlog.client.errors import (
     AbortableError,
+    ClosedError,
     DeliveryTimeoutError,
     FencedProducerError,
     NoConnection,
@@ -453,7 +454,9 @@ def test_a_bug_ends_the_producer_instead_of_leaving_it_hanging() -> None:
 def test_closing_aborts_what_is_open() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
+        it.records.refuse(closed := ClosedError("closed"))
         await it.flow.close(1.0)
+        assert it.records.refusal is closed, "that is what sends are told"
         assert it.cluster.asked == ["end"]
         assert not it.cluster.requests[-1][0].committed
 

@@ -84,6 +84,7 @@ class TransactionFlow:
         # The call that is under way, or whose outcome nobody has seen yet.
         self._pending: tuple[str, asyncio.Task[None]] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
         records.refuse(TransactionStateError(f"send() is not possible now: {_NO_INIT}"))
 
     @property
@@ -189,7 +190,7 @@ class TransactionFlow:
             self._adopt(await self._coordinator.initialise(known))
         self._coordinator.settle_version()
         self._states.move(State.READY)
-        self._records.refuse(TransactionStateError(f"send() is not possible now: {_NO_BEGIN}"))
+        self._refuse(TransactionStateError(f"send() is not possible now: {_NO_BEGIN}"))
 
     def _adopt(self, identity: Identity) -> None:
         if identity != self._known:
@@ -212,7 +213,7 @@ class TransactionFlow:
 
     async def _commit(self) -> None:
         self._states.move(State.COMMITTING)
-        self._records.refuse(TransactionStateError("send() is not possible now: the transaction is being committed"))
+        self._refuse(TransactionStateError("send() is not possible now: the transaction is being committed"))
         await self._records.drained()
         async with self._turn:
             self._raise_problem()
@@ -221,7 +222,7 @@ class TransactionFlow:
     async def _abort(self) -> None:
         self._states.move(State.ABORTING)
         dropped = AbortableError("the record was not sent: its transaction was aborted")
-        self._records.refuse(TransactionStateError("send() is not possible now: the transaction is being aborted"))
+        self._refuse(TransactionStateError("send() is not possible now: the transaction is being aborted"))
         self._records.abort_unsent(dropped)
         await self._records.drained()
         async with self._turn:
@@ -251,7 +252,7 @@ class TransactionFlow:
             self._adopt(await self._coordinator.initialise(self._known))
         self._coordinator.settle_version()
         self._states.move(State.READY)
-        self._records.refuse(TransactionStateError(f"send() is not possible now: {_NO_BEGIN}"))
+        self._refuse(TransactionStateError(f"send() is not possible now: {_NO_BEGIN}"))
 
     # What the sender asks and tells
 
@@ -312,11 +313,16 @@ class TransactionFlow:
 
     # Errors
 
+    def _refuse(self, error: ClientError) -> None:
+        # A closing producer refuses everything already, for a better reason.
+        if not self._closing:
+            self._records.refuse(error)
+
     def _spoil(self, problem: ClientError) -> ClientError:
         """The transaction can only be aborted; what is not sent yet is not worth sending."""
         if self._states.move_from(_OPEN, State.ABORTABLE_ERROR):
             self._problem = problem
-            self._records.refuse(problem)
+            self._refuse(problem)
             # Not from within the sender's own doings.
             dropped = spoilt("another part of it failed before this record was sent")
             dropped.__cause__ = problem
@@ -333,7 +339,7 @@ class TransactionFlow:
         self._states.move(State.FATAL_ERROR)
         self._problem = problem
         log.error("%s", problem)
-        self._records.refuse(problem)
+        self._refuse(problem)
         self._worker.soon(self._records.fail_all, problem)
 
     def _raise_problem(self) -> None:
@@ -348,6 +354,7 @@ class TransactionFlow:
 
     async def close(self, timeout_s: float) -> None:
         """Abort what is open, if there is time, so that nobody waits for its timeout; then stop."""
+        self._closing = True
         try:
             if timeout_s > 0:
                 async with asyncio.timeout(timeout_s):
