@@ -228,7 +228,7 @@ class Accumulator:
         batch.closed = True
         queue.open = None
         writer = batch.writer
-        batch.raw_size = 0 if writer is None else len(writer)
+        batch.raw_size = len(batch.body) if writer is None else len(writer)
         self.backlog += batch.raw_size
         if queue.batches[0] is batch:
             self._must_call = True

@@ -108,7 +108,8 @@ class Batch:
         # What the last try ended with.
         self.last_problem: Exception | None = None
         self.raw_size: i64 = 0
-        self.codec: i64 = 0
+        # -1 until it is sealed: the body of a batch that was handed over whole is then as it came.
+        self.codec: i64 = -1
         self.head: bytes | None = None
         self.body: bytes = b""
         # Split, when a broker finds it too large, into batches below this many bytes.

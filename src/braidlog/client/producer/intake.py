@@ -15,11 +15,12 @@ from typing import Any, Final, Protocol
 from librt.time import time
 from mypy_extensions import i64, mypyc_attr
 
-from braidlog.client.errors import BufferFullError, RecordTooLargeError, SerializationError
+from braidlog.client.errors import BufferFullError, ConcurrentUseError, RecordTooLargeError, SerializationError
 from braidlog.client.producer.accumulator import RECORD_OVERHEAD, Accumulator, Seat, too_large_for
 from braidlog.client.producer.batch import Batch
+from braidlog.client.producer.buffer_pool import MemoryWaiter
 from braidlog.client.producer.delivery import Delivery, Header, OnDelivery
-from braidlog.client.producer.partition_queue import TopicQueues
+from braidlog.client.producer.partition_queue import PartitionQueue, TopicQueues
 from braidlog.core.errors import UserError
 from braidlog.wire.records.batch import HEADER_SIZE
 from braidlog.wire.records.encoding import NO_HEADERS, encode_headers
@@ -116,6 +117,16 @@ class Intake:
         )
 
 
+    def append_batch(
+        self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
+    ) -> Delivery:
+        """Hand over `count` records that are encoded already: v2 records with deltas from 0 and `base_timestamp` on.
+
+        They are sent as one batch of their own, behind what the partition has; the Delivery is the first record's.
+        """
+        return self._doorway.admit_batch(topic, partition, body, count, base_timestamp, max_timestamp)
+
+
 class Doorway:
     def __init__(self, accumulator: Accumulator, surroundings: Surroundings) -> None:
         self.accumulator = accumulator
@@ -161,6 +172,72 @@ class Doorway:
         if accumulator.is_behind:
             self._rest()
         return delivery
+
+    def admit_batch(
+        self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
+    ) -> Delivery:
+        accumulator = self.accumulator
+        size: i64 = len(body)
+        if size > self.largest:
+            raise RecordTooLargeError(too_large_for(accumulator.limits, size) or "")
+        deadline = accumulator.clock.monotonic() + accumulator.limits.max_block_s
+        granted = False
+        batch: Batch | None = None
+        while batch is None:
+            known = accumulator.topics.get(topic)
+            if known is None or partition >= known.count:
+                self._refuse_to_keep_a_loop()
+                self.surroundings.await_topic(topic, partition, max(deadline - accumulator.clock.monotonic(), 0.0))
+                continue
+            waiter: MemoryWaiter | None = None
+            accumulator.lock.acquire()
+            try:
+                if accumulator.refusal is not None:
+                    raise accumulator.refusal
+                if granted or accumulator.pool.reserve(size):
+                    batch = prepared_batch(known.queues[partition], accumulator, body, count)
+                    batch.base_timestamp = base_timestamp
+                    batch.max_timestamp = max_timestamp
+                    accumulator.place_prepared(known.queues[partition], batch)
+                else:
+                    waiter = accumulator.pool.enqueue(size, True)
+            finally:
+                accumulator.lock.release()
+            if waiter is not None:
+                granted = self._wait_for_memory(waiter, topic, deadline)
+        accumulator.call_if_needed()
+        if accumulator.is_behind:
+            self._rest()
+        return Delivery(batch, 0, base_timestamp, -1, -1)
+
+    def _wait_for_memory(self, waiter: MemoryWaiter, topic: str, deadline: float) -> bool:
+        accumulator = self.accumulator
+        accumulator.call()
+        try:
+            self._refuse_to_keep_a_loop()
+            if waiter.wait(max(deadline - accumulator.clock.monotonic(), 0.0)):
+                return True
+        except BaseException:
+            self._leave_line(waiter)
+            raise
+        self._leave_line(waiter)
+        if accumulator.refusal is not None:
+            raise accumulator.refusal
+        raise BufferFullError(self._full(topic))
+
+    def _leave_line(self, waiter: MemoryWaiter) -> None:
+        self.accumulator.lock.acquire()
+        try:
+            self.accumulator.pool.give_up(waiter)
+        finally:
+            self.accumulator.lock.release()
+
+    def _refuse_to_keep_a_loop(self) -> None:
+        if self.surroundings.runs_loop():
+            raise ConcurrentUseError(
+                "batches have to wait for metadata or memory, which would keep the event loop of this thread; "
+                "hand them over in another thread (asyncio.to_thread)"
+            )
 
     def _rest(self) -> None:
         """The backlog is long: hold this thread until the engine's next turn is over.
@@ -305,6 +382,15 @@ class Doorway:
             accumulator.lock.release()
         accumulator.call()
         return delivery
+
+
+def prepared_batch(queue: PartitionQueue, accumulator: Accumulator, body: bytes, count: int) -> Batch:
+    """A batch whose records came encoded; its memory is reserved."""
+    batch = Batch(queue.topic.name, queue.partition, queue, accumulator.guard, None)
+    batch.body = body
+    batch.count = count
+    batch.reserved = len(body)
+    return batch
 
 
 def as_bytes(given: object, what: str) -> bytes | None:

@@ -24,11 +24,13 @@ class Sealer:
 
     def seal(self, batch: Batch, pool: BufferPool) -> int:
         """Make the header and body ready to be sent; their size. The batch belongs to the caller, so no lock."""
-        writer = batch.writer
-        if writer is not None:
-            raw = writer.getvalue()
-            pool.take_back(writer)
-            batch.writer = None
+        if batch.codec < 0:
+            raw = batch.body
+            writer = batch.writer
+            if writer is not None:
+                raw = writer.getvalue()
+                pool.take_back(writer)
+                batch.writer = None
             batch.codec = self.codec
             batch.body = raw if self.codec == 0 else compress(self.codec, raw, self.level)
             self.raw_bytes += len(raw)
