@@ -2,62 +2,177 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
 
-# Said where the broker gives no reason of its own; an imperative a person can follow.
-_ADVICE: Final[dict[int, str]] = {
-    errors.UnknownTopicOrPartitionError.code: "it does not exist; `braidlog topics list` shows what does, "
-    "`braidlog topics create` makes one",
-    errors.UnknownTopicIdError.code: "it was deleted, or deleted and made again, meanwhile; try again",
-    errors.TopicAlreadyExistsError.code: "it exists already; --if-not-exists makes that no error",
-    errors.LeaderNotAvailableError.code: "it has no leader now; `braidlog topics describe` shows which brokers hold it",
-    errors.NotLeaderOrFollowerError.code: "its leader moved; try again",
-    errors.NotControllerError.code: "the controller moved; try again",
-    errors.OffsetOutOfRangeError.code: "there are no records at that offset; use --offset earliest or latest",
-    errors.MessageTooLargeError.code: "a record is larger than the topic takes; raise its max.message.bytes with "
-    "`braidlog configs alter`, or compress",
-    errors.RecordListTooLargeError.code: "a batch is larger than a segment of the topic; raise its segment.bytes",
-    errors.NotEnoughReplicasError.code: "fewer replicas are in sync than min.insync.replicas asks; bring brokers back, "
-    "or write with --acks 1",
-    errors.NotEnoughReplicasAfterAppendError.code: "it was written, but fewer replicas are in sync than "
-    "min.insync.replicas asks; bring brokers back",
-    errors.RequestTimedOutError.code: "the broker gave up waiting; it may have happened all the same: look first",
-    errors.InvalidTimestampError.code: "a timestamp is too far from the broker's clock; see "
-    "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
-    errors.InvalidRecordError.code: "a record is not what the topic takes; a compacted topic needs keys",
-    errors.UnsupportedCompressionTypeError.code: "the topic or broker does not take this compression; choose another",
-    errors.KafkaStorageError.code: "the disk under it failed; the broker's log names it, `braidlog doctor` explains",
-    errors.TopicAuthorizationFailedError.code: "not authorized for it",
-    errors.ClusterAuthorizationFailedError.code: "not authorized for the cluster",
-    errors.TopicDeletionDisabledError.code: "the broker has delete.topic.enable=false",
-    errors.CorruptMessageError.code: "bytes on disk or on the way are damaged; `braidlog log verify` finds where",
-    errors.GroupIdNotFoundError.code: "it does not exist; `braidlog groups list` shows what does",
-    errors.InvalidGroupIdError.code: "that is no name for a group; give one that is not empty",
-    errors.NonEmptyGroupError.code: "it has active members; stop them first (`braidlog groups describe --members` "
-    "shows who they are)",
-    errors.GroupSubscribedToTopicError.code: "the group is reading this topic; stop its members first (`braidlog "
-    "groups describe --members` shows who they are)",
-    errors.UnknownMemberIdError.code: "the group has active members by now; stop them and try again",
-    errors.RebalanceInProgressError.code: "the group is rebalancing; stop its members and try again",
-    errors.GroupAuthorizationFailedError.code: "not authorized for it",
-    errors.CoordinatorNotAvailableError.code: "its coordinator is not available; `braidlog topics describe` of "
-    "__consumer_offsets or __transaction_state shows why",
-    errors.CoordinatorLoadInProgressError.code: "its coordinator is still loading; try again",
-    errors.NotCoordinatorError.code: "its coordinator moved; try again",
-    errors.TransactionalIdNotFoundError.code: "it does not exist; `braidlog transactions list` shows what does",
-    errors.TransactionalIdAuthorizationFailedError.code: "not authorized for it",
-    errors.ConcurrentTransactionsError.code: "its transaction before is still being ended; try again",
-    errors.InvalidProducerEpochError.code: "its producer has a newer epoch by now; look again with `braidlog "
-    "transactions producers`",
-    errors.TransactionCoordinatorFencedError.code: "a newer coordinator has ended a transaction here meanwhile; look "
-    "again with `braidlog transactions producers`",
-    errors.InvalidTxnStateError.code: "its transaction is in a state that does not allow this; look again with "
-    "`braidlog transactions describe`",
-    errors.UnknownServerError.code: "the broker failed; its log has the reason",
+
+class Advice(NamedTuple):
+    """What the code means, said where the broker gives no reason of its own; and what a person can do about it."""
+
+    fact: str
+    next: str = ""
+
+
+_AUTHORIZE: Final = "ask whoever keeps the cluster for the right to it (Admin.create_acls grants it)"
+
+# Programs and people at the command line read the same words: options are named only beside what programs use.
+_ADVICE: Final[dict[type[ProtocolError], Advice]] = {
+    errors.UnknownServerError: Advice("the broker failed", "its log has the reason"),
+    errors.OffsetOutOfRangeError: Advice(
+        "there are no records at that offset", "use the earliest or the latest (--offset earliest)"
+    ),
+    errors.CorruptMessageError: Advice(
+        "bytes on disk or on the way are damaged", "`braidlog log verify` finds where"
+    ),
+    errors.UnknownTopicOrPartitionError: Advice(
+        "it does not exist", "`braidlog topics list` shows what does, `braidlog topics create` makes one"
+    ),
+    errors.UnknownTopicIdError: Advice("it was deleted, or deleted and made again, meanwhile", "try again"),
+    errors.LeaderNotAvailableError: Advice(
+        "it has no leader now", "`braidlog topics describe` shows which brokers hold it"
+    ),
+    errors.NotLeaderOrFollowerError: Advice("its leader moved", "try again"),
+    errors.RequestTimedOutError: Advice(
+        "the broker gave up waiting", "it may have happened all the same: look first"
+    ),
+    errors.BrokerNotAvailableError: Advice("the broker is not available", "see that it runs, then try again"),
+    errors.ReplicaNotAvailableError: Advice(
+        "the broker has no copy of it", "describe the topic to see which brokers do"
+    ),
+    errors.MessageTooLargeError: Advice(
+        "a record is larger than the topic takes",
+        "raise its max.message.bytes with `braidlog configs alter`, or compress",
+    ),
+    errors.OffsetMetadataTooLargeError: Advice(
+        "the metadata of an offset is too long", "shorten it, or raise offset.metadata.max.bytes of the brokers"
+    ),
+    errors.CoordinatorLoadInProgressError: Advice("its coordinator is still loading", "try again"),
+    errors.CoordinatorNotAvailableError: Advice(
+        "its coordinator is not available",
+        "`braidlog topics describe` of __consumer_offsets or __transaction_state shows why",
+    ),
+    errors.NotCoordinatorError: Advice("its coordinator moved", "try again"),
+    errors.InvalidTopicError: Advice(
+        "that is no name for a topic", "use up to 249 letters, digits, dots, underscores and dashes"
+    ),
+    errors.RecordListTooLargeError: Advice(
+        "a batch is larger than a segment of the topic", "raise its segment.bytes"
+    ),
+    errors.NotEnoughReplicasError: Advice(
+        "fewer replicas are in sync than min.insync.replicas asks",
+        "bring brokers back, or write with acks=1 (--acks 1)",
+    ),
+    errors.NotEnoughReplicasAfterAppendError: Advice(
+        "it was written, but fewer replicas are in sync than min.insync.replicas asks", "bring brokers back"
+    ),
+    errors.InvalidGroupIdError: Advice("that is no name for a group", "give one that is not empty"),
+    errors.UnknownMemberIdError: Advice("the group has active members by now", "stop them and try again"),
+    errors.RebalanceInProgressError: Advice("the group is rebalancing", "stop its members and try again"),
+    errors.TopicAuthorizationFailedError: Advice("not authorized for it", _AUTHORIZE),
+    errors.GroupAuthorizationFailedError: Advice("not authorized for it", _AUTHORIZE),
+    errors.ClusterAuthorizationFailedError: Advice("not authorized for the cluster", _AUTHORIZE),
+    errors.TransactionalIdAuthorizationFailedError: Advice("not authorized for it", _AUTHORIZE),
+    errors.DelegationTokenAuthorizationFailedError: Advice("not authorized for the token", _AUTHORIZE),
+    errors.InvalidTimestampError: Advice(
+        "a timestamp is too far from the broker's clock",
+        "see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+    ),
+    errors.TopicAlreadyExistsError: Advice(
+        "it exists already", "describe it to see whether it will do (--if-not-exists makes that no error)"
+    ),
+    errors.InvalidPartitionsError: Advice(
+        "that number of partitions cannot be",
+        "give one above 0, and above what there are: partitions are never taken away",
+    ),
+    errors.InvalidReplicationFactorError: Advice(
+        "that number of replicas cannot be", "give at most as many as there are brokers"
+    ),
+    errors.InvalidReplicaAssignmentError: Advice(
+        "those brokers cannot hold it", "name brokers of this cluster, each once"
+    ),
+    errors.InvalidConfigError: Advice("a setting cannot be so", "`braidlog configs describe --docs` explains each"),
+    errors.NotControllerError: Advice("the controller moved", "try again"),
+    errors.InvalidRequestError: Advice("the broker does not take the request so", "its log has the reason"),
+    errors.PolicyViolationError: Advice(
+        "a policy of the cluster forbids it", "ask whoever set create.topic.policy or alter.config.policy"
+    ),
+    errors.InvalidProducerEpochError: Advice(
+        "its producer has a newer epoch by now", "look again with `braidlog transactions producers`"
+    ),
+    errors.InvalidTxnStateError: Advice(
+        "its transaction is in a state that does not allow this",
+        "look again with `braidlog transactions describe`",
+    ),
+    errors.ConcurrentTransactionsError: Advice("its transaction before is still being ended", "try again"),
+    errors.TransactionCoordinatorFencedError: Advice(
+        "a newer coordinator has ended a transaction here meanwhile",
+        "look again with `braidlog transactions producers`",
+    ),
+    errors.SecurityDisabledError: Advice(
+        "the cluster has no authorizer", "set authorizer.class.name on its brokers and controllers"
+    ),
+    errors.OperationNotAttemptedError: Advice("another part of the request failed", "mend that, then try again"),
+    errors.KafkaStorageError: Advice(
+        "the disk under it failed", "the broker's log names it, `braidlog doctor` explains"
+    ),
+    errors.LogDirNotFoundError: Advice(
+        "the broker has no such directory", "describe its log dirs to see which there are"
+    ),
+    errors.ReassignmentInProgressError: Advice("it is being moved", "wait for that to end, or cancel it"),
+    errors.DelegationTokenAuthDisabledError: Advice(
+        "delegation tokens are switched off", "set delegation.token.secret.key on the brokers and controllers"
+    ),
+    errors.DelegationTokenNotFoundError: Advice("there is no such token", "describe the tokens to see which there are"),
+    errors.DelegationTokenOwnerMismatchError: Advice(
+        "the token is somebody else's", "its owner or one of its renewers has to ask"
+    ),
+    errors.DelegationTokenRequestNotAllowedError: Advice(
+        "tokens are not given over this connection", "connect with SASL or mutual TLS, not with a token"
+    ),
+    errors.DelegationTokenExpiredError: Advice("the token has expired", "create a new one"),
+    errors.InvalidPrincipalTypeError: Advice("there are no such principals", "use User"),
+    errors.NonEmptyGroupError: Advice(
+        "it has active members", "stop them first (`braidlog groups describe --members` shows who they are)"
+    ),
+    errors.GroupIdNotFoundError: Advice("it does not exist", "`braidlog groups list` shows what does"),
+    errors.TopicDeletionDisabledError: Advice("the broker has delete.topic.enable=false", "change that first"),
+    errors.UnsupportedCompressionTypeError: Advice(
+        "the topic or broker does not take this compression", "choose another"
+    ),
+    errors.PreferredLeaderNotAvailableError: Advice(
+        "the first of its replicas is not in sync", "see that its broker runs and keeps up"
+    ),
+    errors.EligibleLeadersNotAvailableError: Advice("none of its replicas is alive", "start the brokers that hold it"),
+    errors.ElectionNotNeededError: Advice("it is led as it should be", "nothing has to be done"),
+    errors.NoReassignmentInProgressError: Advice("it is not being moved", "there is nothing to cancel"),
+    errors.GroupSubscribedToTopicError: Advice(
+        "the group is reading this topic",
+        "stop its members first (`braidlog groups describe --members` shows who they are)",
+    ),
+    errors.InvalidRecordError: Advice("a record is not what the topic takes", "a compacted topic needs keys"),
+    errors.ThrottlingQuotaExceededError: Advice(
+        "too many changes at once for the quota of this client", "wait a moment and try again"
+    ),
+    errors.ResourceNotFoundError: Advice("there is nothing of that name", "describe all to see what there is"),
+    errors.DuplicateResourceError: Advice("it is named twice", "name each once"),
+    errors.UnacceptableCredentialError: Advice(
+        "such a credential is not taken", "give a name, a password, and between 4096 and 16384 iterations"
+    ),
+    errors.InvalidUpdateVersionError: Advice(
+        "the feature cannot have that level", "describe the features to see which levels all brokers support"
+    ),
+    errors.FeatureUpdateFailedError: Advice("the controller could not store it", "its log has the reason"),
+    errors.TransactionalIdNotFoundError: Advice(
+        "it does not exist", "`braidlog transactions list` shows what does"
+    ),
+    errors.FencedInstanceIdError: Advice(
+        "another member has taken that instance id over", "describe the group to see who is in it"
+    ),
 }
+_BY_CODE: Final = {kind.code: advice for kind, advice in _ADVICE.items()}
+_NOTHING_KNOWN: Final = Advice("")
 
 
 def check(error_code: int, what: str, message: str | None = None) -> None:
@@ -68,5 +183,9 @@ def check(error_code: int, what: str, message: str | None = None) -> None:
 
 def refusal(error_code: int, what: str, message: str | None = None) -> ProtocolError:
     error = from_code(error_code)
-    reason = message or _ADVICE.get(error_code)
-    return type(error)(f"{what}: {reason}" if reason else what)
+    known = _BY_CODE.get(error_code, _NOTHING_KNOWN)
+    fact = message or known.fact
+    # A reason that goes on after a semicolon says itself what to do.
+    if fact and known.next and ";" not in fact:
+        fact = f"{fact.rstrip('.')}; {known.next}"
+    return type(error)(f"{what}: {fact}" if fact else what)
