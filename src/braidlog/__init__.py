@@ -13,6 +13,7 @@ if os.environ.get("BRAIDLOG_PURE") == "1":
 
 if TYPE_CHECKING:
     from braidlog.client import Admin as Admin
+    from braidlog.client import AsyncConsumer as AsyncConsumer
     from braidlog.client import Consumer as Consumer
     from braidlog.client import ConsumerRecord as ConsumerRecord
     from braidlog.client import Delivery as Delivery

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin as Admin
+    from braidlog.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
     from braidlog.client.consumer.consumer import Consumer as Consumer
-    from braidlog.client.consumer.group_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from braidlog.client.consumer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from braidlog.client.consumer.listener import RebalanceListener as RebalanceListener
     from braidlog.client.consumer.parallel import ParallelConsumer as ParallelConsumer
     from braidlog.client.consumer.record import ConsumerRecord as ConsumerRecord
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 # Public name -> the module that has it, imported when it is first asked for.
 NAMES: Final = {
     "Admin": "braidlog.client.admin.admin",
+    "AsyncConsumer": "braidlog.client.consumer.async_consumer",
     "Consumer": "braidlog.client.consumer.consumer",
     "ConsumerRecord": "braidlog.client.consumer.record",
     "Delivery": "braidlog.client.producer.delivery",
-    "OffsetAndMetadata": "braidlog.client.consumer.group_metadata",
+    "OffsetAndMetadata": "braidlog.client.consumer.offsets",
     "ParallelConsumer": "braidlog.client.consumer.parallel",
     "Producer": "braidlog.client.producer.producer",
     "RebalanceListener": "braidlog.client.consumer.listener",

@@ -89,6 +89,19 @@ class Intake:
 
     # Records
 
+    def pop(self) -> ConsumerRecord | None:
+        """The next record of the chunk, if nothing has happened since that has to be looked at first."""
+        at = self.at
+        if at >= self.count or self.is_doubtful:
+            return None
+        self.at = at + 1
+        return self.chunk[at]
+
+    def replace_chunk(self, records: list[ConsumerRecord]) -> None:
+        """What interceptors made of it."""
+        self.chunk = records
+        self.count = len(records)
+
     def take(self, most: int) -> list[ConsumerRecord]:
         """Up to so many records, in the order of their partition, and the positions moved past them."""
         records: list[ConsumerRecord] = _NO_RECORDS
@@ -147,6 +160,7 @@ class Intake:
                 self.chunk = records
                 self.at = 0
                 self.count = len(records)
+                self.is_doubtful = False
                 return True
             # Nothing that may be seen, but the position moved past it.
             self.settle()
@@ -162,18 +176,21 @@ class Intake:
             self._drop_chunk()
             return False
         if not state.is_readable():
-            was_used_up = source.is_used_up
-            source.rewind(int(self.chunk[self.at].offset))
-            if was_used_up:
-                # It counts as buffered again.
-                state.drained -= 1
-                self.drained -= source.size
-            elif self._current is source:
-                self._current = None
+            self._put_back(source)
+            self._current = None
             self._parked.append(source)
-            self._drop_chunk()
             return False
         return True
+
+    def _put_back(self, source: FetchedSlice) -> None:
+        """The rest of the chunk is to be read again."""
+        if source.is_used_up:
+            # It counts as waiting again.
+            source.state.drained -= 1
+            self.drained -= source.size
+        source.rewind(int(self.chunk[self.at].offset))
+        self._current = source
+        self._drop_chunk()
 
     def _next_slice(self) -> FetchedSlice | None:
         """One that may be read now; others are parked or dropped."""
@@ -216,29 +233,35 @@ class Intake:
         self.drained += each.size
         self._on_drained()
 
-    def take_slice(self) -> FetchedSlice | None:
-        """A whole slice, for who reads batches instead of records; the position is moved past it.
+    # Slices, for who reads whole batches instead of records
 
-        The caller gets what no poll has returned yet: from the slice's `position` on.
-        """
+    def take_slice(self) -> FetchedSlice | None:
+        """A slice to read from its `position` on; it stays where it is until `advance_slice`."""
         if self.at < self.count and self.source is not None:
             self.settle()
-            source = self.source
-            if source.is_used_up:
-                source.state.drained -= 1
-                self.drained -= source.size
-            source.rewind(int(self.chunk[self.at].offset))
-            self._current = source
-            self._drop_chunk()
+            self._put_back(self.source)
         else:
             self.settle()
         each = self._next_slice()
-        if each is None:
-            return None
-        self._current = None
-        each.is_used_up = True
-        self._account(each)
+        self._current = each
         return each
+
+    def advance_slice(
+        self, source: FetchedSlice, position: int, leader_epoch: int, is_done: bool, count: int = 0
+    ) -> None:
+        """So far was the slice read; what is left of it is for the next poll."""
+        state = source.state
+        with self._lock:
+            counts = state.version == source.version and state.is_current
+            if counts:
+                state.position = position
+                if leader_epoch >= 0:
+                    state.position_epoch = leader_epoch
+        self.records_taken += count
+        if is_done or not counts:
+            self._forget(source)
+        else:
+            source.rewind(position)
 
     def _deserialize(self, source: FetchedSlice, records: list[ConsumerRecord]) -> None:
         key_of = self._key_of
@@ -279,6 +302,11 @@ class RecordIterator:
 
     def __iter__(self) -> RecordIterator:
         return self
+
+    def is_ready(self) -> bool:
+        """Whether the next record is there without a wait."""
+        intake = self._intake
+        return intake.at < intake.count and not intake.is_doubtful
 
     def __next__(self) -> ConsumerRecord:
         intake = self._intake
