@@ -286,10 +286,76 @@ async def run_aiokafka(plan: Plan, stop: Stop) -> None:
     book.left()
 
 
+def run_braidlog(plan: Plan, stop: Stop) -> None:
+    import logging
+    import re
+
+    from braidlog.client.consumer.consumer import Consumer
+    from braidlog.client.consumer.listener import RebalanceListener
+    from braidlog.client.consumer.offsets import OffsetAndMetadata
+    from braidlog.client.errors import ClientError
+    from braidlog.core.protocol_errors import FencedInstanceIdError, ProtocolError
+    from braidlog.core.types import TopicPartition
+
+    logging.basicConfig(level=logging.INFO, format="%(relativeCreated)d %(name)s %(message)s")
+    own = {
+        "bootstrap.servers": plan.bootstrap,
+        "group.id": plan.group,
+        "client.id": plan.name,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "fetch.max.wait.ms": 100,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 100,
+        "retry.backoff.ms": 20,
+        "metadata.max.age.ms": 500,
+        **plan.settings,
+    }
+    consumer = Consumer(own)
+    book = Notebook(plan, lambda: consumer.group_metadata().generation_id)
+
+    def commit() -> None:
+        if plan.commits and book.pending:
+            ends = {TopicPartition(*at): OffsetAndMetadata(end, ABOUT_THIS) for at, (_, end) in book.pending.items()}
+            try:
+                consumer.commit(ends)
+                book.committed()
+            except (ClientError, ProtocolError) as refused:
+                book.refused(repr(refused))
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            commit()
+            book.revoked(partitions)
+
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            book.assigned(partitions)
+
+        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+            book.lost(partitions)
+
+    consumer.subscribe(re.compile(plan.pattern) if plan.pattern else plan.topics, listener=Listener())
+    while not stop.wanted:
+        try:
+            records = consumer.poll(POLL_S, max_records=200)
+        except FencedInstanceIdError as fenced:
+            book.refused(fenced)
+            break
+        if records:
+            book.read((record.topic, record.partition, record.offset) for record in records)
+        commit()
+    while not stop.wanted:
+        signal.pause()
+    consumer.close()
+    book.left()
+
+
 def main(arguments: Sequence[str]) -> None:
     plan = Plan(**json.loads(arguments[0]))
     stop = Stop()
-    if plan.client == "confluent":
+    if plan.client == "braidlog":
+        run_braidlog(plan, stop)
+    elif plan.client == "confluent":
         run_confluent(plan, stop)
     elif plan.client == "kafka-python":
         run_kafka_python(plan, stop)

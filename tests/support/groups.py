@@ -40,6 +40,7 @@ QUICK_SETTINGS = {
 KAFKA_SETTINGS = {"group.coordinator.rebalance.protocols": "classic,consumer"}
 
 TIMEOUTS: Mapping[str, Mapping[str, Any]] = {
+    "braidlog": {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS},
     "confluent": {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS},
     "kafka-python": {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS},
     "aiokafka": {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS},

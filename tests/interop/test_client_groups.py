@@ -1,0 +1,205 @@
+"""Our own Consumer as members of groups: both protocols, every assignor, alone and beside members of other clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import group_scenarios as scenarios
+from support.broker import KAFKA, Broker
+from support.confluent import create_topic
+from support.eventually import eventually
+from support.groups import LastingBroker, group_under_test
+
+CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
+FLAVOURS: dict[str, dict[str, Any]] = {
+    "default": {},
+    **{name: {"partition.assignment.strategy": name} for name in CLASSIC},
+    "consumer-uniform": {"group.protocol": "consumer"},
+    "consumer-range": {"group.protocol": "consumer", "group.remote.assignor": "range"},
+}
+BOTH_PROTOCOLS = ("cooperative-sticky", "consumer-uniform")
+NOT_ON_KAFKA = "librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
+
+# The other client, the assignor as we and as it names it.
+FELLOWS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "confluent-range": ("confluent", "range", {"partition.assignment.strategy": "range"}),
+    "confluent-roundrobin": ("confluent", "roundrobin", {"partition.assignment.strategy": "roundrobin"}),
+    "confluent-cooperative": (
+        "confluent",
+        "cooperative-sticky",
+        {"partition.assignment.strategy": "cooperative-sticky"},
+    ),
+    "kafka-python-range": ("kafka-python", "range", {"assignors": ["range"]}),
+    "kafka-python-cooperative": ("kafka-python", "cooperative-sticky", {"assignors": ["cooperative-sticky"]}),
+    "aiokafka-roundrobin": ("aiokafka", "roundrobin", {"assignors": ["roundrobin"]}),
+    "aiokafka-sticky": ("aiokafka", "sticky", {"assignors": ["sticky"]}),
+}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
+        scenarios.live_through_changes(group)
+
+
+@pytest.mark.parametrize("first", ["ours leads", "theirs leads"])
+@pytest.mark.parametrize("fellow", FELLOWS)
+def test_members_of_different_clients_share(quick_broker: Broker, topic: str, fellow: str, first: str) -> None:
+    client, ours, theirs = FELLOWS[fellow]
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog") as group:
+        settings = {"partition.assignment.strategy": ours}
+
+        def start(name: str, is_ours: bool) -> Any:
+            if is_ours:
+                return group.start(name, settings=settings)
+            return group.start(name, client=client, settings=theirs)
+
+        leads = first == "ours leads"
+        with group.writer.running(at_once=1):
+            # Who comes first leads.
+            ann = start("ann", leads)
+            group.settle(ann)
+            bob = start("bob", not leads)
+            group.settle(ann, bob)
+            cid = start("cid", leads)
+            group.settle(ann, bob, cid)
+            bob.leave()
+            group.settle(ann, cid)
+            dan = start("dan", not leads)
+            group.settle(ann, cid, dan)
+            # The leader goes: another client may take over.
+            ann.leave()
+            group.settle(cid, dan)
+        group.read_all()
+        group.history().check(group.written())
+
+
+def test_ours_and_librdkafka_share_in_the_newer_protocol(target_kind: str, quick_broker: Broker, topic: str) -> None:
+    if target_kind == KAFKA:
+        pytest.skip(NOT_ON_KAFKA)
+    newer = FLAVOURS["consumer-uniform"]
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **newer) as group, group.writer.running(at_once=1):
+        ann = group.start("ann")
+        bob = group.start("bob", client="confluent", settings=newer)
+        group.settle(ann, bob)
+        cid = group.start("cid")
+        group.settle(ann, bob, cid)
+        bob.leave()
+        group.settle(ann, cid)
+        group.read_all()
+        group.history().check(group.written())
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["restarted", "killed"])
+@pytest.mark.parametrize("flavour", ["range", "sticky", "cooperative-sticky"])
+def test_a_static_member_returns_without_a_rebalance(
+    quick_broker: Broker, topic: str, flavour: str, killed: bool
+) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
+        patience = {"session.timeout.ms": scenarios.PATIENT_SESSION_MS}
+        scenarios.static_member_returns(group, "group.instance.id", patience, killed=killed)
+
+
+def test_a_static_member_of_the_newer_protocol_returns(target_kind: str, tmp_path: Path, topic: str) -> None:
+    """It says that it will be back; one that was killed could not, and is waited for until its session ends."""
+    lasting = LastingBroker(target_kind, tmp_path / "data", {"group.consumer.session.timeout.ms": "60000"})
+    flavour = FLAVOURS["consumer-uniform"]
+    with lasting.life(), group_under_test(lasting.bootstrap, topic, "braidlog", **flavour) as group:
+        scenarios.static_member_returns(group, "group.instance.id", {}, killed=False)
+
+
+def test_a_static_leader_that_returns_shares_nothing_out_anew(quick_broker: Broker, topic: str) -> None:
+    """The restarted leader is told to leave the shares as they are (KIP-814), and still watches the topics."""
+    patience = {"session.timeout.ms": scenarios.PATIENT_SESSION_MS}
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS["range"]) as group:
+
+        def start(name: str) -> Any:
+            return group.start(name, settings={"group.instance.id": f"instance-{name}", **patience})
+
+        ann = start("ann")
+        group.settle(ann)
+        bob = start("bob")
+        group.settle(ann, bob)
+        share, generation = ann.owned(), bob.generation()
+        ann.leave()
+        again = start("ann")
+        group.settle(again, bob)
+        assert again.owned() == share
+        assert bob.generation() == generation
+        group.writer.send(5)
+        group.read_all()
+        group.history().check(group.written())
+
+
+def test_a_static_member_that_lives_twice_is_fenced(quick_broker: Broker, topic: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS["range"]) as group:
+        settings = {"group.instance.id": "only"}
+        first = group.start("only", settings=settings)
+        group.settle(first)
+        second = group.start("only", settings=settings)
+        group.settle(second)
+        eventually(lambda: any("taken this one's place" in note.error for note in first.notes))
+        group.writer.send(10)
+        group.read_all()
+        assert not any(note.kind == "read" for note in first.notes)
+        group.history().check(group.written())
+
+
+@pytest.mark.parametrize("flavour", [*BOTH_PROTOCOLS, "range"])
+def test_new_partitions_are_read(quick_broker: Broker, topic: str, flavour: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
+        scenarios.new_partitions_are_read(group, 9)
+
+
+@pytest.mark.parametrize("flavour", [*BOTH_PROTOCOLS, "range"])
+def test_a_pattern_finds_new_topics(quick_broker: Broker, topic: str, flavour: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
+        scenarios.a_pattern_finds_new_topics(group, f"^{topic}.*", f"{topic}-new")
+
+
+def test_members_that_read_different_topics(quick_broker: Broker, topic: str) -> None:
+    """The leader does not read what it shares out to another."""
+    other = f"{topic}-other"
+    create_topic(quick_broker.bootstrap, other, 3)
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS["cooperative-sticky"]) as group:
+        ann = group.start("ann")
+        group.settle(ann)
+        group.watch_also({other: 3})
+        bob = group.start("bob", topics=[other])
+        group.settle(ann, bob)
+        assert bob.owned() == {(other, index) for index in range(3)}
+        group.writer.send(5)
+        group.read_all()
+        group.history().check(group.written())
+
+
+@pytest.mark.parametrize("flavour", ["range", "cooperative-sticky"])
+def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
+    quick_broker: Broker, topic: str, flavour: str, target_kind: str
+) -> None:
+    if target_kind == KAFKA:
+        pytest.skip("the quick broker of Kafka 3.9 does not migrate groups")
+    old, new = FLAVOURS[flavour], FLAVOURS["consumer-uniform"]
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog") as group:
+        with group.writer.running(at_once=1):
+            ann = group.start("ann", settings=old)
+            group.settle(ann)
+            bob = group.start("bob", settings=new)
+            group.settle(ann, bob)
+            ann.leave()
+            group.settle(bob)
+            cid = group.start("cid", settings=old)
+            group.settle(bob, cid)
+            bob.leave()
+            group.settle(cid)
+        group.read_all()
+        group.history().check(group.written())
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("flavour", BOTH_PROTOCOLS)
+def test_commits_outlive_the_broker(target_kind: str, tmp_path: Path, flavour: str, kill: bool) -> None:
+    scenarios.commits_outlive_the_broker(target_kind, tmp_path / "data", "braidlog", FLAVOURS[flavour], kill=kill)
