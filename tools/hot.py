@@ -131,6 +131,7 @@ UNITS: dict[str, list[str]] = {
     "braidlog_client_consumer": _modules(
         "braidlog.client.consumer.partition",
         "braidlog.client.consumer.record",
+        "braidlog.client.consumer.open_batch",
         "braidlog.client.consumer.fetched",
         "braidlog.client.consumer.intake",
     ),

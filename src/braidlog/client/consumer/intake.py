@@ -49,6 +49,8 @@ class Intake:
         self.chunk: list[ConsumerRecord] = _NO_RECORDS
         self.at: i64 = 0
         self.count: i64 = 0
+        # How many of those are in `records_taken`.
+        self._noted: i64 = 0
         # The chunk's slice. Whether its rest still counts has to be looked at after anything may have changed.
         self.source: FetchedSlice | None = None
         self.is_doubtful: bool = False
@@ -60,6 +62,8 @@ class Intake:
         source = self.source
         if source is None:
             return
+        self.records_taken += self.at - self._noted
+        self._noted = self.at
         state = source.state
         with self._lock:
             if state.version == source.version and state.is_current:
@@ -83,6 +87,7 @@ class Intake:
     def _drop_chunk(self) -> None:
         self.chunk = _NO_RECORDS
         self.at = 0
+        self._noted = 0
         self.count = 0
         self.source = None
         self.is_doubtful = False
@@ -132,7 +137,6 @@ class Intake:
                 records = part
             wanted -= count
             self.settle()
-        self.records_taken += len(records)
         return records if records is not _NO_RECORDS else []
 
     def refill(self, most: i64) -> bool:
@@ -159,6 +163,7 @@ class Intake:
             if records:
                 self.chunk = records
                 self.at = 0
+                self._noted = 0
                 self.count = len(records)
                 self.is_doubtful = False
                 return True

@@ -1,0 +1,97 @@
+"""What every call of a consumer goes through: the thread check, the group's business, and waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from braidlog.client.consumer.read_side import ReadSide
+from braidlog.client.consumer.subscription import SubscriptionKind
+from braidlog.client.consumer.thread_check import OneThread
+from braidlog.client.errors import ClosedError
+from braidlog.core.errors import UserError
+from braidlog.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from braidlog.client.consumer.commits import Commits
+    from braidlog.client.consumer.membership.interface import Membership
+
+T = TypeVar("T")
+Partitions = Iterable[TopicPartition | tuple[str, int]]
+
+
+class ConsumerCore:
+    def __init__(self, config: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
+        self._one_thread = OneThread("consumer")
+        self._closed = False
+        self._read_side = side = ReadSide(config, settings)
+        self._subscription = side.subscription
+        # What was fetched and not yet returned.
+        self.intake = side.intake
+        self._doorbell = side.doorbell
+        self._membership = side.membership
+        self._commits = side.commits
+        self._api_timeout_s = side.settings.seconds("default.api.timeout.ms")
+
+    def poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+        """What every poll does: look after the group, then see whether `take` finds something, until it does.
+
+        For who takes something else than records from the intake, as `poll_arrow` does.
+        """
+        with self._one_thread:
+            return self._poll(take, time.monotonic() + timeout_s)
+
+    def _poll(self, take: Callable[[], T | None], deadline: float) -> T | None:
+        self._settle()
+        if self._subscription.kind is SubscriptionKind.NONE:
+            raise UserError("nothing to read: subscribe() to topics or assign() partitions first")
+        side = self._read_side
+        membership = self._membership
+        while True:
+            self._doorbell.check()
+            side.raise_failures()
+            due = deadline
+            if membership is not None:
+                if self._subscription.is_auto:
+                    membership.advance(deadline)
+                due = min(deadline, membership.next_due() or deadline)
+            if self._commits is not None:
+                self._commits.tick(time.monotonic())
+            found = take()
+            if found is not None:
+                return found
+            now = time.monotonic()
+            if now >= deadline:
+                return None
+            self._doorbell.wait(due - now)
+
+    def _settle(self) -> None:
+        """Before anything that looks at positions or changes them."""
+        if self._closed:
+            raise ClosedError("this consumer is closed; make a new one")
+        self.intake.settle()
+
+    def _deadline(self, timeout_s: float | None) -> float:
+        return time.monotonic() + (self._api_timeout_s if timeout_s is None else timeout_s)
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float | None, what: str) -> T:
+        return self._doorbell.run(self._read_side.engine, work, self._deadline(timeout_s), what)
+
+    def _need_membership(self, what: str) -> Membership:
+        if self._membership is None:
+            raise UserError(f"this consumer has no group and cannot {what}; give it group_id, or assign() partitions")
+        return self._membership
+
+    def _need_commits(self, what: str) -> Commits:
+        self._need_membership(what)
+        assert self._commits is not None
+        return self._commits
+
+
+def partitions_of(given: Partitions) -> list[TopicPartition]:
+    partitions = [TopicPartition(*each) for each in given]
+    for each in partitions:
+        if not isinstance(each.topic, str) or not each.topic.strip() or each.partition < 0:
+            raise UserError(f"{tuple(each)} is no partition; give TopicPartition(topic, number)")
+    return partitions

@@ -1,0 +1,142 @@
+"""Where a consumer reads, and where the cluster's logs begin and end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from braidlog.client.consumer.core import ConsumerCore, Partitions, partitions_of
+from braidlog.client.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from braidlog.client.consumer.partition import UNKNOWN
+from braidlog.client.consumer.reset_policy import EARLIEST, LATEST
+from braidlog.client.errors import RequestTimeout
+from braidlog.client.view import PartitionView, TopicView
+from braidlog.core.errors import UserError
+from braidlog.core.types import TopicPartition
+
+
+class Seeking(ConsumerCore):
+    # Positions
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
+        """Read on from this offset."""
+        with self._one_thread:
+            self._settle()
+            epoch = -1
+            if isinstance(offset, OffsetAndMetadata):
+                offset, _, epoch = offset
+            if offset < 0:
+                raise UserError(f"offset {offset} does not exist; seek_to_beginning() and seek_to_end() find the ends")
+            with self._subscription.lock:
+                self._subscription.state(TopicPartition(*partition)).seek(offset, epoch)
+            self._read_side.fetcher.nudge()
+
+    def seek_to_beginning(self, partitions: Partitions = ()) -> None:
+        """Read from the start of these partitions (all that are assigned, unless some are named)."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Partitions = ()) -> None:
+        """Read only what comes from now on."""
+        self._reset(partitions, LATEST)
+
+    def _reset(self, partitions: Partitions, target: int) -> None:
+        with self._one_thread:
+            self._settle()
+            with self._subscription.lock:
+                for each in partitions_of(partitions) or self._subscription.assignment():
+                    self._subscription.state(each).ask_reset(target)
+            self._read_side.fetcher.nudge()
+
+    def position(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
+        """The offset of the next record that poll returns; waits until it is known."""
+        with self._one_thread:
+            self._settle()
+            where = TopicPartition(*partition)
+            state = self._subscription.state(where)
+            deadline = self._deadline(timeout_s)
+            self._read_side.fetcher.nudge()
+            while not state.has_position():
+                self._doorbell.check()
+                self._read_side.raise_failures()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise RequestTimeout(f"where to read {where} is not known yet; see whether its leader answers")
+                self._doorbell.wait(left)
+            return int(state.position)
+
+    def pause(self, partitions: Partitions) -> None:
+        """Let poll return nothing of these until `resume`; they stay assigned."""
+        self._set_paused(partitions, True)
+
+    def resume(self, partitions: Partitions) -> None:
+        self._set_paused(partitions, False)
+        self._read_side.fetcher.nudge()
+
+    def _set_paused(self, partitions: Partitions, paused: bool) -> None:
+        with self._one_thread:
+            self._settle()
+            with self._subscription.lock:
+                for state in [self._subscription.state(each) for each in partitions_of(partitions)]:
+                    state.is_paused = paused
+
+    def paused(self) -> frozenset[TopicPartition]:
+        with self._one_thread:
+            return frozenset(state.topic_partition for state in self._subscription.states() if state.is_paused)
+
+    # Offsets of the cluster
+
+    def beginning_offsets(self, partitions: Partitions, timeout_s: float | None = None) -> dict[TopicPartition, int]:
+        return self._ends(partitions, EARLIEST, timeout_s)
+
+    def end_offsets(self, partitions: Partitions, timeout_s: float | None = None) -> dict[TopicPartition, int]:
+        """The offsets after the last records that this consumer may read."""
+        return self._ends(partitions, LATEST, timeout_s)
+
+    def _ends(self, partitions: Partitions, target: int, timeout_s: float | None) -> dict[TopicPartition, int]:
+        with self._one_thread:
+            self._settle()
+            work = self._read_side.lookup.ask_until_known(dict.fromkeys(partitions_of(partitions), target))
+            found = self._run(work, timeout_s, "looking up offsets")
+            return {each: answer.offset for each, answer in found.items()}
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none."""
+        with self._one_thread:
+            self._settle()
+            for each, time_ms in times_ms.items():
+                if time_ms < 0:
+                    raise UserError(f"{each}: time {time_ms} is before 1970; give milliseconds since then")
+            targets = {TopicPartition(*each): time_ms for each, time_ms in times_ms.items()}
+            found = self._run(self._read_side.lookup.ask_until_known(targets), timeout_s, "looking up offsets")
+            return {
+                each: OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
+                if answer.offset >= 0
+                else None
+                for each, answer in found.items()
+            }
+
+    def lag(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
+        """How many offsets lie between the position and the end of what may be read."""
+        with self._one_thread:
+            where = TopicPartition(*partition)
+            position = self.position(where, timeout_s)
+            committed = self._read_side.settings.text("isolation.level").lower() == "read_committed"
+            end = self._subscription.state(where).end_for(committed)
+            if end == UNKNOWN or end < position:
+                end = self.end_offsets([where], timeout_s)[where]
+            return max(end - position, 0)
+
+    def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[PartitionView]:
+        with self._one_thread:
+            self._settle()
+            left = self._api_timeout_s if timeout_s is None else timeout_s
+            found = self._run(self._read_side.metadata.topic(topic, left), left + 1.0, "looking up partitions")
+            return list(found.partitions)
+
+    def list_topics(self, timeout_s: float | None = None) -> dict[str, TopicView]:
+        """Every topic of the cluster that this client may see."""
+        with self._one_thread:
+            self._settle()
+            return self._run(self._read_side.all_topics(), timeout_s, "listing topics")
