@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
-from braidlog.client.node import NoConnection, Node
+from braidlog.client.errors import NoConnection, SettingError
+from braidlog.client.network.connection import Connection
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.nodes import Address, Nodes, parse_servers
+from braidlog.client.node import Node, on_engine
 from braidlog.client.refusals import check, refusal
 from braidlog.client.retrying import Retry
+from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
@@ -32,7 +37,10 @@ from braidlog.wire.generated.metadata import (
 
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
-DEFAULT_PORT: Final = 9092
+
+CLIENT_ID: Final = "braidlog-cli"
+SETUP: Final = "socket.connection.setup.timeout.ms"
+_SETUP_MS: Final = 10_000
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -47,31 +55,32 @@ MOVED_LEADER: Final = (
 )
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+def parse_bootstrap(text: str) -> list[Address]:
     """`host:port,host:port`; the port may be left out."""
-    servers: list[tuple[str, int]] = []
-    for word in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, port = word.rpartition(":")
-        if not colon or (word.startswith("[") and word.endswith("]")):
-            servers.append((word.strip("[]"), DEFAULT_PORT))
-        elif host and port.isdigit() and 0 < int(port) < 65536:
-            servers.append((host.strip("[]"), int(port)))
-        else:
-            raise UserError(f"--bootstrap: {word!r} is not HOST:PORT")
-    if not servers:
-        raise UserError("no bootstrap server given; use --bootstrap HOST:PORT")
-    return servers
+    try:
+        return parse_servers(tuple(text.split(",")))
+    except SettingError as problem:
+        raise UserError(str(problem).replace("bootstrap.servers", "--bootstrap")) from problem
 
 
 class Cluster:
-    def __init__(self, bootstrap: str, timeout_s: float = 30.0) -> None:
+    """`settings` have Kafka's dotted names, as a client's property file has them; `bootstrap` wins over theirs."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = 30.0, settings: Mapping[str, Any] | None = None) -> None:
         self.timeout_s = timeout_s
-        self._bootstrap = parse_bootstrap(bootstrap)
-        self._nodes: dict[int, Node] = {}
-        self.addresses: dict[int, tuple[str, int]] = {}
+        self.settings = dict(settings or {})
+        self.addresses: dict[int, Address] = {}
         self.controller_id = -1
         self.cluster_id = ""
-        self._first = self._connect_any()
+        parse_bootstrap(bootstrap)
+        self._network = Nodes(_settings(bootstrap, timeout_s, self.settings))
+        self._engine = Engine("cluster")
+        self._nodes: dict[int, Node] = {}
+        try:
+            self._first = self._connect_any()
+        except BaseException:
+            self._engine.close()
+            raise
 
     def __enter__(self) -> Cluster:
         return self
@@ -82,24 +91,33 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        self._first.close()
-        for node in self._nodes.values():
-            node.close()
+        if not self._engine.is_closed:
+            self._engine.soon(self._network.close)
+            self._engine.close()
 
     def _connect_any(self) -> Node:
-        """The first that answers: of the servers given, then of the brokers that these told of."""
-        problems: list[str] = []
-        for host, port in dict.fromkeys([*self._bootstrap, *self.addresses.values()]):
-            try:
-                return Node(host, port, self.timeout_s)
-            except UserError as problem:
-                problems.append(str(problem))
-        raise NoConnection("; ".join(problems))
+        """The first that answers: of the brokers that are known, then of the servers given."""
+        return self._node_of(on_engine(self._engine, self._any()))
+
+    async def _any(self) -> Connection:
+        self._network.learn(self.addresses)
+        try:
+            return await self._network.any()
+        except NoConnection:
+            if not self.addresses:
+                raise
+            self._network.forget_brokers()
+            return await self._network.any()
+
+    def _node_of(self, connection: Connection) -> Node:
+        return Node(self._engine, connection, self.timeout_s)
 
     # Nodes
 
     @property
     def any(self) -> Node:
+        if not self._first.is_open:
+            self._first = self._connect_any()
         return self._first
 
     @property
@@ -109,22 +127,19 @@ class Cluster:
         return sorted(self.addresses)
 
     def node(self, broker_id: int) -> Node:
-        if broker_id not in self._nodes:
-            if broker_id not in self.addresses:
-                self.metadata([])
-            if broker_id not in self.addresses:
-                raise UserError(f"there is no broker {broker_id} in this cluster ({_listing(self.addresses)})")
-            host, port = self.addresses[broker_id]
-            try:
-                self._nodes[broker_id] = Node(host, port, self.timeout_s)
-            except NoConnection as problem:
-                if (host, port) in self._bootstrap:
-                    raise
-                raise NoConnection(
-                    f"broker {broker_id} tells clients to connect to {host}:{port}, where no broker answers from here; "
-                    "set its advertised.listeners to an address that clients reach (`braidlog doctor` explains)"
-                ) from problem
+        known = self._nodes.get(broker_id)
+        if known is not None and known.is_open:
+            return known
+        if broker_id not in self.addresses:
+            self.metadata([])
+        if broker_id not in self.addresses:
+            raise UserError(f"there is no broker {broker_id} in this cluster ({_listing(self.addresses)})")
+        self._nodes[broker_id] = self._node_of(on_engine(self._engine, self._connection(broker_id)))
         return self._nodes[broker_id]
+
+    async def _connection(self, broker_id: int) -> Connection:
+        self._network.learn(self.addresses)
+        return await self._network.connection(broker_id)
 
     def forget(self, broker_id: int) -> None:
         """Drop a connection that failed; the next use makes a new one."""
@@ -136,7 +151,7 @@ class Cluster:
     def controller(self) -> Node:
         if self.controller_id < 0:
             self.metadata([])
-        return self.node(self.controller_id) if self.controller_id >= 0 else self._first
+        return self.node(self.controller_id) if self.controller_id >= 0 else self.any
 
     # Metadata
 
@@ -145,9 +160,8 @@ class Cluster:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
         try:
-            response = self._first.call(METADATA, request, MetadataResponse)
+            response = self.any.call(METADATA, request, MetadataResponse)
         except NoConnection:
-            self._first.close()
             self._first = self._connect_any()
             response = self._first.call(METADATA, request, MetadataResponse)
         self.addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
@@ -205,6 +219,14 @@ class Cluster:
                 check(each.error_code, f"{name}-{each.partition_index}")
                 found[each.partition_index] = each.offset
         return found
+
+
+def _settings(bootstrap: str, timeout_s: float, given: Mapping[str, Any]) -> Settings:
+    timeout_ms = max(1, round(timeout_s * 1000))
+    own = {"bootstrap.servers": bootstrap, "request.timeout.ms": timeout_ms}
+    # A socket that does not open within Kafka's ten seconds will not do so later.
+    limits = {SETUP: min(timeout_ms, int(given.get(SETUP, _SETUP_MS))), "client.id": given.get("client.id", CLIENT_ID)}
+    return Settings.of(ADMIN, {**given, **limits, **own})
 
 
 def _is_coming_up(topic: MetadataResponseTopic) -> bool:

@@ -85,6 +85,11 @@ class Connection:
         return self._transport.peer
 
     @property
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken yet."""
+        return self._transport.unsent if self.is_open else 0
+
+    @property
     def in_flight(self) -> int:
         return len(self._waiting)
 
