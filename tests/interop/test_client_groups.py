@@ -81,14 +81,15 @@ def test_ours_and_librdkafka_share_in_the_newer_protocol(target_kind: str, quick
     if target_kind == KAFKA:
         pytest.skip(NOT_ON_KAFKA)
     newer = FLAVOURS["consumer-uniform"]
-    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **newer) as group, group.writer.running(at_once=1):
-        ann = group.start("ann")
-        bob = group.start("bob", client="confluent", settings=newer)
-        group.settle(ann, bob)
-        cid = group.start("cid")
-        group.settle(ann, bob, cid)
-        bob.leave()
-        group.settle(ann, cid)
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **newer) as group:
+        with group.writer.running(at_once=1):
+            ann = group.start("ann")
+            bob = group.start("bob", client="confluent", settings=newer)
+            group.settle(ann, bob)
+            cid = group.start("cid")
+            group.settle(ann, bob, cid)
+            bob.leave()
+            group.settle(ann, cid)
         group.read_all()
         group.history().check(group.written())
 

@@ -8,6 +8,7 @@ monotonic clock, which all processes of a machine share.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,10 +44,10 @@ def write_note(
     error: str = "",
 ) -> None:
     """On standard output at once: whoever is killed next has still said it."""
-    print(
-        MARK + json.dumps([kind, member, time.monotonic(), generation, sorted(partitions), sorted(offsets), error]),
-        flush=True,
-    )
+    note = json.dumps([kind, member, time.monotonic(), generation, sorted(partitions), sorted(offsets), error])
+    # In one piece: other threads may write a log to the same place.
+    sys.stdout.write(f"{MARK}{note}\n")
+    sys.stdout.flush()
 
 
 def read_notes(lines: Iterable[str]) -> list[Note]:
