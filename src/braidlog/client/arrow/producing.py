@@ -1,0 +1,216 @@
+"""Tables to topics: rows become batches in the caller's thread, and go the way of every other record from there.
+
+    table ─▶ pieces ─▶ columns ─▶ rows by topic and partition ─▶ record bodies ─▶ accumulator
+
+Memory, order, retries, idempotence and transactions are the producer's; a body is a batch that is full already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from braidlog.client.arrow.delivery import HasBatch, TableDelivery
+from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps
+from braidlog.client.arrow.rows import ColumnNames, pieces_of
+from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
+from braidlog.client.view import PartitionView
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import InvalidPartitionsError, InvalidRecordError, MessageTooLargeError
+from braidlog.core.types import TopicPartition
+from braidlog.wire.records.columns_building import BytesColumn, RecordSource, build_bodies
+from braidlog.wire.records.columns_partitioning import Turns, spread_by_key, spread_by_number
+
+# A table is there as a whole, so that its batches need not be as small as those that wait for single records.
+BATCH_BYTES: Final = 256 * 1024
+
+Keyless = Literal["sticky", "round-robin"]
+
+
+class Limits(Protocol):
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def max_request(self) -> int: ...
+
+    @property
+    def memory(self) -> int: ...
+
+
+class BatchSink(Protocol):
+    """What a table needs of a Producer."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def partitions_for(self, topic: str) -> Sequence[PartitionView]: ...
+
+    def append_batch(
+        self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
+    ) -> HasBatch: ...
+
+
+def send_arrow(
+    producer: BatchSink,
+    data: Any,
+    topic: str | None = None,
+    *,
+    key: str | None = "key",
+    value: str | None = "value",
+    headers: str | None = "headers",
+    timestamp: str | None = None,
+    partition_by: str | int | None = None,
+    keyless: Keyless = "sticky",
+    batch_size: int | None = None,
+) -> TableDelivery:
+    """Send every row as a record; returns when the last one is handed over, before it is acknowledged.
+
+    `key`, `value`, `headers` and `timestamp` are names of columns. Without `topic` each row's is in the column "topic".
+    `partition_by` is a partition for all rows, or a column: of integers, which are the partitions, or of bytes or
+    text, which are hashed in place of the key. Waits for room in `buffer.memory` as `send` does.
+    """
+    _refuse_in_loop()
+    names = ColumnNames(
+        topic=None if topic is not None else "topic",
+        key=key,
+        value=value,
+        headers=headers,
+        timestamp=timestamp,
+        partition=partition_by if isinstance(partition_by, str) else None,
+    )
+    sending = _Sending(producer, topic, names, keyless, batch_size)
+    if isinstance(partition_by, int):
+        sending.partition = partition_by
+    for piece in pieces_of(data):
+        sending.send(piece)
+    return sending.delivery
+
+
+def _refuse_in_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConcurrentUseError(
+        "send_arrow() would keep the event loop that runs in this thread; "
+        "delivery = await asyncio.to_thread(producer.send_arrow, …), then await delivery"
+    )
+
+
+class _Sending:
+    """One table on its way into the accumulator."""
+
+    def __init__(
+        self, producer: BatchSink, topic: str | None, names: ColumnNames, keyless: Keyless, batch_size: int | None
+    ) -> None:
+        limits = producer.limits
+        self.delivery = TableDelivery()
+        self.partition: int | None = None
+        self._producer = producer
+        self._topic = topic
+        self._names = names
+        self._schema: pa.Schema | None = None
+        self._largest = min(int(limits.max_request), int(limits.memory))
+        wanted = max(int(limits.batch_size), BATCH_BYTES) if batch_size is None else batch_size
+        self._batch_size = min(wanted, self._largest)
+        if keyless not in ("sticky", "round-robin"):
+            raise UserError(f"keyless is 'sticky' or 'round-robin', not {keyless!r}")
+        self._turn_bytes = self._batch_size if keyless == "sticky" else 0
+        self._turns: dict[str, tuple[list[int], Turns]] = {}
+        self._rows = 0
+
+    def send(self, piece: pa.RecordBatch) -> None:
+        if piece.schema is not self._schema:
+            self._schema = piece.schema
+            self._names = self._names.found_in(piece.schema)
+        try:
+            if self._topic is not None:
+                self._send_to(self._topic, piece)
+            else:
+                self._send_by_topic(piece)
+        except MessageTooLargeError as problem:
+            raise RecordTooLargeError(f"{problem.message}, counted from row {self._rows} of the table") from problem
+        except (InvalidRecordError, InvalidPartitionsError) as problem:
+            raise UserError(f"{problem.message}, counted from row {self._rows} of the table") from problem
+        self._rows += piece.num_rows
+
+    def _send_by_topic(self, piece: pa.RecordBatch) -> None:
+        name = self._names.topic
+        assert name is not None
+        coded = piece.column(name)
+        if not pa.types.is_dictionary(coded.type):
+            coded = coded.dictionary_encode()
+        if coded.null_count:
+            raise UserError(f"column {name!r} has nulls, but every row needs a topic; or give one topic for all")
+        topics = coded.dictionary.to_pylist()
+        if len(topics) == 1:
+            self._send_to(str(topics[0]), piece)
+            return
+        for index in pc.unique(coded.indices).to_pylist():
+            self._send_to(str(topics[index]), piece.filter(pc.equal(coded.indices, index)))
+
+    def _send_to(self, topic: str, piece: pa.RecordBatch) -> None:
+        source = self._source(piece)
+        partitions = self._producer.partitions_for(topic)
+        for partition, order in self._spread(topic, partitions, piece, source):
+            for built in build_bodies(source, order, self._batch_size, self._largest):
+                delivery = self._producer.append_batch(
+                    topic, partition, built.body, built.count, built.base_timestamp, built.max_timestamp
+                )
+                self.delivery.add(TopicPartition(topic, partition), delivery)
+
+    def _source(self, piece: pa.RecordBatch) -> RecordSource:
+        names = self._names
+        now_ms = time.time_ns() // 1_000_000
+        return RecordSource(
+            piece.num_rows,
+            keys=None if names.key is None else bytes_column(piece.column(names.key), names.key),
+            values=None if names.value is None else bytes_column(piece.column(names.value), names.value),
+            headers=None if names.headers is None else header_columns(piece.column(names.headers), names.headers),
+            timestamps=None
+            if names.timestamp is None
+            else timestamps(piece.column(names.timestamp), names.timestamp, now_ms),
+            timestamp=now_ms,
+        )
+
+    def _spread(
+        self, topic: str, partitions: Sequence[PartitionView], piece: pa.RecordBatch, source: RecordSource
+    ) -> list[tuple[int, bytes | None]]:
+        """(partition, its rows); rows None: all of them, in order."""
+        count = len(partitions)
+        if self.partition is not None:
+            if not 0 <= self.partition < count:
+                raise UserError(f"{topic} has no partition {self.partition}; it has {count}")
+            return [(self.partition, None)]
+        hashed: BytesColumn | None = source.keys
+        name = self._names.partition
+        if name is not None:
+            column = piece.column(name)
+            if pa.types.is_integer(column.type):
+                numbers = partition_numbers(column, name)
+                return _filled(spread_by_number(numbers, piece.num_rows, count))
+            hashed = bytes_column(column, name)
+        if count == 1:
+            return [(0, None)]
+        turns = self._turns_of(topic, partitions)
+        return _filled(spread_by_key(hashed, source.values, piece.num_rows, count, turns))
+
+    def _turns_of(self, topic: str, partitions: Sequence[PartitionView]) -> Turns:
+        """Rows without a key go to partitions that have a leader, as single records do."""
+        available = [each.index for each in partitions if each.leader >= 0] or [each.index for each in partitions]
+        known = self._turns.get(topic)
+        if known is None or known[0] != available:
+            # Elsewhere each time, so that many small tables do not all fill the first partition.
+            known = (available, Turns(available, self._turn_bytes, time.monotonic_ns() // 1000))
+            self._turns[topic] = known
+        return known[1]
+
+
+def _filled(spread: list[bytes]) -> list[tuple[int, bytes | None]]:
+    return [(partition, rows) for partition, rows in enumerate(spread) if rows]

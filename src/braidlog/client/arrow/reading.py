@@ -1,0 +1,286 @@
+"""A range of one partition as Arrow batches, for who knows the offsets and needs no consumer: Spark tasks, tools.
+
+    with RangeReader(bootstrap_servers="localhost:9092") as reader:
+        for batch in reader.read("events", 0, 1000, 2000):
+            ...
+
+The next fetch is under way while a batch is decoded and used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from braidlog.client.arrow.decoding import to_record_batch
+from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
+from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
+from braidlog.client.consumer.fetch_session import has_id
+from braidlog.client.consumer.fetched import end_of_batches
+from braidlog.client.errors import ClientError, NoOffsetError, PoisonRecordError, RequestTimeout
+from braidlog.client.metadata import Metadata
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.nodes import Nodes
+from braidlog.client.refusals import refusal
+from braidlog.client.settings import CONSUMER, Settings
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolError, from_code
+from braidlog.core.slices import ByteSlice
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from braidlog.wire.records.columns_parsing import SliceReader
+
+_FETCH: Final = 1
+_LAST_VERSION_WITH_NAMES: Final = 12
+# One partition is read in bulk here, where a consumer shares `fetch.max.bytes` among many.
+_BULK_BYTES: Final = 8 * 1024 * 1024
+_LONE_REQUEST: Final = -1
+
+
+class Fetched(NamedTuple):
+    """Whole batches from `offset` on, and the offset to fetch on at."""
+
+    records: ByteSlice
+    offset: int
+    next_offset: int
+    aborted: list[tuple[int, int]]
+
+
+class RangeReader:
+    """Reads ranges of partitions over one set of connections; takes the settings of a consumer.
+
+    `isolation.level` read_committed leaves out what was aborted. Used by one thread at a time.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self._settings = chosen = Settings.of(CONSUMER, config, settings)
+        self._is_committed = chosen.text("isolation.level").lower() == "read_committed"
+        self._max_bytes = min(
+            chosen.number("fetch.max.bytes"),
+            chosen.number("max.partition.fetch.bytes") if chosen.is_given("max.partition.fetch.bytes") else _BULK_BYTES,
+        )
+        self._max_wait_ms = chosen.number("fetch.max.wait.ms")
+        self._checks_crcs = chosen.flag("check.crcs")
+        self._patience_s = chosen.seconds("default.api.timeout.ms")
+        self._request_s = chosen.seconds("request.timeout.ms")
+        self._pause_s = chosen.seconds("retry.backoff.ms")
+        self._engine = Engine("range reader")
+        try:
+            self._nodes = Nodes(chosen)
+            self._metadata = Metadata(self._nodes, chosen, create_topics=False)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        end_offset: int,
+        *,
+        columns: Sequence[str] | None = None,
+        timestamp_unit: TimeUnit = "us",
+        bytes_layout: BytesLayout = "binary",
+        max_records: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records with offsets in [start_offset, end_offset), in batches of about one fetch each.
+
+        Compacted and aborted records are simply not there. Raises NoOffsetError when the log no longer has, or does
+        not yet have, an offset of the range; PoisonRecordError, after what came before it, at a broken batch.
+        """
+        if not 0 <= start_offset <= end_offset:
+            raise UserError(f"[{start_offset}, {end_offset}) is no range of offsets")
+        shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
+        self._engine.check_usable()
+        return self._read(TopicPartition(topic, partition), start_offset, end_offset, shape, max_records)
+
+    def _read(
+        self, where: TopicPartition, start: int, end: int, shape: TableShape, max_records: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        position = start
+        ahead: Future[Fetched] | None = None
+        try:
+            while position < end:
+                ahead = ahead or self._begin(where, position, end)
+                fetched = ahead.result()
+                ahead = self._begin(where, fetched.next_offset, end) if fetched.next_offset < end else None
+                reader = SliceReader(
+                    fetched.records.buffer,
+                    fetched.records.start,
+                    fetched.records.end,
+                    position,
+                    aborted=fetched.aborted,
+                    until=end,
+                )
+                yield from self._batches(where, reader, shape, max_records)
+                position = max(reader.position, fetched.next_offset)
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    def _batches(
+        self, where: TopicPartition, reader: SliceReader, shape: TableShape, max_records: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        while not reader.is_done:
+            columns = shape.new_columns()
+            try:
+                if max_records is None:
+                    reader.read_into(columns, check=self._checks_crcs)
+                else:
+                    reader.read_into(columns, max_records, check=self._checks_crcs)
+            except ProtocolError as problem:
+                offset = reader.position
+                raise PoisonRecordError(
+                    f"{where} cannot be read at offset {offset}: {problem}; read on behind it, "
+                    "or have the partition repaired",
+                    where,
+                    offset,
+                    offset + 1,
+                ) from problem
+            if columns.count:
+                yield to_record_batch(columns, shape, where.topic, where.partition)
+
+    # On the engine's thread
+
+    def _begin(self, where: TopicPartition, offset: int, end: int) -> Future[Fetched]:
+        self._engine.check_usable()
+        return asyncio.run_coroutine_threadsafe(self._fetch(where, offset, end), self._engine.loop)
+
+    async def _fetch(self, where: TopicPartition, offset: int, end: int) -> Fetched:
+        """Whole batches at the offset, waited for while there are none and the broker may still get them."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        problem = "its leader did not answer"
+        while loop.time() < deadline:
+            try:
+                answer = await self._ask(where, offset, deadline - loop.time())
+            except ClientError as failed:
+                if not failed.retriable:
+                    raise
+                problem = str(failed)
+                self._metadata.request_update()
+                await asyncio.sleep(self._pause_s)
+                continue
+            if answer.error_code == NONE:
+                fetched = self._taken(where, offset, answer)
+                if fetched is not None:
+                    return fetched
+                problem = self._why_nothing(answer, end)
+                if not self._max_wait_ms:
+                    await asyncio.sleep(self._pause_s)
+                continue
+            if answer.error_code == OffsetOutOfRangeError.code:
+                raise NoOffsetError(
+                    f"{where} has no offset {offset}: it was deleted by retention, or the log was cut or made anew; "
+                    "look what is there (`braidlog topics offsets`) and start there",
+                    where,
+                    offset,
+                )
+            if answer.error_code in MOVED:
+                self._metadata.request_update()
+            elif answer.error_code not in BEHIND and not from_code(answer.error_code).retriable:
+                raise refusal(answer.error_code, str(where))
+            problem = from_code(answer.error_code).name
+            await asyncio.sleep(self._pause_s)
+        raise RequestTimeout(
+            f"nothing could be read of {where} at offset {offset} for {self._patience_s:g} s: {problem}"
+        )
+
+    def _why_nothing(self, answer: PartitionData, end: int) -> str:
+        stable = answer.last_stable_offset
+        if self._is_committed and 0 <= stable < answer.high_watermark:
+            return f"a transaction that began at offset {stable} is still open"
+        return f"the log ends at offset {answer.high_watermark}, and the range at {end}"
+
+    async def _ask(self, where: TopicPartition, offset: int, timeout_s: float) -> PartitionData:
+        topic = await self._metadata.topic(where.topic, timeout_s)
+        if where.partition >= len(topic.partitions):
+            raise UserError(f"{where.topic} has no partition {where.partition}; it has {len(topic.partitions)}")
+        leader = topic.partitions[where.partition]
+        if leader.leader < 0:
+            self._metadata.request_update()
+            raise RequestTimeout(f"{where} has no leader now")
+        connection = await self._nodes.connection(leader.leader)
+        at_most = None if has_id(topic.topic_id) else _LAST_VERSION_WITH_NAMES
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=1 if self._is_committed else 0,
+            session_epoch=_LONE_REQUEST,
+            topics=[
+                FetchTopic(
+                    topic=where.topic,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        FetchPartition(
+                            partition=where.partition,
+                            current_leader_epoch=leader.leader_epoch,
+                            fetch_offset=offset,
+                            partition_max_bytes=self._max_bytes,
+                        )
+                    ],
+                )
+            ],
+        )
+        response = await connection.call(
+            _FETCH, request, FetchResponse, at_most=at_most, timeout_s=self._request_s + self._max_wait_ms / 1000
+        )
+        if response.error_code != NONE:
+            raise refusal(response.error_code, str(where))
+        for answer in response.responses:
+            for partition in answer.partitions:
+                return partition
+        raise RequestTimeout(f"the broker said nothing of {where}")
+
+    def _taken(self, where: TopicPartition, offset: int, answer: PartitionData) -> Fetched | None:
+        records = answer.records
+        if not isinstance(records, ByteSlice) or records.size == 0:
+            return None
+        next_offset = end_of_batches(records.buffer, records.start, records.end, offset)
+        if next_offset == offset:
+            raise PoisonRecordError(
+                f"{where} at offset {offset}: what is there is no record batch, or one larger than the {records.size} "
+                "bytes that were asked for (raise fetch.max.bytes)",
+                where,
+                offset,
+                offset + 1,
+            )
+        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        return Fetched(records, offset, next_offset, aborted)
+
+    # End
+
+    def close(self) -> None:
+        if self._engine.is_closed:
+            return
+        self._engine.soon(self._metadata.close)
+        self._engine.soon(self._nodes.close)
+        self._engine.close()
+
+    def __enter__(self) -> RangeReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_range(
+    config: Mapping[str, Any],
+    topic: str,
+    partition: int,
+    start_offset: int,
+    end_offset: int,
+    **options: Any,
+) -> Iterator[pa.RecordBatch]:
+    """One range with a reader of its own; see `RangeReader.read` for the options."""
+    with RangeReader(config) as reader:
+        yield from reader.read(topic, partition, start_offset, end_offset, **options)

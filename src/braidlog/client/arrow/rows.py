@@ -1,0 +1,104 @@
+"""What programs hand over as rows, in pieces of a few megabytes, and which of its columns are what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from braidlog.core.errors import UserError
+
+# Small enough that the sender works on one while the next is being built, large enough to be worth a call.
+PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_ROWS: Final = 131_072
+
+
+def pieces_of(data: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of a table, a batch, a reader, an iterable of batches, or of what speaks Arrow's stream protocol."""
+    for batch in _batches_of(data):
+        rows = batch.num_rows
+        if rows == 0:
+            continue
+        step = max(min(rows * PIECE_BYTES // max(batch.nbytes, 1), PIECE_ROWS), 1)
+        for first in range(0, rows, step):
+            yield batch.slice(first, step)
+
+
+def _batches_of(data: Any) -> Iterable[pa.RecordBatch]:
+    if isinstance(data, pa.Table):
+        batches: list[pa.RecordBatch] = data.to_batches()
+        return batches
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if not isinstance(data, pa.RecordBatchReader) and hasattr(data, "__arrow_c_stream__"):
+        return _batches_of(pa.RecordBatchReader.from_stream(data))
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        return _checked(data)
+    raise UserError(
+        f"{type(data).__name__} has no Arrow columns; give a pyarrow Table, RecordBatch or RecordBatchReader"
+    )
+
+
+def _checked(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for each in data:
+        if isinstance(each, pa.Table):
+            yield from each.to_batches()
+        elif isinstance(each, pa.RecordBatch):
+            yield each
+        else:
+            raise UserError(f"{type(each).__name__} among the batches; give pyarrow RecordBatches or Tables")
+
+
+class ColumnNames:
+    """The names of the columns that records are made of; None where records have no such part."""
+
+    def __init__(
+        self,
+        *,
+        topic: str | None,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = "headers",
+        timestamp: str | None = None,
+        partition: str | None = None,
+    ) -> None:
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp = timestamp
+        self.partition = partition
+
+    def found_in(self, schema: pa.Schema) -> ColumnNames:
+        """The same without the optional ones that the table does not have; UserError when another is missing."""
+        names = schema.names
+        # The names that nobody gave are taken when they are there.
+        found = ColumnNames(
+            topic=self.topic,
+            key=None if self.key == "key" and "key" not in names else self.key,
+            value=self.value,
+            headers=None if self.headers == "headers" and "headers" not in names else self.headers,
+            timestamp=self.timestamp,
+            partition=self.partition,
+        )
+        for part, name in found.parts().items():
+            if name is None:
+                continue
+            if names.count(name) != 1:
+                there = "twice a" if name in names else "no"
+                raise UserError(
+                    f"the table has {there} column {name!r} for the {part}; it has {', '.join(names) or 'none at all'}"
+                    f"{' (value=None sends records without a value)' if part == 'value' else ''}"
+                )
+        return found
+
+    def parts(self) -> dict[str, str | None]:
+        return {
+            "topic": self.topic,
+            "key": self.key,
+            "value": self.value,
+            "headers": self.headers,
+            "timestamp": self.timestamp,
+            "partition": self.partition,
+        }
