@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
+from braidlog.cli.option_words import in_options
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
@@ -130,5 +131,5 @@ def run(command: Command, options: argparse.Namespace) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"braidlog: {' '.join(message.split())}", file=sys.stderr)
+    print(f"braidlog: {' '.join(in_options(message).split())}", file=sys.stderr)
     return EXIT_FAILED

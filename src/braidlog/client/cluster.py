@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from braidlog.client.errors import NoConnection, SettingError
+from braidlog.client.errors import NoConnection
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Address, Nodes, parse_servers
 from braidlog.client.node import Node, on_engine
 from braidlog.client.refusals import check, refusal
 from braidlog.client.retrying import Retry
-from braidlog.client.settings import ADMIN, Settings
+from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
@@ -41,6 +42,8 @@ METADATA: Final = 3
 CLIENT_ID: Final = "braidlog-cli"
 SETUP: Final = "socket.connection.setup.timeout.ms"
 _SETUP_MS: Final = 10_000
+# A request after the deadline gets a moment all the same: a broker that is there answers within it.
+_LEAST_S: Final = 0.1
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -57,10 +60,7 @@ MOVED_LEADER: Final = (
 
 def parse_bootstrap(text: str) -> list[Address]:
     """`host:port,host:port`; the port may be left out."""
-    try:
-        return parse_servers(tuple(text.split(",")))
-    except SettingError as problem:
-        raise UserError(str(problem).replace("bootstrap.servers", "--bootstrap")) from problem
+    return parse_servers(tuple(text.split(",")))
 
 
 class Cluster:
@@ -68,6 +68,8 @@ class Cluster:
 
     def __init__(self, bootstrap: str, timeout_s: float = 30.0, settings: Mapping[str, Any] | None = None) -> None:
         self.timeout_s = timeout_s
+        # When a call that takes several requests has to be over, on the monotonic clock.
+        self.deadline: float | None = None
         self.settings = dict(settings or {})
         self.addresses: dict[int, Address] = {}
         self.controller_id = -1
@@ -110,7 +112,12 @@ class Cluster:
             return await self._network.any()
 
     def _node_of(self, connection: Connection) -> Node:
-        return Node(self._engine, connection, self.timeout_s)
+        return Node(self._engine, connection, self._time_left_s)
+
+    def _time_left_s(self) -> float:
+        if self.deadline is None:
+            return self.timeout_s
+        return max(min(self.timeout_s, self.deadline - time.monotonic()), _LEAST_S)
 
     # Nodes
 
@@ -226,7 +233,9 @@ def _settings(bootstrap: str, timeout_s: float, given: Mapping[str, Any]) -> Set
     own = {"bootstrap.servers": bootstrap, "request.timeout.ms": timeout_ms}
     # A socket that does not open within Kafka's ten seconds will not do so later.
     limits = {SETUP: min(timeout_ms, int(given.get(SETUP, _SETUP_MS))), "client.id": given.get("client.id", CLIENT_ID)}
-    return Settings.of(ADMIN, {**given, **limits, **own})
+    # A file may serve producers and consumers as well: what is theirs is none of ours.
+    known = definitions(ADMIN)
+    return Settings.of(ADMIN, {**{key: value for key, value in given.items() if key in known}, **limits, **own})
 
 
 def _is_coming_up(topic: MetadataResponseTopic) -> bool:

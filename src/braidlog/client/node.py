@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
+from braidlog.client.errors import NoConnection, RequestTimeout
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.wire.message import Message
@@ -17,19 +17,16 @@ Response = TypeVar("Response", bound=Message)
 T = TypeVar("T")
 
 _LOOK_AGAIN_S: Final = 0.001
-# What settings are called on the command line.
-_OPTIONS: Final = (
-    ("bootstrap.servers", "--bootstrap"),
-    ("(request.timeout.ms)", "(--request-timeout gives it longer)"),
-)
 
 
 class Node:
-    def __init__(self, engine: Engine, connection: Connection, timeout_s: float = 30.0) -> None:
+    """`time_left_s` says how long the next request may take."""
+
+    def __init__(self, engine: Engine, connection: Connection, time_left_s: Callable[[], float]) -> None:
         self.address = connection.address
         self._engine = engine
         self._connection = connection
-        self._timeout_s = timeout_s
+        self._time_left_s = time_left_s
 
     @property
     def is_open(self) -> bool:
@@ -52,7 +49,7 @@ class Node:
         return self._connection.version_for(api_key, at_most)
 
     def call(self, api_key: int, request: Message, answer: type[Response], *, at_most: int | None = None) -> Response:
-        called = self._connection.call(api_key, request, answer, at_most=at_most, timeout_s=self._timeout_s)
+        called = self._connection.call(api_key, request, answer, at_most=at_most, timeout_s=self._time_left_s())
         return on_engine(self._engine, called)
 
     def send_only(self, api_key: int, request: Message, *, at_most: int | None = None) -> None:
@@ -62,7 +59,7 @@ class Node:
 
     async def _send_only(self, api_key: int, version: int, request: Message) -> None:
         self._connection.post_only(api_key, version, request)
-        async with asyncio.timeout(self._timeout_s):
+        async with asyncio.timeout(self._time_left_s()):
             # Rare and short: nobody else would need an event for it.
             while self._connection.unsent:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_AGAIN_S)
@@ -71,23 +68,11 @@ class Node:
 
 
 def on_engine(engine: Engine, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for the engine's work; its problems told in the words of the command line."""
+    """Wait for the engine's work."""
     try:
         return engine.run(work)
     except RequestTimeout as problem:
-        # A command does not go on after either.
-        raise NoConnection(_in_options(problem)) from problem
+        # Whoever waits here does the same after either: the connection is not used any more.
+        raise NoConnection(str(problem)) from problem
     except TimeoutError as problem:
-        raise NoConnection("the broker takes no more data; --request-timeout gives it longer") from problem
-    except ClientError as problem:
-        told = _in_options(problem)
-        if told == str(problem):
-            raise
-        raise type(problem)(told) from problem
-
-
-def _in_options(problem: ClientError) -> str:
-    text = str(problem)
-    for setting, option in _OPTIONS:
-        text = text.replace(setting, option)
-    return text
+        raise NoConnection("the broker takes no more data (request.timeout.ms)") from problem

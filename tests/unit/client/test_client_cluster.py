@@ -39,7 +39,7 @@ def test_nobody_listens() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(NoConnection, match=f"no broker answers at 127.0.0.1:{port}.*refused.*--bootstrap"):
+        with pytest.raises(NoConnection, match=f"no broker answers at 127.0.0.1:{port}.*refused.*bootstrap.servers"):
             Cluster(f"127.0.0.1:{port}", 1.0)
 
 

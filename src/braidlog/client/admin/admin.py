@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from braidlog.client.admin.acls import AclCalls
 from braidlog.client.admin.cluster_description import ClusterCalls
@@ -23,8 +23,10 @@ from braidlog.client.admin.topics import TopicCalls
 from braidlog.client.admin.transactions import TransactionCalls
 from braidlog.client.cluster import Cluster
 from braidlog.client.retrying import Retry
-from braidlog.client.settings import ADMIN, Settings
+from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
+
+_CLIENT_ID: Final = "braidlog-admin"
 
 
 class Admin(
@@ -81,7 +83,9 @@ class Admin(
         return other
 
     def _connect(self) -> Cluster:
-        return Cluster(self._bootstrap, self._settings.seconds("request.timeout.ms"))
+        given = {key: self._settings.value(key) for key in definitions(ADMIN) if self._settings.is_given(key)}
+        given.setdefault("client.id", _CLIENT_ID)
+        return Cluster(self._bootstrap, self._settings.seconds("request.timeout.ms"), given)
 
     def _retry(self, for_s: float) -> Retry:
         return Retry(

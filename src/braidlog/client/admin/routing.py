@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from braidlog.client.admin.results import Answer, Failure, Item, Results
@@ -112,8 +113,9 @@ class Routing:
         found: dict[Item, Answer | Failure] = {}
         waiting = order
         retry = self._new_retry(self.api_timeout_s)
+        deadline = time.monotonic() + self.api_timeout_s
         while waiting:
-            found |= self._round(waiting, where, question, at_once)
+            found |= self._round(waiting, where, question, at_once, deadline)
             waiting = [each for each in waiting if _may_change(found[each], where)]
             where.forget(waiting)
             if waiting and not retry.again():
@@ -134,17 +136,18 @@ class Routing:
         where: Destination[Item],
         question: Callable[[Node, list[Item]], Mapping[Item, Answer | ProtocolError]],
         at_once: int,
+        deadline: float,
     ) -> dict[Item, Answer | Failure]:
         """Every item asked about once."""
-        with self._turn:
-            try:
-                located = where.locate(self.cluster, items)
-            except _LOST as problem:
-                return dict.fromkeys(items, problem)
+        try:
+            with self._own_turn(deadline) as cluster:
+                located = where.locate(cluster, items)
+        except _LOST as problem:
+            return dict.fromkeys(items, problem)
         found: dict[Item, Answer | Failure] = {**located.refused}
         for broker_id, some in located.by_broker.items():
             for piece in _pieces(some, at_once):
-                found |= self._answers(broker_id, piece, where, question)
+                found |= self._answers(broker_id, piece, where, question, deadline)
         return found
 
     def _answers(
@@ -153,12 +156,13 @@ class Routing:
         items: list[Item],
         where: Destination[Item],
         question: Callable[[Node, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        deadline: float,
     ) -> dict[Item, Answer | Failure]:
         try:
-            with self._turn:
-                answers = question(self._node(broker_id), items)
+            with self._own_turn(deadline) as cluster:
+                answers = question(cluster.any if broker_id == ANY else cluster.node(broker_id), items)
         except _LOST as problem:
-            self._reconnect(broker_id)
+            self._reconnect(broker_id, deadline)
             return dict.fromkeys(items, problem)
         except ProtocolError as problem:
             if not where.is_passing(problem):
@@ -166,15 +170,23 @@ class Routing:
             return dict.fromkeys(items, problem)
         return {each: answers[each] if each in answers else _unmentioned(each) for each in items}
 
-    def _node(self, broker_id: int) -> Node:
-        return self.cluster.any if broker_id == ANY else self.cluster.node(broker_id)
-
-    def _reconnect(self, broker_id: int) -> None:
+    def _reconnect(self, broker_id: int, deadline: float) -> None:
         """Make room for a new connection, and learn what the brokers that are left know."""
-        with self._turn, suppress(BraidlogError):
+        with suppress(BraidlogError), self._own_turn(deadline) as cluster:
             if broker_id != ANY:
-                self.cluster.forget(broker_id)
-            self.cluster.metadata([])
+                cluster.forget(broker_id)
+            cluster.metadata([])
+
+    @contextmanager
+    def _own_turn(self, deadline: float) -> Iterator[Cluster]:
+        """The cluster for this thread alone, and for no longer than there is time."""
+        with self._turn:
+            cluster = self.cluster
+            before, cluster.deadline = cluster.deadline, deadline
+            try:
+                yield cluster
+            finally:
+                cluster.deadline = before
 
 
 def _may_change(outcome: object, where: Destination[Item]) -> bool:

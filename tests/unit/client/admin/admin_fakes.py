@@ -46,6 +46,7 @@ class ScriptedCluster(Cluster):
 
     def __init__(self, nodes: dict[int, ScriptedNode], topics: dict[str, list[int]] | None = None) -> None:
         self.timeout_s = 1.0
+        self.deadline = None
         self.nodes = nodes
         self.topics = topics or {}
         self.addresses = {broker_id: ("broker", 9000 + broker_id) for broker_id in nodes}
