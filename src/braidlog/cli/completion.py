@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.cli import completion_bash, completion_fish, completion_zsh
 from braidlog.cli.command_tree import GROUP, NAMES, TOPIC, commands_of
-from braidlog.cli.options import add_connection
+from braidlog.cli.options import add_connection, connect
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
@@ -45,20 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.shell in NAMES.values():
-        return _print_names(options.shell, options.bootstrap)
+        return _print_names(options)
     from braidlog.cli.program import build_parser
 
     print(_SCRIPTS[options.shell](list(commands_of(build_parser()))), end="")
     return 0
 
 
-def _print_names(what: str, bootstrap: str) -> int:
+def _print_names(options: argparse.Namespace) -> int:
     """Names for the shell to offer; no broker, no names, no noise."""
-    from braidlog.client.cluster import Cluster
-
+    options.request_timeout = _NAMES_TIMEOUT_S
     try:
-        with Cluster(bootstrap, _NAMES_TIMEOUT_S) as cluster:
-            names = sorted(_names(what, cluster))
+        with connect(options) as cluster:
+            names = sorted(_names(options.shell, cluster))
     except (BraidlogError, ProtocolError):
         return 0
     print("".join(f"{name}\n" for name in names), end="")

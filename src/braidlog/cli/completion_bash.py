@@ -10,10 +10,12 @@ from braidlog.cli.command_tree import DIRECTORY, FILE, NAMES, Command, Takes
 _HEAD: Final = """\
 # braidlog completion for bash; made by: braidlog completion bash
 _braidlog_names() {
-    local server=
+    local server= file=
     # By the line, not by words: bash breaks words at the colon of HOST:PORT.
     if [[ $COMP_LINE =~ --bootstrap(-server)?[=\\ ]+([^\\ ]+) ]]; then server=${BASH_REMATCH[2]}; fi
-    braidlog completion "$1" ${server:+--bootstrap "$server"} 2>/dev/null
+    if [[ $COMP_LINE =~ --(command-)?config[=\\ ]+([^\\ ]+) ]]; then file=${BASH_REMATCH[2]}; fi
+    if [[ ! -f $file ]]; then file=; fi
+    braidlog completion "$1" ${server:+--bootstrap "$server"} ${file:+--command-config "$file"} 2>/dev/null
 }
 
 _braidlog() {

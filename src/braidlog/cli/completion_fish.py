@@ -14,7 +14,10 @@ function __braidlog_names
     set -l words (commandline -opc)
     for number in (seq (count $words))
         if contains -- $words[$number] --bootstrap --bootstrap-server
-            set server --bootstrap $words[(math $number + 1)]
+            set -a server --bootstrap $words[(math $number + 1)]
+        end
+        if contains -- $words[$number] --config --command-config; and test -f "$words[(math $number + 1)]"
+            set -a server --command-config $words[(math $number + 1)]
         end
     end
     braidlog completion $argv[1] $server 2>/dev/null

@@ -15,8 +15,9 @@ _braidlog_names() {
     local number
     for ((number = 2; number < $#words; number++)); do
         case $words[number] in
-            (--bootstrap|--bootstrap-server) server=(--bootstrap $words[number+1]) ;;
-            (--bootstrap=*|--bootstrap-server=*) server=(--bootstrap ${words[number]#*=}) ;;
+            (--bootstrap|--bootstrap-server) server+=(--bootstrap $words[number+1]) ;;
+            (--bootstrap=*|--bootstrap-server=*) server+=(--bootstrap ${words[number]#*=}) ;;
+            (--config|--command-config) [[ -f $words[number+1] ]] && server+=(--command-config $words[number+1]) ;;
         esac
     done
     names=(${(f)"$(braidlog completion $1 $server 2>/dev/null)"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from braidlog.cli.checkup.data_directories import (
     DataDirectory,
@@ -17,9 +17,9 @@ from braidlog.cli.checkup.data_directories import (
 from braidlog.cli.checkup.finding import OK, PROBLEM, WARNING, Finding, ok, problem, warning
 from braidlog.cli.checkup.listening import check_listeners, check_open_files
 from braidlog.cli.checkup.stored_cluster import stored_cluster_id
-from braidlog.cli.options import DEFAULT_BOOTSTRAP, add_output, seconds
+from braidlog.cli.option_words import in_options
+from braidlog.cli.options import add_client_config, add_output, client_properties, resolve_connection, seconds
 from braidlog.cli.output import show
-from braidlog.client.cluster import Cluster
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.sources import load_settings
 from braidlog.core.errors import BraidlogError, UserError
@@ -45,36 +45,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", metavar="KEY=VALUE", action="append", default=[], help="another of its settings (as for serve)"
     )
     parser.add_argument("--bootstrap", "--bootstrap-server", metavar="HOST:PORT", help="a broker of a running cluster")
-    parser.add_argument(
-        "--request-timeout", metavar="SECONDS", type=seconds, default=_ANSWER_S, help="for each answer (default 5)"
-    )
+    parser.add_argument("--request-timeout", metavar="SECONDS", type=seconds, help="for each answer (default 5)")
+    add_client_config(parser, config_is_taken=True)
     add_output(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     is_local = bool(options.data or options.config or options.set)
-    bootstrap = options.bootstrap
-    if bootstrap is None and not is_local:
-        bootstrap = os.environ.get("BRAIDLOG_BOOTSTRAP", DEFAULT_BOOTSTRAP)
+    settings = client_properties(options)
+    wants_cluster = options.bootstrap is not None or "bootstrap.servers" in settings or not is_local
     findings: list[Finding] = []
     cluster_id: str | None = None
-    if bootstrap is not None:
-        cluster_findings, cluster_id = _check_cluster(bootstrap, options.request_timeout)
+    if wants_cluster:
+        resolve_connection(options, settings, _ANSWER_S)
+        cluster_findings, cluster_id = _check_cluster(options, settings)
         findings += cluster_findings
     findings += _check_local(options, cluster_id) if is_local else [check_open_files(0, None)]
     _show(findings, options.output)
     return 1 if any(finding.status == PROBLEM for finding in findings) else 0
 
 
-def _check_cluster(bootstrap: str, timeout_s: float) -> tuple[list[Finding], str | None]:
+def _check_cluster(options: argparse.Namespace, settings: Mapping[str, Any]) -> tuple[list[Finding], str | None]:
     from braidlog.cli.checkup.live_cluster import check_cluster
+    from braidlog.client.cluster import Cluster
 
     try:
-        with Cluster(bootstrap, timeout_s) as cluster:
+        with Cluster(options.bootstrap, options.request_timeout, settings) as cluster:
             return check_cluster(cluster), cluster.cluster_id
     except (BraidlogError, ProtocolError) as reason:
-        told, _, advice = str(reason).partition("; ")
+        told, _, advice = in_options(str(reason)).partition("; ")
         return [problem("connection", told, advice or "see that the broker runs and --bootstrap is right")], None
 
 
@@ -103,9 +103,7 @@ def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Fi
     return findings
 
 
-def _check_identity(
-    settings: BrokerSettings, directories: Sequence[DataDirectory], cluster_id: str | None
-) -> Finding:
+def _check_identity(settings: BrokerSettings, directories: Sequence[DataDirectory], cluster_id: str | None) -> Finding:
     store = settings.get_str("braidlog.store.dir") or settings.log_dirs[0]
     try:
         stored = stored_cluster_id(store)

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from braidlog.cli.output import remark
 from braidlog.core.errors import UserError
 
 if TYPE_CHECKING:
     from braidlog.client.cluster import Cluster
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_REQUEST_TIMEOUT_S: Final = 30.0
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
+def add_connection(parser: argparse.ArgumentParser, *, config_is_taken: bool = False) -> None:
+    """How to reach a cluster; `config_is_taken` where --config means something else."""
     parser.add_argument(
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        default=os.environ.get("BRAIDLOG_BOOTSTRAP", DEFAULT_BOOTSTRAP),
-        help=f"a broker of the cluster (default {DEFAULT_BOOTSTRAP}, or $BRAIDLOG_BOOTSTRAP)",
+        help=f"a broker of the cluster (default: of --command-config, $BRAIDLOG_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
-        "--request-timeout",
-        metavar="SECONDS",
-        type=seconds,
-        default=30.0,
-        help="how long to wait for each answer (default 30)",
+        "--request-timeout", metavar="SECONDS", type=seconds, help="how long to wait for each answer (default 30)"
+    )
+    add_client_config(parser, config_is_taken=config_is_taken)
+
+
+def add_client_config(parser: argparse.ArgumentParser, *, config_is_taken: bool) -> None:
+    parser.add_argument(
+        "--command-config",
+        *(() if config_is_taken else ("--config",)),
+        dest="command_config",
+        metavar="FILE",
+        help="settings of a Kafka client (security.protocol, sasl.*, ssl.*, …) in its properties syntax",
+    )
+    parser.add_argument(
+        "-X",
+        dest="client_settings",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one such setting; wins over the file",
     )
 
 
@@ -42,7 +60,38 @@ def connect(options: argparse.Namespace) -> Cluster:
     # Commands that need no broker do not pay for the client.
     from braidlog.client.cluster import Cluster
 
-    return Cluster(options.bootstrap, options.request_timeout)
+    settings = client_properties(options)
+    resolve_connection(options, settings)
+    return Cluster(options.bootstrap, options.request_timeout, settings)
+
+
+def client_properties(options: argparse.Namespace) -> dict[str, Any]:
+    """What --command-config and -X say; a name that no client knows earns a remark."""
+    if not options.command_config and not options.client_settings:
+        return {}
+    from braidlog.client.settings import COMMON, CONSUMER, PRODUCER, definitions
+    from braidlog.config.sources import from_file
+
+    settings: dict[str, Any] = dict(from_file(options.command_config).texts) if options.command_config else {}
+    settings.update(pairs(options.client_settings, "-X"))
+    known = {name for kind in (COMMON, PRODUCER, CONSUMER) for name in definitions(kind)}
+    unknown = sorted(name for name in settings if name not in known)
+    if unknown:
+        remark(f"no client knows the setting{'s'[: len(unknown) > 1]} {', '.join(unknown)}")
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def resolve_connection(
+    options: argparse.Namespace, settings: Mapping[str, Any], timeout_s: float = _REQUEST_TIMEOUT_S
+) -> None:
+    """Where an option was not given: the file's value, the environment's, the default."""
+    if options.bootstrap is None:
+        options.bootstrap = (
+            settings.get("bootstrap.servers") or os.environ.get("BRAIDLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+        )
+    if options.request_timeout is None:
+        given = str(settings.get("request.timeout.ms", ""))
+        options.request_timeout = int(given) / 1000.0 if given.isdecimal() and int(given) > 0 else timeout_s
 
 
 def pairs(texts: list[str], option: str) -> dict[str, str]:

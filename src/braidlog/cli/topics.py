@@ -30,7 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--replica-assignment", metavar="1:2,2:3", help="brokers of each partition, instead of the two numbers above"
     )
-    create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a topic setting")
+    create.add_argument(
+        "--topic-config",
+        "--config",
+        dest="config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topic",
+    )
     create.add_argument("--if-not-exists", action="store_true", help="an existing topic is no error")
     create.add_argument("--validate-only", action="store_true", help="only check whether it could be created")
     create.set_defaults(run=run_create)
@@ -59,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete.set_defaults(run=run_delete)
 
     for verb in (create, listing, describe, alter, delete):
-        add_connection(verb)
+        add_connection(verb, config_is_taken=verb is create)
         add_output(verb)
 
 
@@ -68,12 +76,11 @@ def run_create(options: argparse.Namespace) -> int:
     if assigned and (options.partitions is not None or options.replication_factor is not None):
         raise UserError("--replica-assignment says it all: leave out --partitions and --replication-factor")
     name: str = options.topic
+    config = _topic_config(options)
     with connect(options) as cluster:
         calls = TopicCalls(Routing(cluster))
         _refuse_collisions(calls, name)
-        wanted = NewTopic(
-            name, options.partitions, options.replication_factor, pairs(options.config, "--config"), assigned
-        )
+        wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
         try:
             created = calls.create_topics([wanted], validate_only=options.validate_only)[name]
         except TopicAlreadyExistsError:
@@ -86,6 +93,13 @@ def run_create(options: argparse.Namespace) -> int:
     row = {"topic": name, "created": not options.validate_only, "partitions": count}
     report(f"topic {name} {verb} with {count} partition{'' if count == 1 else 's'}", row, options.output)
     return 0
+
+
+def _topic_config(options: argparse.Namespace) -> dict[str, str]:
+    """Here --config is a setting of the topic, as in Kafka's own tool; what is no KEY=VALUE is a client's file."""
+    files = [text for text in options.config if "=" not in text]
+    options.command_config = options.command_config or (files[-1] if files else None)
+    return pairs([text for text in options.config if "=" in text], "--config")
 
 
 def run_list(options: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ from braidlog.cli.configs import settings_of_topics
 from braidlog.client.admin.log_dirs import LogDirCalls
 from braidlog.client.admin.routing import Routing
 from braidlog.client.cluster import Cluster
-from braidlog.client.node import NoConnection
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.metadata import MetadataResponseTopic
@@ -55,16 +54,26 @@ def _check_address(cluster: Cluster, host: str, port: int, told: str, advice: st
     if local_only and not _is_loopback(cluster.any.peer):
         return problem(name, f"{told}, which on every other machine is that machine itself", advice)
     try:
-        with Cluster(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", cluster.timeout_s) as there:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        with Cluster(address, cluster.timeout_s, cluster.settings) as there:
             there.metadata([])
             if there.cluster_id != cluster.cluster_id:
                 return problem(name, f"{told}, where another cluster answers ({there.cluster_id})", advice)
-    except NoConnection as reason:
-        return problem(name, f"{told}, where nothing answers from here ({reason.__cause__ or reason})", advice)
     except UserError as reason:
+        cause = _system_error(reason)
+        if cause is not None:
+            return problem(name, f"{told}, where nothing answers from here ({cause.strerror or cause})", advice)
         return problem(name, f"{told}, where something else answers ({reason})", advice)
     reach = "on this machine only" if local_only else "from here"
     return ok(name, f"{told}, which works {reach}")
+
+
+def _system_error(reason: BaseException) -> OSError | None:
+    """What the system said, if nobody answered at all."""
+    cause: BaseException | None = reason
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__
+    return cause
 
 
 def _is_loopback(address: str) -> bool:
@@ -109,8 +118,7 @@ def check_partitions(topics: Sequence[MetadataResponseTopic]) -> list[Finding]:
 
 
 def _check_log_dirs(cluster: Cluster) -> list[Finding]:
-    # A broker that is away is not waited for.
-    logs = LogDirCalls(Routing(cluster, 0.0))
+    logs = LogDirCalls(Routing(cluster))
     findings: list[Finding] = []
     for broker_id in cluster.broker_ids:
         try:
@@ -147,9 +155,7 @@ def _safety_of(cluster: Cluster, topics: Sequence[MetadataResponseTopic]) -> lis
     found: list[TopicSafety] = []
     for name, configs in settings_of_topics(cluster, sorted(replicas), (_MIN_ISR, _UNCLEAN)).items():
         values = {name: config.value for name, config in configs.items()}
-        found.append(
-            TopicSafety(name, replicas[name], int(values.get(_MIN_ISR) or 1), values.get(_UNCLEAN) == "true")
-        )
+        found.append(TopicSafety(name, replicas[name], int(values.get(_MIN_ISR) or 1), values.get(_UNCLEAN) == "true"))
     return found
 
 
