@@ -73,9 +73,9 @@ class Batch:
     __slots__ = (
         "append_time", "attempts", "base_offset", "base_sequence", "base_timestamp", "body", "closed", "codec",
         "count", "created", "error", "expires", "guard", "head", "in_flight", "is_done", "is_empty_seat",
-        "last_problem", "max_timestamp", "order", "partition", "parts", "producer_epoch", "producer_id", "queue",
-        "raw_size", "record_errors", "reserved", "retry_at", "room", "sequence_reset", "serial", "split_below",
-        "topic", "transactional", "waiters", "writer",
+        "last_problem", "max_timestamp", "number", "order", "order_within", "partition", "parts", "producer_epoch",
+        "producer_id", "queue", "raw_size", "record_errors", "reserved", "retry_at", "room", "sequence_reset",
+        "serial", "split_below", "topic", "transactional", "waiters", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -86,8 +86,10 @@ class Batch:
         self.queue: PartitionQueue | None = queue
         self.guard = guard
         self.serial: i64 = 0
-        # The batches of a partition are sent by this, also those that go again; parts of a split one share it.
+        # The batches of a partition are sent by this, also those that go again; parts of a split one share the first
+        # number, and differ in the record that they start with.
         self.order: i64 = 0
+        self.order_within: i64 = 0
         # Filling
         self.writer: BytesWriter | None = writer
         self.count: i64 = 0
@@ -117,6 +119,8 @@ class Batch:
         self.producer_id: i64 = -1
         self.producer_epoch: i64 = -1
         self.base_sequence: i64 = NO_SEQUENCE
+        # Counts the partition's batches that got a sequence.
+        self.number: i64 = 0
         self.sequence_reset = False
         self.transactional = False
         # Done
@@ -135,6 +139,9 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         return self.base_sequence + self.count - 1
+
+    def comes_before(self, other: Batch) -> bool:
+        return self.order < other.order or (self.order == other.order and self.order_within < other.order_within)
 
     def give_sequence(self, producer_id: i64, producer_epoch: i64, base_sequence: i64) -> None:
         self.producer_id = producer_id

@@ -24,6 +24,8 @@ from braidlog.core.protocol_errors import OutOfOrderSequenceNumberError, Protoco
 NO_PRODUCER: Final = -1
 LAST_EPOCH: Final = 0x7FFF
 _LAST_SEQUENCE: Final = 0x7FFFFFFF
+# Batches of a producer whose offsets a broker remembers: it can answer for no older one that comes again.
+_REMEMBERED: Final = 5
 
 
 def sequence_plus(sequence: i64, increment: i64) -> i64:
@@ -67,9 +69,12 @@ class ProducerIdentity:
         if first.base_sequence != NO_SEQUENCE:
             # Those behind it wait until it is done: a broker refuses them before it has the first.
             return not queue.in_flight or queue.in_flight[0] is first
-        if self._is_stale(queue):
+        if self._is_stale(queue) or queue.last_acked_sequence == NO_SEQUENCE:
+            # A broker that knows nothing of this id takes any sequence for the first: it must get the true one alone.
             return not queue.in_flight
-        return not queue.unresolved
+        if queue.unresolved:
+            return False
+        return not queue.in_flight or queue.signed - queue.in_flight[0].number < _REMEMBERED
 
     def _is_stale(self, queue: PartitionQueue) -> bool:
         return queue.producer_id != self.producer_id or queue.producer_epoch != self.epoch
@@ -82,6 +87,8 @@ class ProducerIdentity:
             self._start_over(queue)
         batch.give_sequence(queue.producer_id, queue.producer_epoch, queue.next_sequence)
         batch.transactional = self.transactional
+        batch.number = queue.signed
+        queue.signed += 1
         queue.next_sequence = sequence_plus(queue.next_sequence, batch.count)
         queue.in_flight.append(batch)
 
@@ -200,5 +207,6 @@ class ProducerIdentity:
             part.give_sequence(batch.producer_id, batch.producer_epoch, sequence)
             part.sequence_reset = batch.sequence_reset
             part.transactional = batch.transactional
+            part.number = batch.number
             sequence = sequence_plus(sequence, part.count)
         queue.in_flight[at : at + 1] = parts

@@ -22,7 +22,7 @@ class PartitionQueue:
 
     __slots__ = (
         "batches", "in_flight", "is_active", "last_acked_offset", "last_acked_sequence", "leader", "leader_epoch",
-        "leaderless_since", "next_sequence", "open", "partition", "producer_epoch", "producer_id", "topic",
+        "leaderless_since", "next_sequence", "open", "partition", "producer_epoch", "producer_id", "signed", "topic",
         "transaction", "under_way", "unresolved",
     )  # fmt: skip
 
@@ -42,6 +42,8 @@ class PartitionQueue:
         self.producer_id: i64 = -1
         self.producer_epoch: i64 = -1
         self.next_sequence: i64 = 0
+        # Batches that got a sequence.
+        self.signed: i64 = 0
         self.last_acked_sequence: i64 = NO_SEQUENCE
         self.last_acked_offset: i64 = -1
         self.in_flight: list[Batch] = []
@@ -57,7 +59,7 @@ class PartitionQueue:
         """In front again, but behind those that come before it."""
         at = 0
         for waiting in self.batches:
-            if waiting.order > batch.order:
+            if batch.comes_before(waiting):
                 break
             at += 1
         self.batches.insert(at, batch)

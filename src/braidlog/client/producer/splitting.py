@@ -59,9 +59,10 @@ def _replace(accumulator: Accumulator, batch: Batch, parts: list[Batch], firsts:
     assert queue is not None
     with accumulator.lock:
         accumulator.incomplete.pop(batch.serial, None)
-        for part in parts:
+        for part, first in zip(parts, firsts, strict=True):
             accumulator.register(part)
             part.order = batch.order
+            part.order_within = batch.order_within + first
             accumulator.backlog += part.raw_size
         # The memory of the old batch is shared out, its last bytes to the last part.
         rest = batch.reserved
