@@ -7,7 +7,7 @@ from braidlog.client.consumer.assignors.interface import Share
 from braidlog.client.consumer.assignors.layouts import write_subscription
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.coordinator_link import CoordinatorLink
-from braidlog.client.consumer.membership.classic import ClassicMember
+from braidlog.client.consumer.membership.classic import ClassicMember, Next
 from braidlog.client.consumer.membership.classic_talk import ClassicTalk
 from braidlog.client.consumer.membership.heartbeats import Heartbeats
 from braidlog.client.consumer.membership.identity import NOBODY, Identity
@@ -282,14 +282,14 @@ class ClassicMembership:
         if sent == NOBODY:
             return commit_refusal(self.link.group_id, code)
         with self._talk.lock:
-            is_current = sent == self._member.identity
             try:
-                self._member.on_refusal(sent, code)
+                step = self._member.on_refusal(sent, code)
             except (ProtocolError, ClientError) as problem:
                 self._talk.failure = problem
                 return problem
         self._context.doorbell.ring()
-        return commit_refusal(self.link.group_id, code if is_current else RebalanceInProgressError.code)
+        # What it was refused for may be over, or is about to be: then the next generation is all it takes.
+        return commit_refusal(self.link.group_id, RebalanceInProgressError.code if step is Next.GO_ON else code)
 
     def _now(self) -> float:
         return self._context.clock.monotonic()
