@@ -176,7 +176,8 @@ class FetchedSlice:
             self._next_offset = next_offset
             if self._check_crcs:
                 check_crc(data, header)
-            if next_offset <= self.position or not self._is_visible(header) or header.count == 0:
+            # Also of batches before the position: what they say of transactions counts after it.
+            if not self._is_visible(header) or next_offset <= self.position or header.count == 0:
                 self._pass(header, size)
                 continue
             if header.magic < 2:

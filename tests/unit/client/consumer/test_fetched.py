@@ -6,7 +6,7 @@ import contextlib
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braidlog.client.consumer.fetched import FetchedSlice, end_of_batches
@@ -99,6 +99,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, list[AbortedRange], int]:
     return bytes(data), aborted, offset
 
 
+@settings(max_examples=60)
 @given(logs(), st.integers(1, 7), st.integers(0, 12), st.integers(0, 40))
 def test_as_the_slow_reader_however_much_is_asked_for(
     log: tuple[bytes, list[AbortedRange], int], step: int, position: int, cut: int
@@ -112,6 +113,7 @@ def test_as_the_slow_reader_however_much_is_asked_for(
     assert end_of_batches(data, 0, len(data), position) == expected.next_offset
 
 
+@settings(max_examples=30)
 @given(logs(), st.integers(1, 7))
 def test_read_again_from_any_record(log: tuple[bytes, list[AbortedRange], int], step: int) -> None:
     data, aborted, _ = log
