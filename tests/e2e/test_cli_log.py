@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from braidlog.client.cluster import Cluster
-from braidlog.client.producing import TopicWriter
-from braidlog.wire.records.reading import Record
+from braidlog.client import Producer
 from support.broker import Broker
 
 SEGMENT = "00000000000000000000"
@@ -21,12 +18,11 @@ SEGMENT = "00000000000000000000"
 def stopped(topic: str, start_broker: Callable[..., Broker]) -> Path:
     """The directory of a partition with 100 records in 10 batches, its broker stopped."""
     broker = start_broker({"log.index.interval.bytes": "1"})
-    with Cluster(broker.bootstrap) as cluster:
-        writer = TopicWriter(cluster, topic)
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000) as producer:
         for number in range(100):
-            writer.add(Record(timestamp=time.time_ns() // 1_000_000, key=b"%d" % number, value=b"v" * 200))
+            producer.send(topic, b"v" * 200, b"%d" % number)
             if number % 10 == 9:
-                writer.flush()
+                producer.flush()
     # A Java process that SIGTERM stops cleanly ends so.
     assert broker.stop() == (143 if broker.is_kafka else 0)
     return broker.data_dir / f"{topic}-0"

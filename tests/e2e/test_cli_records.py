@@ -162,7 +162,7 @@ def test_a_record_of_a_megabyte_and_one_too_large(cli: Any, topic: str) -> None:
     cli("topics", "create", topic).succeeded()
     cli("produce", topic, stdin="y" * 1_000_000 + "\n").succeeded()
     refused = cli("produce", topic, stdin="small\n" + "z" * 1_100_000 + "\n").failed("[MESSAGE_TOO_LARGE]")
-    assert "1 records were written before" in refused.err
+    assert "; 1 records were written [" in refused.err
     sizes = cli("consume", topic, *START, "--format", "%V").succeeded()
     assert sizes.lines == ["1000000", "5"]
 

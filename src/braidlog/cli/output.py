@@ -69,12 +69,12 @@ class Progress:
     """One line on standard error that says how far long work is; silent where nobody watches."""
 
     def __init__(self) -> None:
-        self._watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+        self.is_watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
         self._last = 0.0
         self._width = 0
 
     def show(self, text: str) -> None:
-        if not self._watched or time.monotonic() - self._last < _PROGRESS_EVERY_S:
+        if not self.is_watched or time.monotonic() - self._last < _PROGRESS_EVERY_S:
             return
         self._last = time.monotonic()
         sys.stderr.write("\r" + text.ljust(self._width))

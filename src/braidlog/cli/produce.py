@@ -1,4 +1,4 @@
-"""`braidlog produce TOPIC`: records from standard input, line by line, or a single one from the command line."""
+"""`braidlog produce TOPIC`: records from standard input or files, line by line, or a single one."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
 
+from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
 from braidlog.cli.options import add_connection, add_output, connect, not_negative, separator, timestamp_ms
-from braidlog.cli.output import Progress, report
-from braidlog.cli.record_json import BadRecord, Parsed
+from braidlog.cli.output import report
+from braidlog.cli.pace import Pace
+from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
+from braidlog.cli.record_bytes import BadRecord, bytes_of
+from braidlog.cli.record_json import Parsed
 from braidlog.cli.record_lines import JsonLines, TextLines, read_lines
-from braidlog.client.producing import ACKS_ALL, ACKS_LEADER, ACKS_NONE, TopicWriter
+from braidlog.cli.record_writer import RecordWriter
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.wire.records.compression import CODEC_NAMES, codec_named
+from braidlog.wire.records.compression import CODEC_NAMES
 
-_ACKS: Final = {"0": ACKS_NONE, "1": ACKS_LEADER, "all": ACKS_ALL, "-1": ACKS_ALL}
+_ACKS: Final = ("all", "1", "0", "-1")
+_LINGER_MS: Final = 5
+# Whether a record is too large is the broker's to say: its topic's settings decide.
+_LARGEST_REQUEST: Final = 1 << 30
+_BUFFER: Final = 64 << 20
 
 _DESCRIPTION: Final = """\
-Write records to a topic: one per line of standard input, or the one of --value.
+Write records to a topic: one per line of standard input or of files, or the one of --value or --value-file.
 Records with a key go to the partition that Kafka's own clients would choose, the others take turns.
 """
 
@@ -29,15 +38,22 @@ Records with a key go to the partition that Kafka's own clients would choose, th
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
     parser.add_argument("topic", metavar="TOPIC", help="created first where the broker allows it")
-    parser.add_argument("--value", metavar="TEXT", help="write this one record instead of reading standard input")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--value", metavar="TEXT", help="write this one record instead of reading standard input")
+    source.add_argument("--value-file", metavar="FILE", help="write one record with the content of this file")
+    source.add_argument(
+        "--file", metavar="FILE", action="append", help="read lines from here instead (-: standard input); repeatable"
+    )
     parser.add_argument("--key", metavar="TEXT", help="of every record")
     parser.add_argument(
         "--key-separator", metavar="TEXT", type=separator, help="each line is KEY, this separator (: or \\t), VALUE"
     )
+    parser.add_argument("--delimiter", metavar="TEXT", type=separator, help="between records (default a newline)")
     parser.add_argument(
         "--header", metavar="NAME=VALUE", action="append", default=[], help="of every record; repeatable"
     )
     parser.add_argument("--null", metavar="TEXT", help="a key or value that is exactly this is null (a tombstone)")
+    add_formats(parser)
     parser.add_argument(
         "--input",
         choices=("lines", "json"),
@@ -48,8 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timestamp", metavar="TIME", type=timestamp_ms, help="of every record: ISO 8601, or milliseconds since 1970"
     )
-    parser.add_argument("--acks", choices=tuple(_ACKS), default="all", help="who must have a record (default all)")
-    parser.add_argument("--compression", choices=tuple(CODEC_NAMES.values()), default="none", help="default none")
+    parser.add_argument("--acks", choices=_ACKS, help="who must have a record (default all)")
+    parser.add_argument("--compression", choices=tuple(CODEC_NAMES.values()), help="default none")
+    parser.add_argument(
+        "--no-idempotence", action="store_true", help="let a record that is sent again be written again"
+    )
+    parser.add_argument(
+        "--transactional-id", metavar="ID", help="write all of it or nothing: in one transaction of this id"
+    )
     add_connection(parser)
     add_output(parser)
     parser.set_defaults(run=run)
@@ -57,46 +79,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     parse = _parser_of(options)
+    remark_on_logs()
     with connect(options) as cluster:
-        writer = TopicWriter(
-            cluster, options.topic, acks=_ACKS[options.acks], codec=codec_named(options.compression)
-        )
-        progress = Progress()
+        partitions = len(cluster.topic(options.topic, create=True).partitions)
+        settings = _settings(options, cluster.settings)
+    is_unanswered = str(settings.get("acks")) == "0"
+    pace = Pace("sent" if is_unanswered else "written")
+    interrupted = False
+    with RecordWriter(options.topic, partitions, settings, pace) as writer:
         try:
-            if options.value is not None:
-                _add(writer, parse(os.fsencode(options.value), _now_ms()), options.partition)
-            else:
-                _write_lines(writer, parse, options.partition, progress)
-            writer.flush()
-        except (ProtocolError, BraidlogError) as problem:
-            progress.clear()
-            _tell_how_far(problem, writer.written)
-        progress.clear()
-    _report(writer, options)
-    return 0
-
-
-def _write_lines(
-    writer: TopicWriter, parse: Callable[[bytes, int], Parsed], partition: int | None, progress: Progress
-) -> None:
-    number = 0
-    for lines in read_lines(sys.stdin.fileno()):
-        if not lines:
-            writer.flush()
-            continue
-        now = _now_ms()
-        for line in lines:
-            number += 1
             try:
-                parsed = parse(line, now)
-            except BadRecord as problem:
-                raise UserError(f"line {number}: {problem}") from problem
-            _add(writer, parsed, partition)
-        progress.show(f"{writer.written} records written")
+                for parsed in _records(options, parse):
+                    writer.send(
+                        parsed.record, options.partition if options.partition is not None else parsed.partition
+                    )
+            except KeyboardInterrupt:
+                interrupted = True
+            writer.finish(give_up=interrupted)
+        except (ProtocolError, BraidlogError) as problem:
+            pace.clear()
+            raise writer.told_how_far(problem) from problem
+    if interrupted:
+        pace.conclude(interrupted=True)
+        return EXIT_INTERRUPTED
+    pace.conclude()
+    _report(writer, options, is_unanswered)
+    return EXIT_OK
 
 
-def _add(writer: TopicWriter, parsed: Parsed, partition: int | None) -> None:
-    writer.add(parsed.record, partition if partition is not None else parsed.partition)
+def _settings(options: argparse.Namespace, file: Any) -> dict[str, Any]:
+    request_ms = round(options.request_timeout * 1000)
+    settings = client_settings(
+        options,
+        file,
+        linger_ms=_LINGER_MS,
+        delivery_timeout_ms=2 * request_ms + _LINGER_MS,
+        max_block_ms=request_ms,
+        max_request_size=_LARGEST_REQUEST,
+        buffer_memory=_BUFFER,
+    )
+    if options.acks is not None:
+        settings["acks"] = options.acks
+    if options.compression is not None:
+        settings["compression.type"] = options.compression
+    if options.no_idempotence:
+        settings["enable.idempotence"] = False
+    if options.transactional_id is not None:
+        settings["transactional.id"] = options.transactional_id
+    return settings
+
+
+# Records in
+
+
+def _records(options: argparse.Namespace, parse: Callable[[bytes, int], Parsed]) -> Iterator[Parsed]:
+    if options.value is not None:
+        yield _parsed(parse, os.fsencode(options.value), "--value")
+    elif options.value_file is not None:
+        yield _parsed(parse, Path(options.value_file).read_bytes(), options.value_file)
+    else:
+        for name in options.file or ["-"]:
+            yield from _lines_of(name, options, parse)
+
+
+def _lines_of(name: str, options: argparse.Namespace, parse: Callable[[bytes, int], Parsed]) -> Iterator[Parsed]:
+    delimiter = b"\n" if options.delimiter is None else options.delimiter.encode()
+    descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
+    where = "line" if name == "-" else f"{name}: line"
+    try:
+        number = 0
+        for lines in read_lines(descriptor, delimiter):
+            now = _now_ms()
+            for line in lines:
+                number += 1
+                try:
+                    yield parse(line, now)
+                except BadRecord as problem:
+                    raise UserError(f"{where} {number}: {problem}") from problem
+    finally:
+        if name != "-":
+            os.close(descriptor)
+
+
+def _parsed(parse: Callable[[bytes, int], Parsed], data: bytes, where: str) -> Parsed:
+    try:
+        return parse(data, _now_ms())
+    except BadRecord as problem:
+        raise UserError(f"{where}: {problem}") from problem
 
 
 def _parser_of(options: argparse.Namespace) -> Callable[[bytes, int], Parsed]:
@@ -104,16 +173,21 @@ def _parser_of(options: argparse.Namespace) -> Callable[[bytes, int], Parsed]:
     if options.key is not None and options.key_separator is not None:
         raise UserError("give --key or --key-separator, not both")
     headers = tuple(_header(text) for text in options.header)
+    is_single = options.value is not None or options.value_file is not None
     if options.input == "json":
-        if options.value is not None or options.key is not None or options.key_separator or options.null is not None:
+        if is_single or options.key is not None or options.key_separator or options.null is not None:
             raise UserError("--input json says key and value itself: leave out --value, --key, --key-separator, --null")
+        if (options.key_format, options.value_format) != ("raw", "raw"):
+            raise UserError("--input json says how keys and values are written: leave out --key-format, --value-format")
         return JsonLines(headers, options.timestamp)
     return TextLines(
         None if options.key is None else os.fsencode(options.key),
-        None if options.key_separator is None or options.value is not None else options.key_separator.encode(),
+        None if options.key_separator is None or is_single else options.key_separator.encode(),
         None if options.null is None else os.fsencode(options.null),
         headers,
         options.timestamp,
+        bytes_of(options.key_format, "key"),
+        bytes_of(options.value_format, "value"),
     )
 
 
@@ -128,18 +202,9 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _tell_how_far(problem: Exception, written: int) -> NoReturn:
-    """Re-raise with how many records a second try would write twice."""
-    if not written:
-        raise problem
-    text = problem.message if isinstance(problem, ProtocolError) else str(problem)
-    told = f"{text or 'the broker refused'}; {written} records were written before it"
-    raise (type(problem)(told) if isinstance(problem, ProtocolError) else UserError(told)) from problem
-
-
-def _report(writer: TopicWriter, options: argparse.Namespace) -> None:
+def _report(writer: RecordWriter, options: argparse.Namespace, is_unanswered: bool) -> None:
     count = writer.written
-    verb = "sent without waiting for the broker" if _ACKS[options.acks] == ACKS_NONE else "written"
+    verb = "sent without waiting for the broker" if is_unanswered else "written"
     partitions = [
         {"partition": partition, "first_offset": first, "last_offset": last}
         for partition, (first, last) in sorted(writer.offsets.items())

@@ -2,6 +2,8 @@
 
     %n topic   %p partition   %o offset   %k key   %v value   %K, %V their sizes in bytes, -1 for null
     %t timestamp in milliseconds   %T the same as ISO 8601 in UTC   %h headers as name=value,…   %% a percent sign
+
+Keys and values are written in the formats of `record_bytes`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,22 @@ import argparse
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from braidlog.cli.options import unescaped
-from braidlog.wire.records.reading import Record
+from braidlog.cli.record_bytes import as_it_is
+from braidlog.client.consumer.record import ConsumerRecord
 
-Field = Callable[[str, int, Record, bytes], bytes]
+
+class Style(NamedTuple):
+    """How the bytes of a record are written, and what stands for null."""
+
+    key: Callable[[bytes], bytes] = as_it_is
+    value: Callable[[bytes], bytes] = as_it_is
+    null: bytes = b"null"
+
+
+Field = Callable[[ConsumerRecord, Style], bytes]
 
 
 def _number(value: int) -> bytes:
@@ -37,22 +49,23 @@ def _iso(timestamp_ms: int) -> bytes:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode("ascii")
 
 
-def _headers(record: Record, null: bytes) -> bytes:
+def _headers(record: ConsumerRecord, style: Style) -> bytes:
+    null = style.null
     return b",".join(name.encode() + b"=" + (null if value is None else value) for name, value in record.headers)
 
 
 _FIELDS: Final[dict[str, Field]] = {
-    "n": lambda topic, partition, record, null: topic.encode(),
-    "p": lambda topic, partition, record, null: _number(partition),
-    "o": lambda topic, partition, record, null: _number(record.offset),
-    "k": lambda topic, partition, record, null: null if record.key is None else record.key,
-    "v": lambda topic, partition, record, null: null if record.value is None else record.value,
-    "K": lambda topic, partition, record, null: _size(record.key),
-    "V": lambda topic, partition, record, null: _size(record.value),
-    "t": lambda topic, partition, record, null: _number(record.timestamp),
-    "T": lambda topic, partition, record, null: _iso(record.timestamp),
-    "h": lambda topic, partition, record, null: _headers(record, null),
-    "%": lambda topic, partition, record, null: b"%",
+    "n": lambda record, style: record.topic.encode(),
+    "p": lambda record, style: _number(record.partition),
+    "o": lambda record, style: _number(record.offset),
+    "k": lambda record, style: style.null if record.key is None else style.key(record.key),
+    "v": lambda record, style: style.null if record.value is None else style.value(record.value),
+    "K": lambda record, style: _size(record.key),
+    "V": lambda record, style: _size(record.value),
+    "t": lambda record, style: _number(record.timestamp),
+    "T": lambda record, style: _iso(record.timestamp),
+    "h": _headers,
+    "%": lambda record, style: b"%",
 }
 
 
@@ -69,7 +82,5 @@ class RecordFormat:
             else:
                 raise argparse.ArgumentTypeError(f"{text!r}: %{field} is no field; known are %{' %'.join(_FIELDS)}")
 
-    def format(self, topic: str, partition: int, record: Record, null: bytes) -> bytes:
-        return b"".join(
-            part if isinstance(part, bytes) else part(topic, partition, record, null) for part in self._parts
-        )
+    def format(self, record: ConsumerRecord, style: Style) -> bytes:
+        return b"".join(part if isinstance(part, bytes) else part(record, style) for part in self._parts)

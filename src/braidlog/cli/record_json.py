@@ -3,24 +3,24 @@
     {"topic": "orders", "partition": 0, "offset": 7, "timestamp": 1700000000000,
      "key": "k", "value": "v", "headers": [{"key": "h", "value": "x"}]}
 
-Bytes that are not UTF-8 text stand as {"base64": "…"}; null is null.
+Bytes that are not UTF-8 text stand as {"base64": "…"}; null is null. Asked for another format, keys and values stand as
+{"hex": "…"}, {"base64": "…"} or {"json": …}, which are taken back as well.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from braidlog.cli.record_bytes import BadRecord, from_json_value, json_value
+from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.wire.records.reading import Record
+
+__all__ = ["BadRecord", "JsonFormat", "Parsed", "record_from_json"]
 
 _KNOWN: Final = frozenset(("topic", "partition", "offset", "timestamp", "key", "value", "headers"))
 _INT64: Final = 1 << 63
-
-
-class BadRecord(ValueError):
-    """The line is not a record; the text says why."""
 
 
 class Parsed(NamedTuple):
@@ -28,19 +28,28 @@ class Parsed(NamedTuple):
     partition: int | None
 
 
-def record_to_json(topic: str, partition: int, record: Record) -> str:
-    return json.dumps(
-        {
-            "topic": topic,
-            "partition": partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "key": _to_json(record.key),
-            "value": _to_json(record.value),
-            "headers": [{"key": name, "value": _to_json(value)} for name, value in record.headers],
-        },
-        ensure_ascii=False,
-    )
+class JsonFormat:
+    """A record as one line of JSON, with keys and values in the formats asked for."""
+
+    def __init__(self, key_format: str = "raw", value_format: str = "raw") -> None:
+        self._key: Callable[[bytes | None], Any] = json_value(key_format)
+        self._value: Callable[[bytes | None], Any] = json_value(value_format)
+        self._header: Callable[[bytes | None], Any] = json_value("raw")
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        line = json.dumps(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": self._key(record.key),
+                "value": self._value(record.value),
+                "headers": [{"key": name, "value": self._header(value)} for name, value in record.headers],
+            },
+            ensure_ascii=False,
+        )
+        return line.encode("utf-8", "surrogatepass")
 
 
 def record_from_json(line: bytes, timestamp_ms: int) -> Parsed:
@@ -56,37 +65,12 @@ def record_from_json(line: bytes, timestamp_ms: int) -> Parsed:
         raise BadRecord(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
     record = Record(
         timestamp=_whole(fields, "timestamp", timestamp_ms),
-        key=_from_json(fields.get("key"), "key"),
-        value=_from_json(fields.get("value"), "value"),
+        key=from_json_value(fields.get("key"), "key"),
+        value=from_json_value(fields.get("value"), "value"),
         headers=_headers(fields.get("headers")),
     )
     partition = _whole(fields, "partition", -1)
     return Parsed(record, partition if "partition" in fields and fields["partition"] is not None else None)
-
-
-def _to_json(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode("ascii")}
-
-
-def _from_json(value: Any, name: str) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            return value.encode("utf-8")
-        except UnicodeEncodeError as problem:
-            raise BadRecord(f"{name} has half of a surrogate pair; write it as base64") from problem
-    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
-        try:
-            return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, ValueError) as problem:
-            raise BadRecord(f"{name} is not valid base64") from problem
-    raise BadRecord(f'{name} must be text, null or {{"base64": "…"}}')
 
 
 def _whole(fields: dict[str, Any], name: str, default: int) -> int:
@@ -103,12 +87,12 @@ def _headers(value: Any) -> tuple[tuple[str, bytes | None], ...]:
     if value is None:
         return ()
     if isinstance(value, dict):
-        return tuple((name, _from_json(text, f"header {name}")) for name, text in value.items())
+        return tuple((name, from_json_value(text, f"header {name}")) for name, text in value.items())
     if not isinstance(value, list):
         raise BadRecord("headers must be a list or an object")
     headers: list[tuple[str, bytes | None]] = []
     for each in value:
         if not isinstance(each, dict) or not isinstance(each.get("key"), str) or each.keys() - {"key", "value"}:
             raise BadRecord('each header must be {"key": "…", "value": "…"}')
-        headers.append((each["key"], _from_json(each.get("value"), f"header {each['key']}")))
+        headers.append((each["key"], from_json_value(each.get("value"), f"header {each['key']}")))
     return tuple(headers)

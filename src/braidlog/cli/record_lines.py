@@ -1,19 +1,17 @@
-"""Lines of standard input as records."""
+"""Lines of standard input and of files as records."""
 
 from __future__ import annotations
 
 import os
-import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from braidlog.cli.record_json import BadRecord, Parsed, record_from_json
+from braidlog.cli.record_bytes import BadRecord, as_it_is
+from braidlog.cli.record_json import Parsed, record_from_json
 from braidlog.core.errors import UserError
 from braidlog.wire.records.reading import Record
 
 _CHUNK: Final = 1 << 16
-# Lines that come close together share a batch; a person's line is not kept waiting.
-_LINGER_S: Final = 0.005
 # A line without end would fill the memory; brokers take nothing near it.
 _LONGEST_LINE: Final = 1 << 30
 
@@ -30,7 +28,11 @@ class TextLines:
         null: bytes | None = None,
         headers: Headers = (),
         timestamp: int | None = None,
+        key_bytes: Callable[[bytes], bytes] = as_it_is,
+        value_bytes: Callable[[bytes], bytes] = as_it_is,
     ) -> None:
+        self._key_bytes = key_bytes
+        self._value_bytes = value_bytes
         self._key = key
         self._separator = key_separator
         self._null = null
@@ -45,12 +47,12 @@ class TextLines:
                 raise BadRecord(f"no {self._separator.decode(errors='replace')!r} between a key and a value")
         timestamp = now_ms if self._timestamp is None else self._timestamp
         record = Record(
-            timestamp=timestamp, key=self._or_null(key), value=self._or_null(value), headers=self._headers
+            timestamp=timestamp,
+            key=None if key is None or key == self._null else self._key_bytes(key),
+            value=None if value == self._null else self._value_bytes(value),
+            headers=self._headers,
         )
         return Parsed(record, None)
-
-    def _or_null(self, data: bytes | None) -> bytes | None:
-        return None if data is None or data == self._null else data
 
 
 class JsonLines:
@@ -68,16 +70,17 @@ class JsonLines:
         return parsed
 
 
-def read_lines(descriptor: int) -> Iterator[list[bytes]]:
-    """Whole lines as they come; an empty list says that for the moment no more are there."""
+def read_lines(descriptor: int, delimiter: bytes = b"\n") -> Iterator[list[bytes]]:
+    """Whole lines, in lists, as they come.
+
+    A carriage return before a newline belongs to it; other delimiters are taken as they are.
+    """
     rest = b""
     while chunk := os.read(descriptor, _CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        *lines, rest = (rest + chunk).split(delimiter) if rest else chunk.split(delimiter)
         if len(rest) > _LONGEST_LINE:
-            raise UserError("a line is longer than 1 GiB; end records with newlines")
+            raise UserError("a line is longer than 1 GiB; end records with newlines, or say --delimiter")
         if lines:
-            yield [line.removesuffix(b"\r") for line in lines]
-        if not select.select([descriptor], [], [], _LINGER_S)[0]:
-            yield []
+            yield [line.removesuffix(b"\r") for line in lines] if delimiter == b"\n" else lines
     if rest:
         yield [rest]

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from braidlog.cli.consume import Start
 from braidlog.cli.program import NOUNS, Command, build_parser, main, run
+from braidlog.cli.starts import At, Start
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError, UnknownServerError
 
@@ -78,12 +78,15 @@ def test_every_option_has_help() -> None:
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("earliest", Start(-2)),
-        ("latest", Start(-1)),
-        ("12", Start(offset=12)),
-        ("-3", Start(-1, shift=3)),
-        ("@1700000000000", Start(1_700_000_000_000)),
-        ("@2023-11-14T22:13:20Z", Start(1_700_000_000_000)),
+        ("earliest", Start(At.EARLIEST)),
+        ("latest", Start(At.LATEST)),
+        ("end", Start(At.LATEST)),
+        ("committed", Start(At.COMMITTED)),
+        ("12", Start(At.OFFSET, 12)),
+        ("-3", Start(At.BEFORE_END, 3)),
+        ("end-3", Start(At.BEFORE_END, 3)),
+        ("@1700000000000", Start(At.TIME, 1_700_000_000_000)),
+        ("@2023-11-14T22:13:20Z", Start(At.TIME, 1_700_000_000_000)),
     ],
 )
 def test_where_to_start(text: str, start: Start) -> None:

@@ -4,12 +4,11 @@ import argparse
 
 import pytest
 
-from braidlog.cli.record_format import RecordFormat
-from braidlog.wire.records.reading import Record
+from braidlog.cli.record_bytes import shown
+from braidlog.cli.record_format import RecordFormat, Style
+from braidlog.client.consumer.record import ConsumerRecord
 
-RECORD = Record(
-    offset=7, timestamp=1_700_000_000_123, key=b"k", value=b"\xffv", headers=(("a", b"1"), ("b", None))
-)
+RECORD = ConsumerRecord("orders", 3, 7, 1_700_000_000_123, b"k", b"\xffv", (("a", b"1"), ("b", None)))
 
 
 @pytest.mark.parametrize(
@@ -29,20 +28,25 @@ RECORD = Record(
     ],
 )
 def test_fields(text: str, printed: bytes) -> None:
-    assert RecordFormat(text).format("orders", 3, RECORD, b"NIL") == printed
+    assert RecordFormat(text).format(RECORD, Style(null=b"NIL")) == printed
 
 
 def test_nulls_and_missing_timestamps() -> None:
-    record = Record(offset=0, timestamp=-1)
-    assert RecordFormat("%k|%v|%K|%V|%T|%h").format("t", 0, record, b"null") == b"null|null|-1|-1|-|"
+    record = ConsumerRecord("t", 0, 0, -1, None, None)
+    assert RecordFormat("%k|%v|%K|%V|%T|%h").format(record, Style()) == b"null|null|-1|-1|-|"
 
 
 def test_a_timestamp_beyond_the_calendar() -> None:
-    record = Record(offset=0, timestamp=(1 << 63) - 1)
-    assert RecordFormat("%T").format("t", 0, record, b"") == b"9223372036854775807"
+    record = ConsumerRecord("t", 0, 0, (1 << 63) - 1, None, None)
+    assert RecordFormat("%T").format(record, Style()) == b"9223372036854775807"
 
 
 @pytest.mark.parametrize("text", ["%z", "50%", r"\q"])
 def test_unknown_fields(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         RecordFormat(text)
+
+
+def test_keys_and_values_in_other_formats() -> None:
+    style = Style(key=shown("hex"), value=shown("base64"))
+    assert RecordFormat("%k %v %K %V").format(RECORD, style) == b"6b /3Y= 1 2"

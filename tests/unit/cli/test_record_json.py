@@ -6,42 +6,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.cli.record_json import BadRecord, record_from_json, record_to_json
-from braidlog.wire.records.reading import Record
+from braidlog.cli.record_bytes import FORMATS
+from braidlog.cli.record_json import BadRecord, JsonFormat, record_from_json
+from braidlog.client.consumer.record import ConsumerRecord
 
 CONTENT = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), CONTENT), max_size=4).map(tuple)
 
 
 @given(
-    st.builds(
-        Record,
-        offset=st.integers(0, 1 << 62),
-        timestamp=st.integers(-1, 1 << 62),
-        key=CONTENT,
-        value=CONTENT,
-        headers=HEADERS,
-    ),
+    st.integers(0, 1 << 62),
+    st.integers(-1, 1 << 62),
+    CONTENT,
+    CONTENT,
+    HEADERS,
     st.integers(0, 1000),
+    st.sampled_from(("raw", "hex", "base64")),
 )
-def test_what_consume_prints_produce_takes(record: Record, partition: int) -> None:
-    line = record_to_json("orders", partition, record)
-    assert "\n" not in line
-    parsed = record_from_json(line.encode(), 5)
+def test_what_consume_prints_produce_takes(
+    offset: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: tuple[tuple[str, bytes | None], ...],
+    partition: int,
+    form: str,
+) -> None:
+    line = JsonFormat(form, form).format(ConsumerRecord("orders", partition, offset, timestamp, key, value, headers))
+    assert b"\n" not in line
+    parsed = record_from_json(line, 5)
     assert parsed.partition == partition
     taken = parsed.record
-    assert (taken.timestamp, taken.key, taken.value, taken.headers) == (
-        record.timestamp,
-        record.key,
-        record.value,
-        record.headers,
-    )
+    assert (taken.timestamp, taken.key, taken.value, taken.headers) == (timestamp, key, value, headers)
+
+
+@given(st.sampled_from(FORMATS), CONTENT)
+def test_every_format_is_one_line_that_is_taken_back(form: str, value: bytes | None) -> None:
+    line = JsonFormat(value_format=form).format(ConsumerRecord("t", 0, 0, 0, None, value))
+    assert b"\n" not in line
+    record_from_json(line, 0)
 
 
 def test_text_stays_text_and_bytes_become_base64() -> None:
-    fields = json.loads(record_to_json("t", 0, Record(key="ключ".encode(), value=b"\xff\x00")))
+    fields = json.loads(JsonFormat().format(ConsumerRecord("t", 0, 0, 0, "ключ".encode(), b"\xff\x00")))
     assert fields["key"] == "ключ"
     assert fields["value"] == {"base64": "/wA="}
+
+
+def test_documents_stand_as_what_they_are() -> None:
+    fields = json.loads(JsonFormat("json", "json").format(ConsumerRecord("t", 0, 0, 0, b"{", b'{"a": [1, null]}')))
+    assert fields["key"] == "{", "no document"
+    assert fields["value"] == {"json": {"a": [1, None]}}
+    assert record_from_json(json.dumps(fields).encode(), 0).record.value == b'{"a":[1,null]}'
 
 
 def test_everything_may_be_left_out() -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from client_fakes import Patience
+
+from support.patience import Patience
 
 
 def test_pauses_grow_until_the_time_is_over() -> None:
