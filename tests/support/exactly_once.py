@@ -55,6 +55,8 @@ class Plan:
     name: str
     bootstrap: str
     static: bool
+    # Whose client it is: "confluent", or "braidlog" (`support.exactly_once_ours`).
+    client: str = "confluent"
 
 
 class Copier:
@@ -158,10 +160,13 @@ def _insist(call: Callable[[], object]) -> None:
 class Copying:
     """A broker, a writer, workers, and somebody who kills them all by turns; `seed` decides whom and when."""
 
-    def __init__(self, kind: str, place: Path, seed: int, *, static: bool = True, workers: int = 2) -> None:
+    def __init__(
+        self, kind: str, place: Path, seed: int, *, static: bool = True, workers: int = 2, client: str = "confluent"
+    ) -> None:
         self.random = random.Random(seed)
         self.lasting = LastingBroker(kind, place, SETTINGS)
         self.static = static
+        self.client = client
         self.names = [f"copier-{number}" for number in range(workers)]
         self.deaths: list[str] = []
         # Records of transactions that a death cut short: there, but nobody who reads committed ones sees them.
@@ -261,7 +266,7 @@ class Copying:
                     continue
                 assert worker.returncode in (-9, GAVE_UP), f"{name} ended with {worker.returncode}:\n{worker.log()}"
                 self._copied_before[name] += _copied(worker)
-            plan = json.dumps(asdict(Plan(name, self.lasting.bootstrap, self.static)))
+            plan = json.dumps(asdict(Plan(name, self.lasting.bootstrap, self.static, self.client)))
             environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTHONUNBUFFERED": "1"}
             command = [sys.executable, "-m", "support.exactly_once", plan]
             self._workers[name] = LoggedProcess(name, command, env=environment)
@@ -322,8 +327,14 @@ def _difference(partition: int, numbers: list[int], count: int) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     faulthandler.register(signal.SIGUSR1)  # says where it stands, when it does not get on
+    plan = Plan(**json.loads(arguments[0]))
+    if plan.client == "braidlog":
+        from support.exactly_once_ours import run
+
+        run(plan.name, plan.bootstrap, plan.static)
+        return
     try:
-        Copier(Plan(**json.loads(arguments[0]))).run()
+        Copier(plan).run()
     except KafkaException as failure:
         print(f"gives up: {failure}", flush=True)
         os._exit(GAVE_UP)  # not even a goodbye to the group, as a crash would
