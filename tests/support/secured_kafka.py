@@ -1,120 +1,76 @@
-"""Apache Kafka with a listener for every way a client may be let in."""
+"""Apache Kafka 3.9 with an authorizer, SCRAM users and delegation tokens, and a second node beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-from tools.peers.kafka import KafkaBroker, free_port, start_kafka
+from tools.peers.kafka import KafkaBroker, start_kafka
 
-from braidlog.client.cluster import Cluster
-from braidlog.security import scram
-from braidlog.wire.generated.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialUpsertion,
-)
-from support.certificates import Authority, Identity
+from support.ports import lasting_port
 
-USER = "alice"
-PASSWORD = 'alice\'s "secret", =%'
-# How long a session lasts on the listener RENEWED.
-SESSION_MS = 2_500
-
-_LISTENERS = {
-    "PLAINTEXT": "PLAINTEXT",
-    "TLS": "SSL",
-    "MUTUAL": "SSL",
-    "ELSEWHERE": "SSL",
-    "SASL": "SASL_PLAINTEXT",
-    "RENEWED": "SASL_PLAINTEXT",
-    "SASLTLS": "SASL_SSL",
-}
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-_ALTER_SCRAM = 51
+# Two of them run beside everything else.
+_JVM = ("-Xmx384M", "-Xms128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
-class SecuredKafka(NamedTuple):
-    ports: Mapping[str, int]
-    authority: Authority
-    client: Identity
-    broker: KafkaBroker
+class SecuredKafka:
+    """Node 1, broker and controller: an open listener for administrators, and one that wants a SCRAM login."""
 
-    def at(self, listener: str) -> str:
-        return f"localhost:{self.ports[listener]}"
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port = lasting_port()
+        self.secured_port = lasting_port()
+        self.controller_port = lasting_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.secured = f"127.0.0.1:{self.secured_port}"
+        self.directories = (place / "one-a", place / "one-b")
 
-    @property
-    def trust(self) -> dict[str, str]:
-        return {"security.protocol": "SSL", "ssl.truststore.location": str(self.authority.certificate)}
+    @contextmanager
+    def life(self) -> Iterator[KafkaBroker]:
+        open_listener = f"PLAINTEXT://{self.bootstrap},SASL_PLAINTEXT://{self.secured}"
+        settings = {
+            **self._common(),
+            "listeners": f"{open_listener},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": open_listener,
+            "log.dirs": ",".join(map(str, self.directories)),
+        }
+        for directory in self.directories:
+            directory.mkdir(parents=True)
+        with start_kafka(self.place, self.port, settings, _JVM) as kafka:
+            yield kafka
 
+    @contextmanager
+    def second_life(self) -> Iterator[KafkaBroker]:
+        """Node 2, a broker only; in the same rack as nobody."""
+        port = lasting_port()
+        directory = self.place / "two"
+        directory.mkdir(exist_ok=True)
+        settings = {
+            **self._common(),
+            "process.roles": "broker",
+            "node.id": "2",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "broker.rack": "second",
+        }
+        with start_kafka(directory, port, settings, _JVM) as kafka:
+            yield kafka
 
-@contextmanager
-def start_secured_kafka(place: Path) -> Iterator[SecuredKafka]:
-    authority = Authority(place / "ca")
-    server = authority.issue("broker", "DNS:localhost", "IP:127.0.0.1")
-    elsewhere = authority.issue("elsewhere", "DNS:elsewhere.example")
-    client = authority.issue("client")
-    ports = {name: free_port() for name in (*_LISTENERS, "CONTROLLER")}
-    addresses = {name: f"{name}://localhost:{ports[name]}" for name in ports}
-    settings = {
-        "listeners": ",".join(addresses.values()),
-        "advertised.listeners": ",".join(addresses[name] for name in _LISTENERS),
-        "controller.quorum.voters": f"1@localhost:{ports['CONTROLLER']}",
-        "listener.security.protocol.map": ",".join(
-            f"{name}:{protocol}" for name, protocol in {"CONTROLLER": "PLAINTEXT", **_LISTENERS}.items()
-        ),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(server.bundle),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.certificate),
-        "listener.name.mutual.ssl.client.auth": "required",
-        "listener.name.elsewhere.ssl.keystore.type": "PEM",
-        "listener.name.elsewhere.ssl.keystore.location": str(elsewhere.bundle),
-        **_sasl_settings(),
-    }
-    (place / "data").mkdir()
-    with start_kafka(place / "data", ports["PLAINTEXT"], settings) as broker:
-        started = SecuredKafka(ports, authority, client, broker)
-        add_scram_user(started.at("PLAINTEXT"), USER, PASSWORD)
-        yield started
-
-
-def _sasl_settings() -> dict[str, str]:
-    package = "org.apache.kafka.common.security"
-    quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
-    modules = {
-        "plain": f'{package}.plain.PlainLoginModule required user_{USER}="{quoted}";',
-        "scram-sha-256": f"{package}.scram.ScramLoginModule required;",
-        "scram-sha-512": f"{package}.scram.ScramLoginModule required;",
-        "oauthbearer": f'{package}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";',
-    }
-    settings = {}
-    for listener in ("sasl", "renewed", "sasltls"):
-        settings[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(_MECHANISMS)
-        for mechanism, module in modules.items():
-            settings[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = module
-            if listener == "renewed":
-                settings[f"listener.name.{listener}.{mechanism}.connections.max.reauth.ms"] = str(SESSION_MS)
-    return settings
-
-
-def add_scram_user(bootstrap: str, user: str, password: str) -> None:
-    salt = b"a salt for tests"
-    upsertions = [
-        ScramCredentialUpsertion(
-            name=user,
-            mechanism=number,
-            iterations=4096,
-            salt=salt,
-            salted_password=scram.salted_password(mechanism, password, salt, 4096),
-        )
-        for number, mechanism in ((1, scram.SHA_256), (2, scram.SHA_512))
-    ]
-    with Cluster(bootstrap) as cluster:
-        # A request may name a user once.
-        for each in upsertions:
-            request = AlterUserScramCredentialsRequest(upsertions=[each])
-            (result,) = cluster.any.call(_ALTER_SCRAM, request, AlterUserScramCredentialsResponse).results
-            assert result.error_code == 0, result
+    def _common(self) -> Mapping[str, str]:
+        login = "listener.name.sasl_plaintext.{}.sasl.jaas.config"
+        return {
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+            ),
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+            login.format("scram-sha-256"): _SCRAM_LOGIN,
+            login.format("scram-sha-512"): _SCRAM_LOGIN,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "not-a-secret",
+            "auto.leader.rebalance.enable": "false",
+            "auto.create.topics.enable": "false",
+        }
