@@ -24,7 +24,7 @@ from bench import machine
 from bench.brokers import Braidlog, topic
 from bench.client.report import terminal, verdicts
 from bench.client.rows import ARROW, CLIENTS, CONFLUENT, CONSUME, PRODUCE, SIZES, Row, all_rows
-from bench.client.task import BATCH, ONE, SHARED, Task
+from bench.client.task import BATCH, CALL, ONE, SHARED, Task
 from bench.measures import Verdict
 from bench.progress import Progress
 from bench.requests import Requester
@@ -45,11 +45,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--clients", default=",".join((*CLIENTS, ARROW)), help="comma-separated; default %(default)s")
     parser.add_argument("--actions", default=f"{PRODUCE},{CONSUME}", help="comma-separated; default %(default)s")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="record sizes in bytes; default %(default)s")
-    parser.add_argument("--modes", default=f"{ONE},{BATCH},{ARROW}", help="comma-separated; default %(default)s")
+    parser.add_argument("--modes", default=f"{ONE},{CALL},{BATCH},{ARROW}", help="comma-separated; default %(default)s")
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="where the broker's data goes")
     parser.add_argument("--json", type=Path, help="write the result here instead of bench/results/")
     options = parser.parse_args(arguments)
-    choices = {"clients": (*CLIENTS, ARROW), "actions": (PRODUCE, CONSUME), "modes": (ONE, BATCH, ARROW)}
+    choices = {"clients": (*CLIENTS, ARROW), "actions": (PRODUCE, CONSUME), "modes": (ONE, CALL, BATCH, ARROW)}
     for name, known in choices.items():
         chosen = [word for word in getattr(options, name).split(",") if word]
         unknown = [word for word in chosen if word not in known]

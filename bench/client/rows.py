@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bench.client.task import BATCH, ONE
+from bench.client.task import BATCH, CALL, ONE
 from bench.measures import Better, Measure, Verdict
 
 OURS, CONFLUENT, KAFKA_PYTHON, AIOKAFKA, ARROW = "ours", "confluent", "kafka_python", "aio", "arrow"
@@ -60,13 +60,16 @@ class Row:
 
     @property
     def name(self) -> str:
-        how = {ONE: "one at a time", BATCH: "by batches", ARROW: "Arrow, one core"}[self.mode]
+        how = {ONE: "one at a time", CALL: "one a call", BATCH: "by batches", ARROW: "Arrow, one core"}[self.mode]
         return f"{SIZE_NAMES[self.size]}, {how}"
 
     @property
     def clients(self) -> tuple[str, ...]:
         if self.mode == ARROW:
             return (ARROW,)
+        if self.mode == CALL:
+            # The others' loops are such calls already, or cannot be: see the drivers.
+            return (OURS, CONFLUENT, AIOKAFKA)
         if self.mode == BATCH:
             # Only those that have a call for it; what braidlog sends many records by is the Arrow row.
             return (CONFLUENT,) if self.action == PRODUCE else CLIENTS
@@ -123,6 +126,7 @@ def _verdict(value: float | None, bound: float) -> Verdict:
 
 def all_rows(sizes: tuple[int, ...] = SIZES) -> list[Row]:
     rows = [Row(action, mode, size) for action in (PRODUCE, CONSUME) for mode in (ONE, BATCH) for size in sizes]
+    rows += [Row(CONSUME, CALL, 200)] if 200 in sizes else []
     return rows + [Row(action, ARROW, 100) for action in (PRODUCE, CONSUME) if 100 in sizes]
 
 

@@ -25,13 +25,14 @@ SHARED: Final = {
     f"batch calls ask for {POLL_RECORDS} records",
 }
 
-ONE, BATCH = "one", "batch"
+ONE, CALL, BATCH = "one", "call", "batch"
 
 
 class Task(NamedTuple):
     client: str
     action: str
-    # ONE: each record by a call of its own. BATCH: many by one call, where the client has such a call.
+    # ONE: each record by itself, as a program would write the loop. CALL: a call that returns one record, where the
+    # loop would not use it. BATCH: many by one call, where the client has such a call.
     mode: str
     bootstrap: str
     topic: str

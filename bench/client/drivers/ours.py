@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.client import task as shared
-from bench.client.task import BATCH, Task, Watch
+from bench.client.task import BATCH, CALL, Task, Watch
 from braidlog import Consumer, Producer, TopicPartition
 
 
@@ -54,6 +54,15 @@ def consume(task: Task, watch: Watch) -> None:
                 for record in records:
                     size += len(record.value)
                 got += len(records)
+        elif task.mode == CALL:
+            while consumer.poll_one(1.0) is None:
+                pass
+            watch.start()
+            while got < task.count:
+                one = consumer.poll_one(1.0)
+                if one is not None:
+                    size += len(one.value)
+                    got += 1
         else:
             next(iter(consumer))
             watch.start()

@@ -49,7 +49,7 @@ def test_arrow_stands_in_our_column_and_has_its_own_target() -> None:
 
 def test_every_load_is_measured_for_those_who_have_a_call_for_it() -> None:
     rows = all_rows()
-    assert len({(each.action, each.mode, each.size) for each in rows}) == len(rows) == 14
+    assert len({(each.action, each.mode, each.size) for each in rows}) == len(rows) == 15
     assert all(each.clients == CLIENTS for each in rows if each.mode == ONE)
     assert {each.clients for each in rows if each.mode == BATCH and each.action == PRODUCE} == {(CONFLUENT,)}
     for each in rows:
