@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable, Iterable
 
@@ -22,8 +23,11 @@ Script = Callable[[int, Message], Answer]
 
 
 class ScriptedBroker:
-    def __init__(self, script: Script, *, offered: Iterable[int] = (0, 1, 3, 10, 18)) -> None:
+    def __init__(
+        self, script: Script, *, offered: Iterable[int] = (0, 1, 3, 10, 18), tls: ssl.SSLContext | None = None
+    ) -> None:
         self.script = script
+        self._tls = tls
         self.offered = list(offered)
         self.requests: list[tuple[int, int, str | None]] = []
         self.connections = 0
@@ -43,7 +47,7 @@ class ScriptedBroker:
         await self.stop()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -60,7 +60,8 @@ def wrapped(text: str) -> str:
     def lines(found: re.Match[str]) -> str:
         body = "".join(found[2].split())
         rows = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
-        return f"-----BEGIN {found[1]}-----\n{rows}\n-----END {found[1]}-----\n"
+        # OpenSSL sees a block at the beginning of a line only.
+        return f"\n-----BEGIN {found[1]}-----\n{rows}\n-----END {found[1]}-----\n"
 
     return _PEM_BLOCK.sub(lines, text)
 

@@ -13,7 +13,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.client.network.probing import answers_in_clear_text
@@ -163,19 +163,22 @@ async def secured(
     try:
         async with asyncio.timeout(timeout_s):
             await _shake_hands(loop, connected, tls, incoming, outgoing)
-    except TimeoutError as problem:
-        raise NoConnection(
-            f"{address} did not answer the TLS handshake within {timeout_s:g} s; is it a TLS listener? "
-            "security.protocol=PLAINTEXT (or SASL_PLAINTEXT) speaks clear text"
-        ) from problem
     except ssl.SSLError as problem:
         raise explained(problem, address, ours.has_identity) from problem
     except OSError as problem:
-        happened = problem.strerror or str(problem)
-        if await answers_in_clear_text(peer):
-            raise clear_text(address, happened) from problem
-        raise NoConnection(f"the TLS handshake with {address} failed ({happened}); its log says why") from problem
+        # A TimeoutError is one, too.
+        happened = problem.strerror or str(problem) or f"no answer within {timeout_s:g} s"
+        raise await _no_handshake(peer, address, happened) from problem
     return TlsTransport(PlainTransport(loop, connected), tls, incoming, outgoing, address, ours.has_identity)
+
+
+async def _no_handshake(peer: tuple[Any, ...], address: str, happened: str) -> ClientError:
+    if await answers_in_clear_text(peer):
+        return clear_text(address, happened)
+    return NoConnection(
+        f"the TLS handshake with the broker at {address} failed ({happened}); its log says why: it may want clients to "
+        "have a certificate (ssl.keystore.location), or have no version or cipher in common (ssl.enabled.protocols)"
+    )
 
 
 async def _shake_hands(
