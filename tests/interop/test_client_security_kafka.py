@@ -21,7 +21,7 @@ from braidlog.client.settings import ADMIN, Settings
 from braidlog.security.unsecured_jws import encode_unsecured
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from support.certificates import Authority, encrypted_key
-from support.secured_kafka import PASSWORD, SESSION_MS, USER, SecuredKafka, start_secured_kafka
+from support.guarded_kafka import PASSWORD, SESSION_MS, USER, GuardedKafka, start_guarded_kafka
 
 pytestmark = pytest.mark.peer
 
@@ -34,8 +34,8 @@ CLI_WITHIN_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with start_secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+    with start_guarded_kafka(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
@@ -74,11 +74,11 @@ def _refusal(bootstrap: str, settings: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_tls(kafka: SecuredKafka, version: str) -> None:
+def test_tls(kafka: GuardedKafka, version: str) -> None:
     assert _brokers(kafka.at("TLS"), {**kafka.trust, "ssl.enabled.protocols": version}) == [1]
 
 
-def test_mutual_tls(kafka: SecuredKafka) -> None:
+def test_mutual_tls(kafka: GuardedKafka) -> None:
     assert _brokers(kafka.at("MUTUAL"), {**kafka.trust, "ssl.keystore.location": str(kafka.client.bundle)}) == [1]
     in_settings = {
         "security.protocol": "SSL",
@@ -91,19 +91,19 @@ def test_mutual_tls(kafka: SecuredKafka) -> None:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_mutual_tls_without_a_certificate(kafka: SecuredKafka, version: str) -> None:
+def test_mutual_tls_without_a_certificate(kafka: GuardedKafka, version: str) -> None:
     told = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.enabled.protocols": version})
     assert "wants clients to have a certificate" in told
     assert "ssl.keystore.location" in told
 
 
-def test_mutual_tls_with_a_strangers_certificate(kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_mutual_tls_with_a_strangers_certificate(kafka: GuardedKafka, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "somebody else").issue("stranger")
     told = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.keystore.location": str(stranger.bundle)})
     assert "does not accept this client's certificate" in told
 
 
-def test_java_key_stores(kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_java_key_stores(kafka: GuardedKafka, tmp_path: Path) -> None:
     trust, identity = tmp_path / "trust.jks", tmp_path / "client.jks"
     bundle = tmp_path / "client.p12"
     _run("openssl", "pkcs12", "-export", "-in", str(kafka.client.certificate), "-inkey", str(kafka.client.key),
@@ -128,7 +128,7 @@ def _run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_certificate_of_another_authority(kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_a_certificate_of_another_authority(kafka: GuardedKafka, tmp_path: Path) -> None:
     other = Authority(tmp_path, "somebody else")
     told = _refusal(kafka.at("TLS"), {**kafka.trust, "ssl.truststore.location": str(other.certificate)})
     assert "is not to be trusted" in told
@@ -136,7 +136,7 @@ def test_a_certificate_of_another_authority(kafka: SecuredKafka, tmp_path: Path)
     assert "is not to be trusted" in _refusal(kafka.at("TLS"), {"security.protocol": "SSL"})
 
 
-def test_a_certificate_for_another_host(kafka: SecuredKafka) -> None:
+def test_a_certificate_for_another_host(kafka: GuardedKafka) -> None:
     told = _refusal(kafka.at("ELSEWHERE"), kafka.trust)
     assert "is for another host" in told
     assert "ssl.endpoint.identification.algorithm" in told
@@ -147,20 +147,20 @@ def test_a_certificate_for_another_host(kafka: SecuredKafka) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_sasl_in_clear_text_and_over_tls(kafka: SecuredKafka, mechanism: str) -> None:
+def test_sasl_in_clear_text_and_over_tls(kafka: GuardedKafka, mechanism: str) -> None:
     login = _login(mechanism)
     assert _brokers(kafka.at("SASL"), login) == [1]
     assert _brokers(kafka.at("SASLTLS"), {**login, **kafka.trust, "security.protocol": "SASL_SSL"}) == [1]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-def test_a_wrong_password(kafka: SecuredKafka, mechanism: str) -> None:
+def test_a_wrong_password(kafka: GuardedKafka, mechanism: str) -> None:
     told = _refusal(kafka.at("SASL"), {**_login(mechanism), "sasl.password": "wr0ng"})
     assert "SASL authentication failed" in told
     assert "check user name and password" in told
 
 
-def test_a_token_that_has_expired(kafka: SecuredKafka) -> None:
+def test_a_token_that_has_expired(kafka: GuardedKafka) -> None:
     def expired() -> str:
         return encode_unsecured({"sub": USER, "iat": 1, "exp": 2})
 
@@ -169,7 +169,7 @@ def test_a_token_that_has_expired(kafka: SecuredKafka) -> None:
     assert "check the token" in told
 
 
-def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: SecuredKafka) -> None:
+def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: GuardedKafka) -> None:
     package = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     jaas = f'{package} required unsecuredLoginStringClaim_sub="{USER}" unsecuredLoginExtension_traceId="7";'
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas}
@@ -179,18 +179,18 @@ def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: SecuredKafka)
 # The wrong protocol
 
 
-def test_clear_text_where_tls_is_spoken(kafka: SecuredKafka) -> None:
+def test_clear_text_where_tls_is_spoken(kafka: GuardedKafka) -> None:
     assert "speaks TLS here; set security.protocol=SSL" in _refusal(kafka.at("TLS"), {})
     assert "speaks TLS here; set security.protocol=SSL" in _refusal(kafka.at("SASLTLS"), _login("PLAIN"))
 
 
-def test_tls_where_clear_text_is_spoken(kafka: SecuredKafka) -> None:
+def test_tls_where_clear_text_is_spoken(kafka: GuardedKafka) -> None:
     assert "speaks clear text here, not TLS" in _refusal(kafka.at("PLAINTEXT"), kafka.trust)
     told = _refusal(kafka.at("SASL"), {**kafka.trust, **_login("PLAIN"), "security.protocol": "SASL_SSL"})
     assert "security.protocol=PLAINTEXT (or SASL_PLAINTEXT)" in told
 
 
-def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: SecuredKafka) -> None:
+def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: GuardedKafka) -> None:
     assert "wants no SASL on this listener" in _refusal(kafka.at("PLAINTEXT"), _login("PLAIN"))
     assert "set security.protocol=SASL_PLAINTEXT" in _refusal(kafka.at("SASL"), {})
 
@@ -199,7 +199,7 @@ def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: SecuredKafka) -> 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_sessions_are_renewed_while_requests_go_on(kafka: SecuredKafka, mechanism: str) -> None:
+def test_sessions_are_renewed_while_requests_go_on(kafka: GuardedKafka, mechanism: str) -> None:
     """Kafka closes a connection whose session is over at the next request."""
     given = {**_login(mechanism), "bootstrap.servers": kafka.at("RENEWED")}
     engine = Engine("test")
@@ -246,7 +246,7 @@ def _count_posts(connection: Connection, api_key: int) -> list[int]:
 # The clients
 
 
-def test_records_over_sasl_and_tls_through_several_sessions(kafka: SecuredKafka, topic: str) -> None:
+def test_records_over_sasl_and_tls_through_several_sessions(kafka: GuardedKafka, topic: str) -> None:
     settings: dict[str, Any] = {**_login("SCRAM-SHA-256"), "bootstrap.servers": kafka.at("RENEWED")}
     over_tls: dict[str, Any] = {
         **settings, **kafka.trust, "security.protocol": "SASL_SSL", "bootstrap.servers": kafka.at("SASLTLS"),
@@ -274,7 +274,7 @@ def test_records_over_sasl_and_tls_through_several_sessions(kafka: SecuredKafka,
     assert keys == [b"%d" % number for number in range(sent)]
 
 
-def test_clients_do_not_try_a_refused_login_again(kafka: SecuredKafka, topic: str) -> None:
+def test_clients_do_not_try_a_refused_login_again(kafka: GuardedKafka, topic: str) -> None:
     settings = {**_login("PLAIN"), "sasl.password": "wr0ng", "bootstrap.servers": kafka.at("SASL")}
     began = time.monotonic()
     with pytest.raises(AuthenticationFailed, match="check user name and password"), Producer(settings) as producer:
@@ -301,7 +301,7 @@ def _braidlog(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def properties(kafka: SecuredKafka, tmp_path: Path) -> str:
+def properties(kafka: GuardedKafka, tmp_path: Path) -> str:
     """A file as Kafka's own tools take it."""
     quoted = PASSWORD.replace('"', '\\\\"')
     path = tmp_path / "client.properties"
