@@ -6,11 +6,39 @@ The seed is printed and decides everything that is killed and when; `BRAIDLOG_SE
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from braidlog import Producer
+from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.errors import AbortableError
+from braidlog.core.types import TopicPartition
+from support import confluent
+from support.broker import Broker
+from support.cutting_proxy import CuttingProxy
 from support.exactly_once import Copying
+from support.group_scenarios import committed
+from support.groups import LastingBroker
+from support.request_cutting import ANSWER, REQUEST, RequestCutter
+
+TOPIC, GROUP = "ledger", "readers"
+PARTITIONS = 2
+QUICK = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 50}
+APIS = {
+    "Produce": 0,
+    "FindCoordinator": 10,
+    "InitProducerId": 22,
+    "AddPartitionsToTxn": 24,
+    "AddOffsetsToTxn": 25,
+    "EndTxn": 26,
+    "TxnOffsetCommit": 28,
+}
+# With transaction.version 2 nobody sends these.
+EXPLICIT = ("AddPartitionsToTxn", "AddOffsetsToTxn")
 
 
 def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool) -> None:
@@ -39,3 +67,116 @@ def test_our_client_copies_everything_once_through_hundreds_of_kills(
     target_kind: str, tmp_path: Path, seed: int, static: bool
 ) -> None:
     copy_through(target_kind, tmp_path / "data", 200, seed, static=static)
+
+
+# Connections that are cut
+
+
+@pytest.fixture(scope="module")
+def cut_broker(target_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RequestCutter, Broker]]:
+    """A broker behind a proxy that cuts at requests, for all the tests of them."""
+    with proxied(RequestCutter(), target_kind, tmp_path_factory.mktemp("cut")) as (proxy, broker):
+        assert isinstance(proxy, RequestCutter)
+        yield proxy, broker
+
+
+@contextmanager
+def proxied(proxy: CuttingProxy, kind: str, place: Path) -> Iterator[tuple[CuttingProxy, Broker]]:
+    lasting = LastingBroker(kind, place / "data", proxy.settings())
+    # Not the port that it says it is ready on: that is the proxy's.
+    proxy.broker_port = lasting.port
+    with proxy, lasting.life() as broker:
+        yield proxy, broker
+
+
+def values(bootstrap: str, topic: str, level: str = "read_committed") -> list[list[str]]:
+    """By partition."""
+    return [
+        [
+            (message.value() or b"").decode()
+            for message in confluent.read_all(bootstrap, topic, partition, isolation_level=level, fetch_wait_max_ms=10)
+        ]
+        for partition in range(PARTITIONS)
+    ]
+
+
+@pytest.mark.parametrize("what", [REQUEST, ANSWER])
+@pytest.mark.parametrize("api", APIS)
+def test_each_request_may_be_lost(cut_broker: tuple[RequestCutter, Broker], topic: str, api: str, what: str) -> None:
+    """Whether the broker has acted on it or not: what is committed shows once, what is aborted never."""
+    proxy, broker = cut_broker
+    if api in EXPLICIT and not broker.is_kafka:
+        pytest.skip("transaction.version 2 has no such request")
+    group = f"{topic}-{GROUP}"
+    confluent.create_topic(proxy.bootstrap, topic, PARTITIONS)
+    kept: list[str] = []
+    lost_before = proxy.lost
+    with Producer(bootstrap_servers=proxy.bootstrap, transactional_id=topic, **QUICK) as producer:
+        if api in ("InitProducerId", "FindCoordinator"):
+            proxy.lose(APIS[api], what)
+        producer.init_transactions()
+        for number, commits in enumerate([True, False, True, True, False, False, True]):
+            if api not in ("InitProducerId", "FindCoordinator"):
+                proxy.lose(APIS[api], what)
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.send(topic, str(number), partition=partition)
+            producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(number)}, group)
+            producer.flush(30)
+            if commits:
+                producer.commit_transaction()
+                kept.append(str(number))
+            else:
+                producer.abort_transaction()
+    assert proxy.lost - lost_before == (1 if api in ("InitProducerId", "FindCoordinator") else 7)
+    assert values(proxy.bootstrap, topic) == [kept] * PARTITIONS
+    assert committed(proxy.bootstrap, group, {(topic, 0): 0}) == {(topic, 0): (6, "")}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_connections_cut_at_random(target_kind: str, tmp_path: Path, seed: int) -> None:
+    """Every transaction that was reported committed shows whole, in order, once; no other shows at all."""
+    seed = int(os.environ.get("BRAIDLOG_SEED", seed))
+    chance = random.Random(seed)
+    kept: list[list[str]] = [[] for _ in range(PARTITIONS)]
+    with proxied(CuttingProxy(), target_kind, tmp_path) as (proxy, _):
+        confluent.create_topic(proxy.bootstrap, TOPIC, PARTITIONS)
+        with Producer(bootstrap_servers=proxy.bootstrap, transactional_id="ledger", linger_ms=2, **QUICK) as producer:
+            producer.init_transactions()
+            end = proxy.misbehave(seed)
+            try:
+                for number in range(120):
+                    written = one_transaction(producer, chance, number)
+                    for partition, some in enumerate(written):
+                        kept[partition] += some
+            finally:
+                end()
+        assert proxy.cuts > 5
+        assert values(proxy.bootstrap, TOPIC) == kept
+        everything = values(proxy.bootstrap, TOPIC, "read_uncommitted")
+    assert sum(map(len, everything)) > sum(map(len, kept)), "something was aborted"
+    print(f"seed {seed}: {proxy.cuts} cuts, {sum(map(len, kept))} records kept")
+
+
+def one_transaction(producer: Producer, chance: random.Random, number: int) -> list[list[str]]:
+    """What is to be seen of it, by partition."""
+    written: list[list[str]] = [[] for _ in range(PARTITIONS)]
+    producer.begin_transaction()
+    try:
+        for record in range(chance.randrange(1, 60)):
+            partition = chance.randrange(PARTITIONS)
+            value = f"{number}:{record}:" + "x" * chance.randrange(400)
+            producer.send(TOPIC, value, partition=partition)
+            written[partition].append(value)
+            if chance.random() < 0.1:
+                producer.flush(60)
+        if chance.random() < 0.5:
+            producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): OffsetAndMetadata(number)}, GROUP)
+        if chance.random() < 0.6:
+            producer.commit_transaction()
+            return written
+        producer.abort_transaction()
+    except AbortableError:
+        producer.abort_transaction()
+    return [[] for _ in range(PARTITIONS)]
