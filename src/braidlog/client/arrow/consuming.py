@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from braidlog.client.arrow.decoding import to_record_batch
+from braidlog.client.arrow.memory import keep_large_buffers
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetched import FetchedSlice
 from braidlog.client.errors import PoisonRecordError
@@ -62,6 +63,7 @@ def poll_arrow(
     if max_records is not None and max_records < 1:
         raise UserError(f"max_records={max_records}: ask for at least one")
     shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
+    keep_large_buffers()
     taking = _Taking(consumer.intake, shape, _ALL if max_records is None else max_records)
     batches = consumer.poll_with(taking.take, timeout_s)
     return pa.Table.from_batches(batches or [], schema=shape.schema)

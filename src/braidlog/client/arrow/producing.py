@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from braidlog.client.arrow.delivery import HasBatch, TableDelivery
 from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps
+from braidlog.client.arrow.memory import keep_large_buffers
 from braidlog.client.arrow.rows import ColumnNames, pieces_of
 from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
 from braidlog.client.view import PartitionView
@@ -76,6 +77,7 @@ def send_arrow(
     text, which are hashed in place of the key. Waits for room in `buffer.memory` as `send` does.
     """
     _refuse_in_loop()
+    keep_large_buffers()
     names = ColumnNames(
         topic=None if topic is not None else "topic",
         key=key,

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from braidlog.client.arrow.decoding import to_record_batch
+from braidlog.client.arrow.memory import keep_large_buffers
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
 from braidlog.client.consumer.fetch_session import has_id
@@ -69,6 +70,7 @@ class RangeReader:
         self._patience_s = chosen.seconds("default.api.timeout.ms")
         self._request_s = chosen.seconds("request.timeout.ms")
         self._pause_s = chosen.seconds("retry.backoff.ms")
+        keep_large_buffers()
         self._engine = Engine("range reader")
         try:
             self._nodes = Nodes(chosen)
