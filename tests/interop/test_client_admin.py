@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +302,25 @@ def test_reassignments_and_elections(broker: Broker, admin: Admin, topic: str) -
 
 
 # The client itself
+
+
+def test_a_broker_without_access_control_is_told_of(broker: Broker, admin: Admin) -> None:
+    if broker.is_kafka:
+        pytest.skip("Apache Kafka offers all of it")
+    rule = ours.Acl(ours.AclResourceType.TOPIC, "t", "User:a", ours.AclOperation.READ)
+    user = ours.QuotaEntity(user="a")
+    calls: list[Callable[[], object]] = [
+        lambda: admin.describe_acls(),
+        lambda: admin.create_acls([rule]),
+        lambda: admin.describe_client_quotas(),
+        lambda: admin.alter_client_quotas({user: {"producer_byte_rate": 1.0}}),
+        lambda: admin.describe_scram_users(),
+        lambda: admin.alter_scram_users([ours.ScramUpsertion("a", "b")]),
+        lambda: admin.describe_delegation_tokens(),
+    ]
+    for call in calls:
+        with pytest.raises(errors.UnsupportedVersionError, match="does not offer"):
+            call()
 
 
 def test_what_confluent_creates_is_described_here(broker: Broker, admin: Admin, topic: str) -> None:

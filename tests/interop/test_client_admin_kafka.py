@@ -32,7 +32,6 @@ from braidlog.core import protocol_errors as errors
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from support import confluent
-from support.broker import Broker
 from support.eventually import eventually
 from support.samples import plain_samples
 from support.secured_kafka import SecuredKafka
@@ -62,26 +61,6 @@ def both(kafka: SecuredKafka) -> Iterator[ExitStack]:
 def admin(kafka: SecuredKafka) -> Iterator[Admin]:
     with Admin(bootstrap_servers=kafka.bootstrap) as opened:
         yield opened
-
-
-# What braidlog's broker does not serve is said, whatever was asked
-
-
-def test_a_broker_without_access_control_is_told_of(broker: Broker) -> None:
-    if broker.is_kafka:
-        pytest.skip("Apache Kafka offers all of it")
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        for call in (
-            lambda: admin.describe_acls(),
-            lambda: admin.create_acls([Acl(AclResourceType.TOPIC, "t", "User:a", AclOperation.READ)]),
-            lambda: admin.describe_client_quotas(),
-            lambda: admin.alter_client_quotas({QuotaEntity(user="a"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}}),
-            lambda: admin.describe_scram_users(),
-            lambda: admin.alter_scram_users([ScramUpsertion("a", "b")]),
-            lambda: admin.describe_delegation_tokens(),
-        ):
-            with pytest.raises(errors.UnsupportedVersionError, match="does not offer"):
-                call()
 
 
 # Access control

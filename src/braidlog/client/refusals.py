@@ -23,9 +23,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.OffsetOutOfRangeError: Advice(
         "there are no records at that offset", "use the earliest or the latest (--offset earliest)"
     ),
-    errors.CorruptMessageError: Advice(
-        "bytes on disk or on the way are damaged", "`braidlog log verify` finds where"
-    ),
+    errors.CorruptMessageError: Advice("bytes on disk or on the way are damaged", "`braidlog log verify` finds where"),
     errors.UnknownTopicOrPartitionError: Advice(
         "it does not exist", "`braidlog topics list` shows what does, `braidlog topics create` makes one"
     ),
@@ -34,9 +32,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
         "it has no leader now", "`braidlog topics describe` shows which brokers hold it"
     ),
     errors.NotLeaderOrFollowerError: Advice("its leader moved", "try again"),
-    errors.RequestTimedOutError: Advice(
-        "the broker gave up waiting", "it may have happened all the same: look first"
-    ),
+    errors.RequestTimedOutError: Advice("the broker gave up waiting", "it may have happened all the same: look first"),
     errors.BrokerNotAvailableError: Advice("the broker is not available", "see that it runs, then try again"),
     errors.ReplicaNotAvailableError: Advice(
         "the broker has no copy of it", "describe the topic to see which brokers do"
@@ -57,9 +53,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.InvalidTopicError: Advice(
         "that is no name for a topic", "use up to 249 letters, digits, dots, underscores and dashes"
     ),
-    errors.RecordListTooLargeError: Advice(
-        "a batch is larger than a segment of the topic", "raise its segment.bytes"
-    ),
+    errors.RecordListTooLargeError: Advice("a batch is larger than a segment of the topic", "raise its segment.bytes"),
     errors.NotEnoughReplicasError: Advice(
         "fewer replicas are in sync than min.insync.replicas asks",
         "bring brokers back, or write with acks=1 (--acks 1)",
@@ -164,9 +158,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
         "the feature cannot have that level", "describe the features to see which levels all brokers support"
     ),
     errors.FeatureUpdateFailedError: Advice("the controller could not store it", "its log has the reason"),
-    errors.TransactionalIdNotFoundError: Advice(
-        "it does not exist", "`braidlog transactions list` shows what does"
-    ),
+    errors.TransactionalIdNotFoundError: Advice("it does not exist", "`braidlog transactions list` shows what does"),
     errors.FencedInstanceIdError: Advice(
         "another member has taken that instance id over", "describe the group to see who is in it"
     ),

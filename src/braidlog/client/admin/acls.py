@@ -152,9 +152,7 @@ class AclCalls(Family):
     def delete_acls(self, filters: Iterable[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
         """Delete the rules that fit filters, or are given themselves; by filter those that are gone."""
 
-        def delete(
-            node: Node, some: list[AclFilter | Acl]
-        ) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
+        def delete(node: Node, some: list[AclFilter | Acl]) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
             request = DeleteAclsRequest(filters=[_deletion(each) for each in some])
             found: dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError] = {}
             answers = node.call(DELETE_ACLS, request, DeleteAclsResponse).filter_results

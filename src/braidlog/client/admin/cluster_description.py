@@ -81,9 +81,7 @@ class ClusterCalls(Family):
 
         return self._routing.ask_one(Anyone(), describe)
 
-    def broker_api_versions(
-        self, broker_ids: Iterable[int] | None = None
-    ) -> Results[int, tuple[ApiVersionRange, ...]]:
+    def broker_api_versions(self, broker_ids: Iterable[int] | None = None) -> Results[int, tuple[ApiVersionRange, ...]]:
         """By broker (all, unless some are named) the requests that it answers, and in which versions."""
         wanted = self._broker_ids() if broker_ids is None else broker_ids
         request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")

@@ -61,7 +61,9 @@ class Coordinators:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
+        # The last that was heard of each; of those that are stale it is looked up again.
         self._places: dict[str, Place] = {}
+        self._stale: set[str] = set()
 
     def place_of(self, name: str) -> Place:
         """Of a name that was asked about."""
@@ -72,7 +74,7 @@ class Coordinators:
 
     def locate(self, cluster: Cluster, items: Sequence[str]) -> Located[str]:
         located: Located[str] = Located({}, {})
-        missing = [name for name in items if name not in self._places]
+        missing = [name for name in items if name not in self._places or name in self._stale]
         for first in range(0, len(missing), AT_ONCE):
             for found in self._look_up(cluster, missing[first : first + AT_ONCE]):
                 if found.error_code != NONE:
@@ -81,14 +83,14 @@ class Coordinators:
                 # One that registered after the metadata was read is not known there yet.
                 cluster.addresses.setdefault(found.node_id, (found.host, found.port))
                 self._places[found.key] = Place(found.node_id, found.host, found.port)
+                self._stale.discard(found.key)
         for name in items:
-            if name in self._places:
+            if name not in located.refused and name in self._places:
                 located.by_broker.setdefault(self._places[name].broker_id, []).append(name)
         return located
 
     def forget(self, items: Iterable[str]) -> None:
-        for name in items:
-            self._places.pop(name, None)
+        self._stale.update(items)
 
     def is_passing(self, error: ProtocolError) -> bool:
         return isinstance(error, _PASSING)

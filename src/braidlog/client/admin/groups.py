@@ -239,9 +239,7 @@ class GroupCalls(GroupFamily):
         return Results(self._routing.ask([group], self._groups, remove)[group])
 
 
-def _removed(
-    node: Node, group: str, members: list[MemberIdentity], reason: str
-) -> dict[str, ProtocolError | None]:
+def _removed(node: Node, group: str, members: list[MemberIdentity], reason: str) -> dict[str, ProtocolError | None]:
     version = node.version_for(LEAVE_GROUP)
     found: dict[str, ProtocolError | None] = {}
     if version < _SEVERAL_LEAVE:

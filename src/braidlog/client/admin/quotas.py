@@ -94,9 +94,7 @@ class QuotaCalls(Family):
     def describe_client_quotas(self, which: QuotaFilter | None = None) -> dict[QuotaEntity, dict[str, float]]:
         """By entity its quotas, of those that fit a filter, or of all. Keys are those of `QuotaKey`."""
         wanted = which or QuotaFilter()
-        components = [
-            _component(kind, name) for kind, name in zip(_KINDS, wanted[:3], strict=True) if name is not None
-        ]
+        components = [_component(kind, name) for kind, name in zip(_KINDS, wanted[:3], strict=True) if name is not None]
         request = DescribeClientQuotasRequest(components=components, strict=wanted.strict)
 
         def describe(node: Node) -> dict[QuotaEntity, dict[str, float]]:
@@ -138,9 +136,7 @@ class QuotaCalls(Family):
 def _component(kind: str, name: str | Default | Anybody) -> ComponentData:
     if isinstance(name, str):
         return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
-    return ComponentData(
-        entity_type=kind, match_type=_MATCH_DEFAULT if name is DEFAULT else _MATCH_ANY, match=None
-    )
+    return ComponentData(entity_type=kind, match_type=_MATCH_DEFAULT if name is DEFAULT else _MATCH_ANY, match=None)
 
 
 def _entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:

@@ -122,9 +122,7 @@ class ReassignmentCalls(Family):
         topics = None
         if partitions is not None:
             topics = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic(partitions).items()]
-        request = ElectLeadersRequest(
-            election_type=kind, topic_partitions=topics, timeout_ms=self._routing.timeout_ms
-        )
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=self._routing.timeout_ms)
         answer = node.call(ELECT_LEADERS, request, ElectLeadersResponse)
         check(answer.error_code, "leader election")
         found: dict[TopicPartition, ProtocolError | None] = {}

@@ -78,9 +78,7 @@ _MECHANISMS: Final = {
 
 
 class ScramCalls(Family):
-    def describe_scram_users(
-        self, users: Iterable[str] | None = None
-    ) -> Results[str, tuple[ScramCredential, ...]]:
+    def describe_scram_users(self, users: Iterable[str] | None = None) -> Results[str, tuple[ScramCredential, ...]]:
         """By user (all who have some, unless some are named) the credentials that there are."""
         names = None if users is None else list(dict.fromkeys(users))
         if names == []:

@@ -212,9 +212,7 @@ class TopicCalls(Family):
         """Topics by name or id (all, unless some are named), with where their partitions are."""
         wanted = [topic.name for topic in self.list_topics()] if topics is None else topics
 
-        def describe(
-            node: Node, some: list[str | TopicId]
-        ) -> dict[str | TopicId, TopicDescription | ProtocolError]:
+        def describe(node: Node, some: list[str | TopicId]) -> dict[str | TopicId, TopicDescription | ProtocolError]:
             version = node.version_for(METADATA)
             found: dict[str | TopicId, TopicDescription | ProtocolError] = {}
             # A broker answers a request that mixes names and ids by the ids alone.
@@ -295,9 +293,7 @@ def _described(topic: MetadataResponseTopic, item: str | TopicId) -> TopicDescri
         name=topic.name or "",
         topic_id=TopicId(topic.topic_id) if topic.topic_id != ZERO_ID else None,
         is_internal=topic.is_internal,
-        partitions=tuple(
-            _partition(each) for each in sorted(topic.partitions, key=lambda each: each.partition_index)
-        ),
+        partitions=tuple(_partition(each) for each in sorted(topic.partitions, key=lambda each: each.partition_index)),
         authorized_operations=operations_of(topic.topic_authorized_operations),
     )
 

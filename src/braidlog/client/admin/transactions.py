@@ -247,9 +247,7 @@ class TransactionCalls(Family):
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
-            topics=[
-                WritableTxnMarkerTopic(name=producer.place.topic, partition_indexes=[producer.place.partition])
-            ],
+            topics=[WritableTxnMarkerTopic(name=producer.place.topic, partition_indexes=[producer.place.partition])],
             # A partition that never saw a marker has none; the first coordinator had 0.
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )

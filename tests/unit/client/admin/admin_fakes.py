@@ -8,6 +8,8 @@ from typing import Any
 from braidlog.client.admin.coordinators import FIND_COORDINATOR
 from braidlog.client.cluster import METADATA, Cluster
 from braidlog.core.protocol_errors import UnsupportedVersionError
+from braidlog.wire.apis import APIS, encode_request
+from braidlog.wire.errors import EncodeError
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.generated.metadata import MetadataResponsePartition, MetadataResponseTopic
 
@@ -27,13 +29,17 @@ class ScriptedNode:
         return api_key in self.answers
 
     def version_for(self, api_key: int, at_most: int | None = None) -> int:
-        newest = self.versions.get(api_key, 99)
+        newest = self.versions.get(api_key, APIS[api_key].max_version)
         return newest if at_most is None else min(newest, at_most)
 
     def call(self, api_key: int, request: Any, answer: Any, *, at_most: int | None = None) -> Any:
         self.asked.append(request)
         if api_key not in self.answers:
-            raise UnsupportedVersionError(f"the broker at {self.address} does not offer it")
+            raise UnsupportedVersionError(f"the broker at {self.address} does not offer {APIS[api_key].name}")
+        try:
+            encode_request(api_key, self.version_for(api_key, at_most), 1, "test", request)
+        except EncodeError as problem:
+            raise UnsupportedVersionError(f"the broker at {self.address} is too old: {problem}") from problem
         answered = self.answers[api_key](request)
         if isinstance(answered, Exception):
             raise answered

@@ -36,9 +36,7 @@ def describing(older_group: older.DescribedGroup, newer_group: newer.DescribedGr
         api.DESCRIBE_GROUPS: lambda request: older.DescribeGroupsResponse(groups=[older_group]),
     }
     if newer_group is not None:
-        answers[api.CONSUMER_GROUP_DESCRIBE] = lambda request: newer.ConsumerGroupDescribeResponse(
-            groups=[newer_group]
-        )
+        answers[api.CONSUMER_GROUP_DESCRIBE] = lambda request: newer.ConsumerGroupDescribeResponse(groups=[newer_group])
     return GroupCalls(Routing(ScriptedCluster({1: ScriptedNode(answers)})))
 
 
@@ -61,9 +59,7 @@ def test_a_group_of_the_newer_protocol() -> None:
     has = newer.Assignment(topic_partitions=[newer.TopicPartitions(topic_name="orders", partitions=[0])])
     wants = newer.Assignment(topic_partitions=[newer.TopicPartitions(topic_name="orders", partitions=[1, 0])])
     member = newer.Member(member_id="m", member_epoch=4, client_id="c", assignment=has, target_assignment=wants)
-    group = newer.DescribedGroup(
-        group_id="g", group_state="Reconciling", assignor_name="uniform", members=[member]
-    )
+    group = newer.DescribedGroup(group_id="g", group_state="Reconciling", assignor_name="uniform", members=[member])
     found = describing(older.DescribedGroup(group_id="g"), group).describe_groups(["g"])["g"]
     assert (found.type, found.assignor) == ("consumer", "uniform")
     assert found.members[0].assignment == (ORDERS_0,)
