@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from braidlog.cli.configs import overrides_of
@@ -98,6 +99,9 @@ def run_create(options: argparse.Namespace) -> int:
 def _topic_config(options: argparse.Namespace) -> dict[str, str]:
     """Here --config is a setting of the topic, as in Kafka's own tool; what is no KEY=VALUE is a client's file."""
     files = [text for text in options.config if "=" not in text]
+    for path in files:
+        if not os.path.isfile(path):
+            raise UserError(f"--config {path}: give KEY=VALUE, a setting of the topic; as a file there is no {path}")
     options.command_config = options.command_config or (files[-1] if files else None)
     return pairs([text for text in options.config if "=" in text], "--config")
 

@@ -64,7 +64,7 @@ def test_a_file_that_is_not_there() -> None:
     ("words", "topic_settings", "client_file"),
     [
         (["--config", "retention.ms=5"], {"retention.ms": "5"}, None),
-        (["--config", "c.properties"], {}, "c.properties"),
+        (["--config", "c.p"], {}, "c.p"),
         (
             ["--config", "a=1", "--config", "c.properties", "--topic-config", "b=2"],
             {"a": "1", "b": "2"},
@@ -74,8 +74,9 @@ def test_a_file_that_is_not_there() -> None:
     ],
 )
 def test_topics_create_tells_the_two_apart(
-    words: list[str], topic_settings: dict[str, str], client_file: str | None
+    words: list[str], topic_settings: dict[str, str], client_file: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("os.path.isfile", lambda path: path == "c.p")
     options = build_parser("topics").parse_args(["topics", "create", "orders", *words])
     assert _topic_config(options) == topic_settings
     assert options.command_config == client_file
