@@ -66,9 +66,9 @@ def test_a_file_that_is_not_there() -> None:
         (["--config", "retention.ms=5"], {"retention.ms": "5"}, None),
         (["--config", "c.p"], {}, "c.p"),
         (
-            ["--config", "a=1", "--config", "c.properties", "--topic-config", "b=2"],
+            ["--config", "a=1", "--config", "c.p", "--topic-config", "b=2"],
             {"a": "1", "b": "2"},
-            "c.properties",
+            "c.p",
         ),
         (["--command-config", "x=y.properties", "--config", "a=1"], {"a": "1"}, "x=y.properties"),
     ],
