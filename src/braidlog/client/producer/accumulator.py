@@ -256,6 +256,7 @@ class Accumulator:
                 queue = topic.switch()
                 if queue is None:
                     return None
+                topic.sticky_bytes = size
         return self.append(queue, timestamp, key, value, headers, size)
 
     def _is_full(self, queue: PartitionQueue, size: i64) -> bool:

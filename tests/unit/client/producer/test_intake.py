@@ -1,0 +1,217 @@
+"""What `send` takes, what it refuses, and how a thread waits for memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from producer_world import FirstPartition
+
+from braidlog.client.errors import BufferFullError, ClosedError, SerializationError
+from braidlog.client.producer.accumulator import Accumulator, Limits, tell
+from braidlog.client.producer.delivery import Delivery
+from braidlog.client.producer.draining import drain
+from braidlog.client.producer.identity import ProducerIdentity
+from braidlog.client.producer.intake import Intake, encoded_headers
+from braidlog.client.producer.sealing import Sealer
+from braidlog.client.view import PartitionView, TopicView
+from braidlog.core.clock import SystemClock
+from braidlog.core.errors import UserError
+from braidlog.wire.records.encoding import NO_HEADERS, encode_headers
+from braidlog.wire.records.reading import Record, read_records
+
+
+class Surroundings:
+    """A thread that may wait; topics appear when they are waited for."""
+
+    def __init__(self) -> None:
+        self.accumulator: Any = None
+        self.awaited: list[tuple[str, int]] = []
+
+    def runs_loop(self) -> bool:
+        return False
+
+    def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
+        self.awaited.append((topic, partition))
+        partitions = tuple(PartitionView(at, 1, 0, (), (), ()) for at in range(4))
+        view = TopicView(topic, bytes(16), 0, False, partitions)
+        self.accumulator.learn(topic, view, bytes(16), [1] * 4, [0] * 4, 0.0)
+
+
+class Scene:
+    def __init__(self, **limits: Any) -> None:
+        self.surroundings = Surroundings()
+        self.calls = 0
+        self.accumulator = Accumulator(
+            Limits(**limits), ProducerIdentity(False, False), SystemClock(), FirstPartition(), self._called
+        )
+        self.surroundings.accumulator = self.accumulator
+        self.intake = Intake(self.accumulator, self.surroundings, None)
+
+    def _called(self) -> None:
+        self.calls += 1
+
+    def records(self) -> dict[int, list[Record]]:
+        """Take everything, as the sender would, and acknowledge it."""
+        found: dict[int, list[Record]] = {}
+        sealer = Sealer(0, None)
+        self.accumulator.heard()
+        while requests := drain(self.accumulator, 1e9, {1: 100}).requests:
+            for batch in requests[1]:
+                sealer.seal(batch, self.accumulator.pool)
+                assert batch.head is not None
+                found.setdefault(batch.partition, []).extend(read_records(batch.head + batch.body))
+                with self.accumulator.lock:
+                    waiters = self.accumulator.finish(batch, 0, -1, None, None)
+                tell(waiters)
+        return found
+
+
+def test_bytes_text_and_nothing_need_no_serializer() -> None:
+    scene = Scene()
+    for value in (b"bytes", "téxt", None, bytearray(b"array"), memoryview(b"view")):
+        scene.intake.send("t", value, partition=0)
+    assert [record.value for record in scene.records()[0]] == [b"bytes", "téxt".encode(), None, b"array", b"view"]
+    with pytest.raises(SerializationError, match=r"a value of type int needs a value\.serializer"):
+        scene.intake.send("t", 5)
+    with pytest.raises(SerializationError, match="a key of type list"):
+        scene.intake.send("t", b"", key=[])
+
+
+def test_headers_in_every_form() -> None:
+    pairs = (("a", b"1"), ("b", None))
+    assert encoded_headers(pairs) == encode_headers(pairs)
+    assert encoded_headers([("a", "1"), ("b", None)]) == encode_headers(pairs)
+    assert encoded_headers({"a": b"1", "b": None}) == encode_headers(pairs)
+    assert encoded_headers(()) == NO_HEADERS
+    with pytest.raises(SerializationError, match="a header's name is text"):
+        encoded_headers([(b"a", b"1")])  # type: ignore[list-item]
+
+
+def test_numbers_below_zero_are_refused() -> None:
+    scene = Scene()
+    with pytest.raises(UserError, match="partition=-1"):
+        scene.intake.send("t", b"", partition=-1)
+    with pytest.raises(UserError, match="timestamp_ms=-5"):
+        scene.intake.send("t", b"", timestamp_ms=-5)
+
+
+def test_a_topic_is_waited_for_once_and_a_partition_too() -> None:
+    scene = Scene()
+    scene.intake.send("t", b"", partition=3)
+    scene.intake.send("t", b"", partition=2)
+    assert scene.surroundings.awaited == [("t", 3)]
+
+
+def test_records_without_a_key_stay_until_a_batch_is_full() -> None:
+    scene = Scene(batch_size=200)
+    for _ in range(9):
+        scene.intake.send("t", bytes(60))
+    found = scene.records()
+    assert {partition: len(records) for partition, records in found.items()} == {0: 3, 1: 2, 2: 2, 3: 2}
+
+
+def test_timestamps_may_go_back() -> None:
+    scene = Scene()
+    for stamp in (1_000, 5, 2_000, 0):
+        scene.intake.send("t", b"", partition=0, timestamp_ms=stamp)
+    assert [record.timestamp for record in scene.records()[0]] == [1_000, 5, 2_000, 0]
+
+
+def test_the_engine_is_called_once_for_many_records() -> None:
+    scene = Scene()
+    for _ in range(50):
+        scene.intake.send("t", b"", partition=0)
+    assert scene.calls == 1
+    scene.records()
+    scene.intake.send("t", b"", partition=0)
+    assert scene.calls == 2
+
+
+def test_threads_get_memory_in_the_order_they_came() -> None:
+    scene = Scene(memory=100, batch_size=100, max_block_s=60.0)
+    scene.intake.send("t", bytes(50), partition=0)
+    order: list[int] = []
+    threads = []
+    for number in range(3):
+        before = len(scene.accumulator.pool.waiters)
+
+        def work(number: int = number) -> None:
+            scene.intake.send("t", bytes(50), partition=number + 1)
+            order.append(number)
+
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        while len(scene.accumulator.pool.waiters) == before:
+            pass
+    while len(order) < 3:
+        have = len(order)
+        scene.records()
+        while len(order) == have:
+            pass
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2]
+
+
+def test_memory_that_does_not_get_free() -> None:
+    scene = Scene(memory=100, batch_size=100, max_block_s=0.01)
+    scene.intake.send("t", bytes(50), partition=0)
+    with pytest.raises(BufferFullError, match=r"max\.block\.ms \(0\.01 s\)"):
+        scene.intake.send("t", bytes(50), partition=1)
+    scene.records()
+    scene.intake.send("t", bytes(50), partition=1)
+
+
+def test_a_closing_producer_wakes_those_who_wait() -> None:
+    scene = Scene(memory=100, batch_size=100, max_block_s=60.0)
+    scene.intake.send("t", bytes(50), partition=0)
+    problems: list[Exception] = []
+
+    def work() -> None:
+        try:
+            scene.intake.send("t", bytes(50), partition=1)
+        except ClosedError as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not scene.accumulator.pool.waiters:
+        pass
+    scene.accumulator.refuse(ClosedError("closed"))
+    with scene.accumulator.lock:
+        scene.accumulator.pool.dismiss()
+    thread.join()
+    assert len(problems) == 1
+
+
+def test_a_delivery_waits_calls_back_and_tells_its_state() -> None:
+    scene = Scene()
+    called: list[Delivery] = []
+    delivery = scene.intake.send("t", b"", partition=0)
+    delivery.add_done_callback(called.append)
+    assert not delivery.done()
+    assert "pending" in repr(delivery)
+    with pytest.raises(TimeoutError, match="may still be written"):
+        delivery.result(0.001)
+    scene.records()
+    assert called == [delivery]
+    assert delivery.exception() is None
+    assert delivery.result().partition == 0
+    delivery.add_done_callback(called.append)
+    assert called == [delivery, delivery]
+
+
+def test_a_callback_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    told: list[object] = []
+
+    def broken(metadata: object, error: object) -> None:
+        raise ValueError("of the program")
+
+    scene.intake.send("t", b"", partition=0, on_delivery=broken)
+    scene.intake.send("t", b"", partition=0, on_delivery=lambda metadata, error: told.append(metadata))
+    scene.records()
+    assert len(told) == 1
+    assert "a delivery callback failed" in caplog.text
