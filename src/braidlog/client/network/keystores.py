@@ -37,8 +37,11 @@ class Store(NamedTuple):
         return "Store(…)"
 
 
-def read_store(setting: str, path: str, password: str | None) -> Store:
-    """The store that a `….location` setting names; raises UserError that says how to mend it."""
+def read_store(setting: str, path: str, password: str | None, key_password: str | None = None) -> Store:
+    """The store that a `….location` setting names; raises UserError that says how to mend it.
+
+    In JKS the key may have a password of its own; that of PEM is OpenSSL's business.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as problem:
@@ -48,7 +51,7 @@ def read_store(setting: str, path: str, password: str | None) -> Store:
         text = wrapped(data.decode("latin-1"))
         return Store(text, text if "PRIVATE KEY-----" in text else "")
     if data.startswith(_JKS_MAGIC):
-        return _read_jks(what, data, password)
+        return _read_jks(what, data, password, key_password or password or "")
     if data[:1] == b"\x30":
         return _read_pkcs12(what, path, data, password)
     raise UserError(f"{what} is neither PEM nor a Java key store (JKS, PKCS12)")
@@ -124,14 +127,14 @@ class _Entries:
         return self.take(self.number())
 
 
-def _read_jks(what: str, data: bytes, password: str | None) -> Store:
+def _read_jks(what: str, data: bytes, password: str | None, key_password: str) -> Store:
     secret = (password or "").encode("utf-16-be")
     body, digest = data[:-_SHA1_SIZE], data[-_SHA1_SIZE:]
     # Java reads certificates of a store without its password, unchecked; so do we.
     if password is not None and not hmac.compare_digest(hashlib.sha1(secret + _JKS_SALT + body).digest(), digest):
         raise UserError(f"{what} is damaged, or its password is wrong")
     try:
-        return _jks_entries(what, _Entries(body), secret)
+        return _jks_entries(what, _Entries(body), key_password.encode("utf-16-be"))
     except (ValueError, struct.error) as problem:
         raise UserError(f"{what} is not a JKS store that can be read ({problem})") from problem
 

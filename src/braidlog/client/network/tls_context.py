@@ -136,7 +136,7 @@ def _set_identity(context: ssl.SSLContext, settings: Settings) -> bool:
         _load_identity(context, "ssl.keystore.key", wrapped(key) + "\n" + wrapped(chain), password)
     elif path:
         what = f"ssl.keystore.location: {path}"
-        store = read_store("ssl.keystore.location", path, settings.optional_text("ssl.keystore.password") or password)
+        store = read_store("ssl.keystore.location", path, settings.optional_text("ssl.keystore.password"), password)
         if not store.identity:
             raise UserError(f"{what} holds no private key")
         _load_identity(context, what, store.identity, password)

@@ -47,13 +47,14 @@ def jks(
     trusted: Sequence[bytes] = (),
     key: bytes | None = None,
     chain: Sequence[bytes] = (),
+    key_password: str | None = None,
 ) -> bytes:
     entries = [
         struct.pack(">I", 2) + _text(f"ca{number}") + struct.pack(">Q", 1) + _certificate(der)
         for number, der in enumerate(trusted)
     ]
     if key is not None:
-        hidden = _protected(key, password)
+        hidden = _protected(key, key_password or password)
         entry = struct.pack(">I", 1) + _text("me") + struct.pack(">QI", 1, len(hidden)) + hidden
         entries.append(entry + struct.pack(">I", len(chain)) + b"".join(map(_certificate, chain)))
     body = b"\xfe\xed\xfe\xed" + struct.pack(">II", 2, len(entries)) + b"".join(entries)
@@ -84,6 +85,13 @@ def test_a_java_key_store(tmp_path: Path) -> None:
     assert _ders(store.identity, "PRIVATE KEY") == [b"k" * 333]
     assert _ders(store.identity, "CERTIFICATE") == [b"leaf", b"root"]
     assert "kkk" not in repr(store)
+
+
+def test_a_key_with_a_password_of_its_own(tmp_path: Path) -> None:
+    path = _file(tmp_path, jks("changeit", key=b"key", chain=[b"leaf"], key_password="other"))
+    assert _ders(read_store(WHERE, path, "changeit", "other").identity, "PRIVATE KEY") == [b"key"]
+    with pytest.raises(UserError, match="password of the key is wrong"):
+        read_store(WHERE, path, "changeit")
 
 
 def test_what_is_wrong_with_a_java_store(tmp_path: Path) -> None:
