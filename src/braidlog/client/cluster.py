@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from braidlog.client.errors import NoConnection
+from braidlog.client.errors import NoConnection, RequestTimeout
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Address, Nodes, parse_servers
-from braidlog.client.node import Node, on_engine
+from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.client.retrying import Retry
 from braidlog.client.settings import ADMIN, Settings, definitions
@@ -66,10 +66,16 @@ def parse_bootstrap(text: str) -> list[Address]:
 class Cluster:
     """`settings` have Kafka's dotted names, as a client's property file has them; `bootstrap` wins over theirs."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 30.0, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        timeout_s: float = 30.0,
+        settings: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
+    ) -> None:
         self.timeout_s = timeout_s
         # When a call that takes several requests has to be over, on the monotonic clock.
-        self.deadline: float | None = None
+        self.deadline = deadline
         self.settings = dict(settings or {})
         self.addresses: dict[int, Address] = {}
         self.controller_id = -1
@@ -99,7 +105,7 @@ class Cluster:
 
     def _connect_any(self) -> Node:
         """The first that answers: of the brokers that are known, then of the servers given."""
-        return self._node_of(on_engine(self._engine, self._any()))
+        return self._connected(self._any(), "a broker of bootstrap.servers")
 
     async def _any(self) -> Connection:
         self._network.learn(self.addresses)
@@ -111,7 +117,16 @@ class Cluster:
             self._network.forget_brokers()
             return await self._network.any()
 
-    def _node_of(self, connection: Connection) -> Node:
+    def _connected(self, connecting: Coroutine[Any, Any, Connection], whom: str) -> Node:
+        # Without a deadline sockets have their own time to open in.
+        left_s = None if self.deadline is None else self._time_left_s()
+        try:
+            connection = self._engine.run(connecting, left_s)
+        except RequestTimeout as problem:
+            if left_s is None:
+                raise NoConnection(str(problem)) from problem
+            told = f"{whom} did not answer within the {left_s:.1f} s that were left"
+            raise NoConnection(f"{told}; see that it runs, or give it longer") from problem
         return Node(self._engine, connection, self._time_left_s)
 
     def _time_left_s(self) -> float:
@@ -141,7 +156,7 @@ class Cluster:
             self.metadata([])
         if broker_id not in self.addresses:
             raise UserError(f"there is no broker {broker_id} in this cluster ({_listing(self.addresses)})")
-        self._nodes[broker_id] = self._node_of(on_engine(self._engine, self._connection(broker_id)))
+        self._nodes[broker_id] = self._connected(self._connection(broker_id), f"broker {broker_id}")
         return self._nodes[broker_id]
 
     async def _connection(self, broker_id: int) -> Connection:

@@ -82,10 +82,10 @@ class Admin(
         super(Admin, other).__init__(self._routing.within(seconds))
         return other
 
-    def _connect(self) -> Cluster:
+    def _connect(self, deadline: float) -> Cluster:
         given = {key: self._settings.value(key) for key in definitions(ADMIN) if self._settings.is_given(key)}
         given.setdefault("client.id", _CLIENT_ID)
-        return Cluster(self._bootstrap, self._settings.seconds("request.timeout.ms"), given)
+        return Cluster(self._bootstrap, self._settings.seconds("request.timeout.ms"), given, deadline)
 
     def _retry(self, for_s: float) -> Retry:
         return Retry(

@@ -54,11 +54,11 @@ class Routing:
 
     def __init__(
         self,
-        cluster: Cluster | Callable[[], Cluster],
+        cluster: Cluster | Callable[[float], Cluster],
         api_timeout_s: float | None = None,
         new_retry: Callable[[float], Retry] = Retry,
     ) -> None:
-        # Given as a function, the cluster is connected to when it is first needed.
+        # Given as a function of the deadline, the cluster is connected to when it is first needed.
         self._connect = cluster if not isinstance(cluster, Cluster) else None
         self._cluster = cluster if isinstance(cluster, Cluster) else None
         if api_timeout_s is None:
@@ -71,12 +71,15 @@ class Routing:
 
     @property
     def cluster(self) -> Cluster:
+        return self._connected(time.monotonic() + self.api_timeout_s)
+
+    def _connected(self, deadline: float) -> Cluster:
         with self._turn:
             if self._is_closed:
                 raise ClosedError("this client was closed; make a new one")
             if self._cluster is None:
                 assert self._connect is not None
-                self._cluster = self._connect()
+                self._cluster = self._connect(deadline)
             return self._cluster
 
     @property
@@ -86,7 +89,7 @@ class Routing:
 
     def within(self, api_timeout_s: float) -> Routing:
         """The same connections with another deadline."""
-        other = Routing(lambda: self.cluster, api_timeout_s, self._new_retry)
+        other = Routing(self._connected, api_timeout_s, self._new_retry)
         other._turn = self._turn
         return other
 
@@ -181,12 +184,12 @@ class Routing:
     def _own_turn(self, deadline: float) -> Iterator[Cluster]:
         """The cluster for this thread alone, and for no longer than there is time."""
         with self._turn:
-            cluster = self.cluster
-            before, cluster.deadline = cluster.deadline, deadline
+            cluster = self._connected(deadline)
+            cluster.deadline = deadline
             try:
                 yield cluster
             finally:
-                cluster.deadline = before
+                cluster.deadline = None
 
 
 def _may_change(outcome: object, where: Destination[Item]) -> bool:

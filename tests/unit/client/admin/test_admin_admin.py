@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
 
 from braidlog.client import admin as package
@@ -35,3 +38,13 @@ def test_a_cluster_that_is_not_there_is_told_of_in_time() -> None:
             admin.create_topics(["a"])
         with pytest.raises(NoConnection):
             admin.within(0.05).describe_cluster()
+
+
+def test_a_broker_that_says_nothing_is_not_waited_for_beyond_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+            before = time.monotonic()
+            with pytest.raises(NoConnection, match="did not answer within"):
+                admin.within(0.3).list_topics()
+            assert time.monotonic() - before < 3.0

@@ -139,7 +139,7 @@ def test_connecting_waits_for_the_first_call_and_is_tried_again() -> None:
     cluster = ScriptedCluster({1: ScriptedNode({})})
     attempts: list[Any] = [NoConnection("nobody yet"), cluster]
 
-    def connect() -> ScriptedCluster:
+    def connect(deadline: float) -> ScriptedCluster:
         attempt = attempts.pop(0)
         if isinstance(attempt, Exception):
             raise attempt
