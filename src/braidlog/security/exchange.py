@@ -67,6 +67,8 @@ class Exchange:
 
     def __init__(self) -> None:
         self._history = [State.START]
+        # What the server said against the credentials, where its mechanism lets it say so.
+        self.refusal = ""
 
     @property
     def state(self) -> State:

@@ -23,8 +23,6 @@ class OAuthBearerExchange(Exchange):
     def __init__(self, token: BearerToken) -> None:
         super().__init__()
         self._token = token
-        # What the server said against the token, once it did.
-        self.refusal = ""
 
     def _first(self) -> bytes:
         extensions = "".join(f"{name}={value}{_SEPARATOR}" for name, value in self._token.extensions.items())

@@ -27,7 +27,6 @@ from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import (
     NONE,
     IllegalSaslStateError,
-    SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     from_code,
@@ -253,11 +252,8 @@ async def _converse(connection: Connection, exchange: Exchange, timeout_s: float
 
 
 def _refused(connection: Connection, exchange: Exchange, answer: SaslAuthenticateResponse) -> AuthenticationFailed:
-    error = from_code(answer.error_code)
-    said = answer.error_message or getattr(exchange, "refusal", "") or error.name
-    if isinstance(error, SaslAuthenticationFailedError):
-        # Said before, on OAUTHBEARER: more precise than the final refusal.
-        said = getattr(exchange, "refusal", "") or said
+    # What a server said of a token before is more precise than its final refusal.
+    said = exchange.refusal or answer.error_message or from_code(answer.error_code).name
     return _failure(connection, exchange, said)
 
 
