@@ -77,6 +77,7 @@ UNITS: dict[str, list[str]] = {
         "braidlog.wire.records.validation",
         "braidlog.wire.records.columns",
         "braidlog.wire.records.columns_parsing",
+        "braidlog.wire.records.columns_slice",
         "braidlog.wire.records.columns_building",
         "braidlog.wire.records.columns_partitioning",
     ),

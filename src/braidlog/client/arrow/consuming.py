@@ -14,7 +14,7 @@ from braidlog.client.consumer.fetched import FetchedSlice
 from braidlog.client.errors import PoisonRecordError
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.wire.records.columns_parsing import SliceReader
+from braidlog.wire.records.columns_slice import SliceReader
 
 T = TypeVar("T")
 

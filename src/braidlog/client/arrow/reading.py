@@ -34,7 +34,7 @@ from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolE
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from braidlog.wire.records.columns_parsing import SliceReader
+from braidlog.wire.records.columns_slice import SliceReader
 
 _FETCH: Final = 1
 _LAST_VERSION_WITH_NAMES: Final = 12

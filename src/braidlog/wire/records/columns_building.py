@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i64_le
-from mypy_extensions import i64, u8
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i16_le, write_i64_le
+from mypy_extensions import i16, i64, u8
 
 from braidlog.core.protocol_errors import InvalidRecordError, MessageTooLargeError
 from braidlog.wire.records.batch import HEADER_SIZE, NO_TIMESTAMP
@@ -130,6 +130,9 @@ def build_bodies(
     """
     bodies: list[BuiltBody] = []
     count: i64 = source.rows if order is None else len(order) // 4
+    keys = source.keys
+    values = source.values
+    headers = source.headers
     timestamps = source.timestamps
     room: i64 = batch_size - HEADER_SIZE
     most: i64 = largest - HEADER_SIZE
@@ -150,7 +153,15 @@ def build_bodies(
         if delta == 0:
             base_timestamp = timestamp
             max_timestamp = timestamp
-        fixed: i64 = 1 + _fields_size(source, row)
+        key_length: i64 = -1
+        value_length: i64 = -1
+        if keys is not None:
+            key_length = keys.length(row)
+        if values is not None:
+            value_length = values.length(row)
+        # All but the two deltas; attributes take one byte, and so do no headers.
+        fixed: i64 = 1 + _size(key_length) + _size(value_length)
+        fixed += 1 if headers is None else _headers_size(headers, row)
         size: i64 = fixed + varint_size(timestamp - base_timestamp) + varint_size(delta)
         if delta > 0 and len(out) + varint_size(size) + size > room:
             bodies.append(BuiltBody(out.getvalue(), delta, base_timestamp, max_timestamp))
@@ -164,11 +175,20 @@ def build_bodies(
             raise MessageTooLargeError(f"row {row} makes a batch of {whole} bytes, more than the {largest} allowed")
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        write_varint(out, size)
+        _write_number(out, size)
         out.append(0)
-        write_varint(out, timestamp - base_timestamp)
-        write_varint(out, delta)
-        _write_fields(out, source, row)
+        _write_number(out, timestamp - base_timestamp)
+        _write_number(out, delta)
+        _write_number(out, key_length)
+        if key_length > 0 and keys is not None:
+            _copy(out, keys.data, keys.start(row), key_length)
+        _write_number(out, value_length)
+        if value_length > 0 and values is not None:
+            _copy(out, values.data, values.start(row), value_length)
+        if headers is None:
+            out.append(0)
+        else:
+            _write_headers(out, headers, row)
         delta += 1
         place += 1
     if delta > 0:
@@ -176,60 +196,54 @@ def build_bodies(
     return bodies
 
 
-def _field_size(column: BytesColumn | None, row: i64) -> i64:
-    if column is None:
-        return 1
-    length: i64 = column.length(row)
+def _size(length: i64) -> i64:
+    """Bytes of a string of this length as a record holds it; -1: null."""
     if length < 0:
         return 1
+    if length < 64:
+        return 1 + length
     return varint_size(length) + length
 
 
-def _fields_size(source: RecordSource, row: i64) -> i64:
-    """Bytes of a row's key, value and headers as a record holds them."""
-    size: i64 = _field_size(source.keys, row) + _field_size(source.values, row)
-    headers = source.headers
-    if headers is None:
-        return size + 1
+def _write_number(out: BytesWriter, value: i64) -> None:
+    """As `write_varint`, with the usual one or two bytes written at once."""
+    if value >= 0 and value < 64:
+        out.append(u8(value << 1))
+    elif value >= 0 and value < 8192:
+        write_i16_le(out, i16((value << 1 & 0x7F) | 0x80 | value >> 6 << 8))
+    else:
+        write_varint(out, value)
+
+
+def _headers_size(headers: HeaderColumns, row: i64) -> i64:
     count: i64 = headers.count(row)
     at: i64 = headers.first(row)
-    size += varint_size(count)
+    size: i64 = varint_size(count)
     stop: i64 = at + count
     while at < stop:
-        size += _field_size(headers.keys, at) + _field_size(headers.values, at)
+        size += _size(headers.keys.length(at)) + _size(headers.values.length(at))
         at += 1
     return size
 
 
-def _write_fields(out: BytesWriter, source: RecordSource, row: i64) -> None:
-    _write_field(out, source.keys, row)
-    _write_field(out, source.values, row)
-    headers = source.headers
-    if headers is None:
-        out.append(0)
-        return
+def _write_headers(out: BytesWriter, headers: HeaderColumns, row: i64) -> None:
     count: i64 = headers.count(row)
     at: i64 = headers.first(row)
-    write_varint(out, count)
+    _write_number(out, count)
     stop: i64 = at + count
     while at < stop:
         if headers.keys.is_null(at):
             raise InvalidRecordError(f"row {row} has a header without a key")
-        _write_field(out, headers.keys, at)
-        _write_field(out, headers.values, at)
+        _write_string(out, headers.keys, at)
+        _write_string(out, headers.values, at)
         at += 1
 
 
-def _write_field(out: BytesWriter, column: BytesColumn | None, row: i64) -> None:
-    if column is None:
-        out.append(1)
-        return
+def _write_string(out: BytesWriter, column: BytesColumn, row: i64) -> None:
     length: i64 = column.length(row)
-    if length < 0:
-        out.append(1)
-        return
-    write_varint(out, length)
-    _copy(out, column.data, column.start(row), length)
+    _write_number(out, length)
+    if length > 0:
+        _copy(out, column.data, column.start(row), length)
 
 
 def _copy(out: BytesWriter, data: bytes, at: i64, length: i64) -> None:

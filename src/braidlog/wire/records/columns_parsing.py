@@ -1,4 +1,4 @@
-"""Fetched record batches to columns: what a consumer may see of them, without an object per record (hot: mypyc).
+"""Record batches to columns, without an object per record (hot: compiled by mypyc).
 
 The walk makes the checks of `reading.read_batch`, with the primitives of `scan`, and fails with the same errors; the
 tests compare the two. Messages of the formats before v2, which no log of this decade holds in numbers, take the way
@@ -7,24 +7,13 @@ over objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from librt.strings import read_i32_be, write_i32_le, write_i64_le
+from librt.strings import write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError, ProtocolError
-from braidlog.wire.records.batch import (
-    CODEC_NONE,
-    HEADER_SIZE,
-    LENGTH_AT,
-    LOG_OVERHEAD,
-    MESSAGE_V0_SIZE,
-    BatchHeader,
-    check_crc,
-    read_header,
-)
-from braidlog.wire.records.builder import MARKER_ABORT, marker_type
+from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
+from braidlog.wire.records.batch import CODEC_NONE, HEADER_SIZE, BatchHeader, check_crc
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.compression import DEFAULT_LIMIT, decompress
 from braidlog.wire.records.reading import Record, read_batch
@@ -42,105 +31,6 @@ NO_TIMESTAMP_TYPE: Final = -1
 
 # The last offset that a batch may start at: an offset delta takes up to 31 bits.
 _LAST_BASE_OFFSET: Final = INT64_MAX - 0x80000000
-
-
-class SliceReader:
-    """One fetched slice of a partition, read from `position` on, up to (not including) `until`.
-
-    Control batches are never shown. `aborted` are the (producer id, first offset) of the transactions that were taken
-    back, as a fetch response for read_committed lists them; without it everything is shown.
-    `position` moves as records are read: it is the offset at which to fetch on, past markers and compacted records too.
-    """
-
-    __slots__ = ("_aborting", "_at", "_buffer", "_coming", "_end", "_limit", "_until", "is_done", "position")
-
-    def __init__(
-        self,
-        buffer: bytes,
-        start: int,
-        end: int,
-        position: int,
-        *,
-        aborted: Iterable[tuple[int, int]] = (),
-        until: int = INT64_MAX,
-        limit: int = DEFAULT_LIMIT,
-    ) -> None:
-        self._buffer = buffer
-        self._at = start
-        self._end = min(end, len(buffer))
-        self.position = position
-        self._until = until
-        self._limit = limit
-        # Latest first, so that the next to begin is popped off the end.
-        self._coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
-        self._aborting: set[int] = set()
-        # No whole batch is left that could hold something to show.
-        self.is_done = False
-
-    def read_into(self, columns: RecordColumns, most: int = INT64_MAX, *, check: bool = True) -> int:
-        """Add up to `most` records; returns how many.
-
-        A batch that cannot be read raises (CorruptMessageError, InvalidRecordError) only when nothing was read
-        before it in this call: what is whole before the damage is handed out first, and the next call raises.
-        """
-        before = int(columns.count)
-        while not self.is_done and int(columns.count) - before < most:
-            if self.position >= self._until:
-                self.is_done = True
-                break
-            mark = columns.mark()
-            try:
-                self._read_batch_into(columns, most - (int(columns.count) - before), check)
-            except ProtocolError:
-                columns.rewind(mark)
-                if int(columns.count) > before:
-                    break
-                raise
-        return int(columns.count) - before
-
-    def _read_batch_into(self, columns: RecordColumns, most: int, check: bool) -> None:
-        """Read the batch that is next; moves on past it only when all its records were taken."""
-        buffer = self._buffer
-        at = self._at
-        size = self._size_of_next()
-        if size == 0:
-            self.is_done = True
-            return
-        header = read_header(buffer, at, self._end)
-        # A compressed message of an old format is known by the offset of its last record, not of its first.
-        if header.base_offset >= self._until and header.count >= 0:
-            self.position = self._until
-            self.is_done = True
-            return
-        while self._coming and self._coming[-1][0] <= header.last_offset:
-            self._aborting.add(self._coming.pop()[1])
-        if header.is_control:
-            self._end_transaction(header, check)
-        elif header.last_offset >= self.position and not (
-            header.is_transactional and header.producer_id in self._aborting
-        ):
-            taken = parse_batch(buffer, header, columns, self.position, self._until, most, check, self._limit)
-            if taken >= 0:
-                # Stopped by `most`: the next call goes on inside this batch.
-                self.position = taken
-                return
-        self.position = min(max(self.position, header.next_offset), self._until)
-        self._at = at + size
-
-    def _size_of_next(self) -> int:
-        """Bytes of the next batch, 0 when no whole one is left."""
-        left = self._end - self._at
-        if left < LOG_OVERHEAD:
-            return 0
-        size = int(read_i32_be(self._buffer, self._at + LENGTH_AT)) + LOG_OVERHEAD
-        if size < MESSAGE_V0_SIZE:
-            raise CorruptMessageError(f"a record batch of {size} bytes at position {self._at} is impossibly small")
-        return size if size <= left else 0
-
-    def _end_transaction(self, header: BatchHeader, check: bool) -> None:
-        for marker in read_batch(self._buffer, header, check_crc=check, limit=self._limit):
-            if marker_type(marker) == MARKER_ABORT:
-                self._aborting.discard(header.producer_id)
 
 
 def parse_batch(
@@ -225,13 +115,21 @@ def _walk_records(buffer: bytes, start: i64, end: i64, header: BatchHeader, walk
         byte: i64
         length: i64
         delta: i64
-        # Numbers of one byte are read here, and longer ones by the functions that also find what is cut short.
-        if at < end and buffer[at] < 0x80:
-            byte = buffer[at]
-            length = (byte >> 1) ^ -(byte & 1)
-            at += 1
-        else:
+        # Numbers of one or two bytes are read here, longer ones by the functions that also find what is cut short.
+        if end - at < 2:
             length, at = read_varint(buffer, at, end)
+        else:
+            byte = buffer[at]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                at += 1
+            else:
+                byte = (byte & 0x7F) | i64(buffer[at + 1]) << 7
+                if byte < 0x4000:
+                    length = (byte >> 1) ^ -(byte & 1)
+                    at += 2
+                else:
+                    length, at = read_varint(buffer, at, end)
         if length < SMALLEST_RECORD or length > end - at:
             raise InvalidRecordError(f"record {index} declares {length} bytes where {end - at} are left")
         record_end: i64 = at + length
@@ -244,12 +142,20 @@ def _walk_records(buffer: bytes, start: i64, end: i64, header: BatchHeader, walk
             at += 2
         else:
             time_delta, at = read_varlong(buffer, at + 1, record_end)
-        if at < record_end and buffer[at] < 0x80:
-            byte = buffer[at]
-            delta = (byte >> 1) ^ -(byte & 1)
-            at += 1
-        else:
+        if record_end - at < 2:
             delta, at = read_varint(buffer, at, record_end)
+        else:
+            byte = buffer[at]
+            if byte < 0x80:
+                delta = (byte >> 1) ^ -(byte & 1)
+                at += 1
+            else:
+                byte = (byte & 0x7F) | i64(buffer[at + 1]) << 7
+                if byte < 0x4000:
+                    delta = (byte >> 1) ^ -(byte & 1)
+                    at += 2
+                else:
+                    delta, at = read_varint(buffer, at, record_end)
 
         key_length: i64
         if at < record_end and buffer[at] < 0x80:
@@ -265,12 +171,20 @@ def _walk_records(buffer: bytes, start: i64, end: i64, header: BatchHeader, walk
             at += key_length
 
         value_length: i64
-        if at < record_end and buffer[at] < 0x80:
-            byte = buffer[at]
-            value_length = (byte >> 1) ^ -(byte & 1)
-            at += 1
-        else:
+        if record_end - at < 2:
             value_length, at = read_varint(buffer, at, record_end)
+        else:
+            byte = buffer[at]
+            if byte < 0x80:
+                value_length = (byte >> 1) ^ -(byte & 1)
+                at += 1
+            else:
+                byte = (byte & 0x7F) | i64(buffer[at + 1]) << 7
+                if byte < 0x4000:
+                    value_length = (byte >> 1) ^ -(byte & 1)
+                    at += 2
+                else:
+                    value_length, at = read_varint(buffer, at, record_end)
         value_at: i64 = at
         if value_length > 0:
             if value_length > record_end - at:

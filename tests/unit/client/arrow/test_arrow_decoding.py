@@ -11,7 +11,7 @@ from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import COLUMNS, USUAL, BytesLayout, TableShape
 from braidlog.core.errors import UserError
 from braidlog.wire.records.builder import build_batch
-from braidlog.wire.records.columns_parsing import SliceReader
+from braidlog.wire.records.columns_slice import SliceReader
 from braidlog.wire.records.reading import Record
 
 NOW = 1_700_000_000_123

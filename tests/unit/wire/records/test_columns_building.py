@@ -15,7 +15,7 @@ from braidlog.wire.records.batch import HEADER_SIZE
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.columns_building import HeaderColumns, RecordSource, build_bodies
-from braidlog.wire.records.columns_parsing import SliceReader
+from braidlog.wire.records.columns_slice import SliceReader
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record
 
