@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from transaction_fakes import HERE, FakeCluster
+from transaction_fakes import HERE, FakeCluster, until
 
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
 from braidlog.client.errors import (
@@ -128,6 +128,29 @@ def test_a_lost_answer_is_asked_for_again(name: str, lost: Exception) -> None:
     ask(cluster, name)
     assert cluster.asked == [name] * 2
     assert len(cluster.finds) == 2, "whoever did not answer may not be it any more"
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_connection_that_is_given_up_is_made_again(name: str) -> None:
+    """The cluster's addresses may change while one waits for it."""
+    cluster = FakeCluster()
+    cluster.abandoned = 2
+    ask(cluster, name)
+    assert cluster.asked == [name]
+
+
+def test_who_is_cancelled_stays_cancelled() -> None:
+    cluster = FakeCluster()
+
+    async def check() -> None:
+        cluster.hold("end")
+        task = asyncio.ensure_future(_ask(cluster, "end"))
+        await until(lambda: cluster.asked == ["end"])
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize("name", ASKED)

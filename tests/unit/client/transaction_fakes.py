@@ -56,6 +56,7 @@ class FakeCluster:
         self.held: dict[str, asyncio.Event] = {}
         self.producer_id, self.epoch = 7, -1
         self.committed = 0
+        self.abandoned = 0
         self.known = {0, 1}
 
     def fail(self, name: str, *faults: int | Exception) -> None:
@@ -70,6 +71,10 @@ class FakeCluster:
 
     async def connection(self, node_id: int, lane: str = "") -> FakeCluster:
         assert lane == "coordinator"
+        if self.abandoned:
+            # As it is for everybody who waits for a connection that is no longer made.
+            self.abandoned -= 1
+            raise asyncio.CancelledError
         return self
 
     def is_known(self, node_id: int) -> bool:

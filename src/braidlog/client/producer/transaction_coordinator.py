@@ -18,6 +18,7 @@ from braidlog.client.errors import (
     AuthenticationFailed,
     ClientError,
     ClosedError,
+    NoConnection,
     ProducerFailedError,
 )
 from braidlog.client.producer import transaction_errors as judgements
@@ -260,14 +261,25 @@ class TransactionCoordinator:
         if not self._lines.is_known(node):
             # It registered after the metadata was read.
             await self._refresh_metadata()
-        line = await self._lines.connection(node, LANE)
+        line = await self._connected(node)
         if key == self._own:
             self.can_renew = line.version_for(requests.INIT_PRODUCER_ID) >= requests.RENEWING_INIT
             self._version = line.features.get(requests.TRANSACTION_VERSION, 0)
         return line
 
+    async def _connected(self, node: int | None) -> Line:
+        """A connection to that broker, or to any."""
+        try:
+            return await (self._lines.any() if node is None else self._lines.connection(node, LANE))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not we were cancelled but the connecting: the cluster's addresses changed meanwhile.
+            raise NoConnection("the connection was given up while it was being made") from None
+
     async def _find(self, key: _Key) -> int:
-        line = await self._lines.any()
+        line = await self._connected(None)
         version = line.version_for(requests.FIND_COORDINATOR)
         request = requests.find(key.name, key.kind, version)
         response = await self._call(line, requests.FIND_COORDINATOR, request, FindCoordinatorResponse)
