@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from braidlog import Consumer, Producer
+from braidlog import Admin, Consumer, Producer
 from braidlog.client.cluster import Cluster
 from braidlog.client.errors import AuthenticationFailed, NoConnection
 from braidlog.client.network.connection import Connection
@@ -272,6 +272,17 @@ def test_records_over_sasl_and_tls_through_several_sessions(kafka: GuardedKafka,
             assert all(record.value == payload for record in records)
             keys += [record.key for record in records]
     assert keys == [b"%d" % number for number in range(sent)]
+
+
+def test_the_admin_is_let_in(kafka: GuardedKafka) -> None:
+    settings = {**kafka.trust, **_login("SCRAM-SHA-512"), "security.protocol": "SASL_SSL"}
+    with Admin({**settings, "bootstrap.servers": kafka.at("SASLTLS")}) as admin:
+        assert admin.describe_cluster().cluster_id
+    refused = {**settings, "sasl.password": "wr0ng", "bootstrap.servers": kafka.at("SASLTLS")}
+    began = time.monotonic()
+    with pytest.raises(AuthenticationFailed, match="check user name and password"), Admin(refused) as admin:
+        admin.describe_cluster()
+    assert time.monotonic() - began < TOLD_WITHIN_S
 
 
 def test_clients_do_not_try_a_refused_login_again(kafka: GuardedKafka, topic: str) -> None:
