@@ -333,6 +333,15 @@ def test_what_confluent_creates_is_described_here(broker: Broker, admin: Admin, 
         theirs.create_topics([NewTopic(topic + "-b", 1, 1)])[topic + "-b"].result(SECONDS)
 
 
+def test_the_documented_example_runs(broker: Broker, admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/client/admin.md").read_text()
+    example = page.partition("```python\n")[2].partition("```")[0]
+    assert "localhost:9092" in example
+    exec(compile(example.replace("localhost:9092", broker.bootstrap), "admin.md", "exec"), {})
+    assert capsys.readouterr().out == "0\n"
+    admin.delete_topics(["orders"]).raise_for_errors()
+
+
 def test_threads_share_an_admin(admin: Admin, topic: str) -> None:
     failures: list[BaseException] = []
 

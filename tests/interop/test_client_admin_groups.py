@@ -82,6 +82,8 @@ def test_a_group_of_the_newer_protocol(quick_broker: Broker, admin: Admin, fille
         assert member.assignment == member.target == (TopicPartition(filled, 0), TopicPartition(filled, 1))
         assert member.epoch is not None
         assert group in {each.group_id for each in admin.list_groups(types=[GroupType.CONSUMER])}
+        refused = admin.remove_members(group).errors[member_id]
+        assert "no such member of the classic protocol" in str(refused)
 
 
 def test_members_are_removed(quick_broker: Broker, admin: Admin, filled: str) -> None:

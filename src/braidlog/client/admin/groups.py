@@ -264,5 +264,7 @@ def _left(error_code: int, group: str, member: str) -> ProtocolError | None:
     if error_code == NONE:
         return None
     unknown = error_code == UnknownMemberIdError.code
-    message = "the group has no such member; describe the group to see who is in it" if unknown else None
+    message = (
+        "the group has no such member of the classic protocol; describe it to see who is in it" if unknown else None
+    )
     return refusal(error_code, f"member {member} of group {group}", message)
