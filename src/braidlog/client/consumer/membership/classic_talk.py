@@ -183,6 +183,10 @@ class ClassicTalk:
     async def _shares(self, answer: JoinGroupResponse) -> list[tuple[str, bytes]]:
         """What the leader answers; nothing from anybody else, nor where the group keeps what it has (KIP-814)."""
         if not self.member.leads or not answer.members:
+            subscription = self._context.subscription
+            if subscription.group_topics != subscription.topics:
+                # Led before: what only others read need not be known any more.
+                subscription.group_subscribe(())
             return []
         members = subscribers(answer.members)
         topics = topics_of(members)
