@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from support.broker import KAFKA, Broker
 from support.confluent import create_topic
 from support.eventually import eventually
 from support.groups import LastingBroker, group_under_test
+from support.ownership import History, Partition
 
 CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 FLAVOURS: dict[str, dict[str, Any]] = {
@@ -43,6 +46,44 @@ FELLOWS: dict[str, tuple[str, str, dict[str, Any]]] = {
 def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
         scenarios.live_through_changes(group)
+
+
+@pytest.mark.parametrize("flavour", ["range", "cooperative-sticky", "consumer-uniform"])
+def test_a_rolling_restart_reads_nothing_twice(quick_broker: Broker, topic: str, flavour: str) -> None:
+    """Members are replaced one after the other: at no moment do two of them have the same partition."""
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", 8, **FLAVOURS[flavour]) as group:
+        with group.writer.running(at_once=1):
+            members = [group.start(f"old {number}") for number in range(3)]
+            group.settle(*members)
+            for number in range(3):
+                members.append(group.start(f"new {number}"))
+                group.settle(*members)
+                members.pop(0).leave()
+                group.settle(*members)
+        group.read_all()
+        for member in members:
+            member.leave()
+        history = group.history()
+        history.check(group.written())
+        history.check_nothing_is_read_twice()
+        _check_one_owner_at_a_time(history)
+
+
+def _check_one_owner_at_a_time(history: History) -> None:
+    """By the clock, which all processes of a machine share."""
+    spans: dict[Partition, list[tuple[float, float, str]]] = defaultdict(list)
+    for name, notes in history.notes.items():
+        since: dict[Partition, float] = {}
+        for note in notes:
+            for partition in note.partitions:
+                if note.kind == "assigned":
+                    since[partition] = note.at
+                elif note.kind in ("revoked", "lost"):
+                    spans[partition].append((since.pop(partition), note.at, name))
+        assert not since, f"{name} never gave up {since}"
+    for partition, owned in spans.items():
+        for (_, until, one), (begins, _, other) in pairwise(sorted(owned)):
+            assert until <= begins, f"{one} and {other} had {partition} at the same time"
 
 
 @pytest.mark.parametrize("first", ["ours leads", "theirs leads"])
