@@ -12,6 +12,7 @@ from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import CommitFailedError, NoOffsetError
 from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import RebalanceInProgressError
 from braidlog.core.types import TopicPartition
 
 Emit = Callable[[list[ConsumerRecord]], None]
@@ -121,12 +122,15 @@ class RecordReader:
         self._next_commit = time.monotonic() + _COMMIT_EVERY_S
         assigned = self._consumer.assignment()
         offsets = {each: offset for each, offset in self._printed.items() if each in assigned}
-        self._printed = {}
         if offsets:
             try:
                 self._consumer.commit(offsets)
+            except RebalanceInProgressError:
+                # What is still ours when the group has settled is committed then.
+                return
             except CommitFailedError as problem:
                 remark(f"not committed, so another member may print them again: {problem}")
+        self._printed = {}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """They went to another member."""

@@ -183,7 +183,8 @@ class Intake:
         if not state.is_readable():
             self._put_back(source)
             self._current = None
-            self._parked.append(source)
+            # It was being read: what waits of its partition comes after it.
+            self._parked.insert(0, source)
             return False
         return True
 
@@ -204,6 +205,8 @@ class Intake:
             if self._is_usable(current):
                 return current
             self._current = None
+            if self._parked and self._parked[-1] is current:
+                self._parked.insert(0, self._parked.pop())
         if self._parked:
             parked, self._parked = self._parked, []
             for at, each in enumerate(parked):

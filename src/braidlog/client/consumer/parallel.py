@@ -15,9 +15,9 @@ from braidlog.client.consumer.parallel_book import Ordering, WorkBook
 from braidlog.client.consumer.parallel_crew import Crew, Handler, crew_for
 from braidlog.client.consumer.parallel_desk import Desk
 from braidlog.client.consumer.parallel_failures import FailurePolicy, OnFailure
-from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError
+from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError, RequestTimeout
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import RebalanceInProgressError
 from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -201,16 +201,18 @@ class ParallelConsumer:
             return
         try:
             self._consumer.commit(offsets)
-        except (CommitFailedError, ProtocolError) as problem:
-            if isinstance(problem, ProtocolError) and not problem.retriable:
-                raise
-            # The group is being rebalanced or its coordinator moved; what stays ours is committed the next time.
+        except (CommitFailedError, RebalanceInProgressError, RequestTimeout) as problem:
+            # The group is settling or its coordinator does not answer; what stays ours is committed the next time.
             log.info("offsets were not committed this time: %s", problem)
             return
         self._desk.note_committed(offsets)
 
     def _give_up(self, partitions: list[TopicPartition]) -> None:
         """Partitions go to others: finish what was taken on of them, or as much as there is time for."""
+        if self._state != "running":
+            # The workers have left, and what they did was committed.
+            self._lose(partitions)
+            return
         finished = self._desk.wait_until(lambda book: book.undone_of(partitions) == 0, self._drain_timeout)
         if not finished:
             log.info("partitions are given up with work undone: whoever gets them does it again")

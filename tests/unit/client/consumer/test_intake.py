@@ -141,6 +141,21 @@ def test_a_paused_partition_waits_and_loses_nothing() -> None:
     assert world.waiting == 0
 
 
+@pytest.mark.parametrize("read_amid", [1, 3])
+def test_pausing_again_and_again_keeps_the_order(read_amid: int) -> None:
+    world = World()
+    world.arrive(0, 3)
+    world.arrive(0, 2)
+    read: list[tuple[int, int]] = []
+    for _ in range(8):
+        world.states[0].is_paused = True
+        assert world.take() == []
+        world.states[0].is_paused = False
+        read += world.take(read_amid)
+    assert read == [(0, offset) for offset in range(5)]
+    assert world.waiting == 0
+
+
 def test_paused_amid_an_iteration() -> None:
     world = World()
     world.arrive(0, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
@@ -17,6 +18,7 @@ from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import RebalanceInProgressError
 from braidlog.core.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -398,9 +400,24 @@ def test_a_lost_partition_is_dropped_without_a_commit() -> None:
 
 def test_a_commit_that_the_group_refuses_is_made_again() -> None:
     fake, notes = FakeConsumer({ZERO: keys(20, 4)}), Notes()
-    fake.refuse_commits = [CommitFailedError("the group went on"), CommitFailedError("the group went on")]
+    fake.refuse_commits = [CommitFailedError("the group went on"), RebalanceInProgressError("it is settling")]
     parallel(fake, notes.handle).run(idle_timeout=0.05)
     notes.check(fake)
+
+
+def test_partitions_that_go_after_the_run_are_not_waited_for() -> None:
+    fake = FakeConsumer({ZERO: keys(20, 1)})
+
+    def handler(record: ConsumerRecord) -> None:
+        if record.offset == 3:
+            raise ValueError("bad")
+
+    with pytest.raises(HandlerFailedError):
+        parallel(fake, handler).run()
+    began = time.monotonic()
+    fake.revoke(ZERO)
+    assert time.monotonic() - began < WAIT_S, "the default drain_timeout is longer"
+    assert fake.committed[ZERO] == 3
 
 
 def test_a_handler_may_stop_the_run() -> None:
