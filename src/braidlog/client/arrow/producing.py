@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from braidlog.client.arrow.delivery import HasBatch, TableDelivery
 from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps
 from braidlog.client.arrow.memory import keep_large_buffers
-from braidlog.client.arrow.rows import ColumnNames, pieces_of
+from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of
 from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
 from braidlog.client.view import PartitionView
 from braidlog.core.errors import UserError
@@ -89,8 +89,9 @@ def send_arrow(
     sending = _Sending(producer, topic, names, keyless, batch_size)
     if isinstance(partition_by, int):
         sending.partition = partition_by
-    for piece in pieces_of(data):
-        sending.send(piece)
+    for batch in batches_of(data):
+        for piece in pieces_of(batch, sending.piece_bytes()):
+            sending.send(piece)
     return sending.delivery
 
 
@@ -126,6 +127,13 @@ class _Sending:
         self._turn_bytes = self._batch_size if keyless == "sticky" else 0
         self._turns: dict[str, tuple[list[int], Turns]] = {}
         self._rows = 0
+
+    def piece_bytes(self) -> int:
+        """Enough rows at a time to fill a batch of each partition."""
+        if self._topic is None or self.partition is not None:
+            return PIECE_BYTES
+        wanted = self._batch_size * len(self._producer.partitions_for(self._topic))
+        return min(max(wanted, PIECE_BYTES), MOST_PIECE_BYTES)
 
     def send(self, piece: pa.RecordBatch) -> None:
         if piece.schema is not self._schema:

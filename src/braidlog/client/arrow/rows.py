@@ -11,18 +11,21 @@ from braidlog.core.errors import UserError
 
 # Small enough that the sender works on one while the next is being built, large enough to be worth a call.
 PIECE_BYTES: Final = 4 * 1024 * 1024
+# Of rows that go to many partitions, so that each gets enough of them to fill a batch.
+MOST_PIECE_BYTES: Final = 16 * 1024 * 1024
 PIECE_ROWS: Final = 131_072
 
 
-def pieces_of(data: Any) -> Iterator[pa.RecordBatch]:
+def batches_of(data: Any) -> Iterator[pa.RecordBatch]:
     """The rows of a table, a batch, a reader, an iterable of batches, or of what speaks Arrow's stream protocol."""
-    for batch in _batches_of(data):
-        rows = batch.num_rows
-        if rows == 0:
-            continue
-        step = max(min(rows * PIECE_BYTES // max(batch.nbytes, 1), PIECE_ROWS), 1)
-        for first in range(0, rows, step):
-            yield batch.slice(first, step)
+    return (batch for batch in _batches_of(data) if batch.num_rows)
+
+
+def pieces_of(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about so many bytes, none of which is copied."""
+    rows = batch.num_rows
+    step = max(min(rows * piece_bytes // max(batch.nbytes, 1), PIECE_ROWS), 1)
+    return (batch.slice(first, step) for first in range(0, rows, step))
 
 
 def _batches_of(data: Any) -> Iterable[pa.RecordBatch]:

@@ -11,7 +11,6 @@ from arrow_sink import KeepingSink
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidlog.client.arrow import rows as rows_module
 from braidlog.client.arrow.producing import send_arrow
 from braidlog.client.arrow.rows import pieces_of
 from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
@@ -124,13 +123,21 @@ def test_anything_that_holds_arrow_batches() -> None:
     assert send_arrow(sink, table.slice(0, 0), "t").result().partitions == {}
 
 
-def test_pieces_are_of_a_few_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "PIECE_BYTES", 1000)
-    table = pa.table({"value": [b"x" * 96] * 95})
-    sizes = [piece.num_rows for piece in pieces_of(table)]
+def test_pieces_are_of_so_many_bytes() -> None:
+    (batch,) = pa.table({"value": [b"x" * 96] * 95}).to_batches()
+    sizes = [piece.num_rows for piece in pieces_of(batch, 1000)]
     assert sum(sizes) == 95
     assert max(sizes) == 10
-    assert [piece.num_rows for piece in pieces_of(pa.table({"value": [b"x" * 5000] * 2}))] == [1, 1]
+    (batch,) = pa.table({"value": [b"x" * 5000] * 2}).to_batches()
+    assert [piece.num_rows for piece in pieces_of(batch, 1000)] == [1, 1]
+
+
+def test_many_partitions_get_full_batches() -> None:
+    sink = KeepingSink({"t": 40})
+    table = pa.table({"key": [str(number) for number in range(10_000)], "value": [b"x" * 1000] * 10_000})
+    send_arrow(sink, table, "t")
+    # 10 MB in one piece: a batch for each. In pieces for a single partition there would be three times as many.
+    assert len(sink.kept) <= 60
 
 
 @pytest.mark.parametrize(
