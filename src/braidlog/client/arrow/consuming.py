@@ -109,7 +109,7 @@ class _Taking:
         try:
             count = reader.read_into(columns, most)
         except ProtocolError as problem:
-            raise fetched.poisoned(problem, reader.position) from problem
+            raise fetched.poisoned(problem, reader.position, reader.resume_at) from problem
         batch = to_record_batch(columns, self._shape, state.topic, int(state.partition)) if count else None
         epoch = columns.leader_epoch_runs[-1][0] if count else -1
         self._intake.advance_slice(fetched, reader.position, epoch, reader.is_done, count)

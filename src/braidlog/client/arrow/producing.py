@@ -89,9 +89,14 @@ def send_arrow(
     sending = _Sending(producer, topic, names, keyless, batch_size)
     if isinstance(partition_by, int):
         sending.partition = partition_by
-    for batch in batches_of(data):
-        for piece in pieces_of(batch, sending.piece_bytes()):
-            sending.send(piece)
+    try:
+        for batch in batches_of(data):
+            for piece in pieces_of(batch, sending.piece_bytes()):
+                sending.send(piece)
+    except Exception as problem:
+        if sending.handed_over:
+            problem.add_note(f"{sending.handed_over} rows of the table were handed over before, and are being sent")
+        raise
     return sending.delivery
 
 
@@ -115,6 +120,7 @@ class _Sending:
         limits = producer.limits
         self.delivery = TableDelivery()
         self.partition: int | None = None
+        self.handed_over = 0
         self._producer = producer
         self._topic = topic
         self._names = names
@@ -174,6 +180,7 @@ class _Sending:
                     topic, partition, built.body, built.count, built.base_timestamp, built.max_timestamp
                 )
                 self.delivery.add(TopicPartition(topic, partition), delivery)
+                self.handed_over += built.count
 
     def _source(self, piece: pa.RecordBatch) -> RecordSource:
         names = self._names

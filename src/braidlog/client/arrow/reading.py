@@ -138,12 +138,13 @@ class RangeReader:
                     reader.read_into(columns, max_records, check=self._checks_crcs)
             except ProtocolError as problem:
                 offset = reader.position
+                resume_at = max(reader.resume_at, offset + 1)
                 raise PoisonRecordError(
-                    f"{where} cannot be read at offset {offset}: {problem}; read on behind it, "
+                    f"{where} cannot be read at offset {offset}: {problem}; read on at offset {resume_at}, "
                     "or have the partition repaired",
                     where,
                     offset,
-                    offset + 1,
+                    resume_at,
                 ) from problem
             if columns.count:
                 yield to_record_batch(columns, shape, where.topic, where.partition)

@@ -24,7 +24,18 @@ class SliceReader:
     `position` moves as records are read: it is the offset at which to fetch on, past markers and compacted records too.
     """
 
-    __slots__ = ("_aborting", "_at", "_buffer", "_coming", "_end", "_limit", "_until", "is_done", "position")
+    __slots__ = (
+        "_aborting",
+        "_at",
+        "_buffer",
+        "_coming",
+        "_end",
+        "_limit",
+        "_until",
+        "is_done",
+        "position",
+        "resume_at",
+    )
 
     def __init__(
         self,
@@ -48,6 +59,8 @@ class SliceReader:
         self._aborting: set[int] = set()
         # No whole batch is left that could hold something to show.
         self.is_done = False
+        # The offset behind the batch that was begun last: where to go on when that one is broken; -1: not known.
+        self.resume_at = -1
 
     def read_into(self, columns: RecordColumns, most: int = INT64_MAX, *, check: bool = True) -> int:
         """Add up to `most` records; returns how many.
@@ -78,7 +91,9 @@ class SliceReader:
         if size == 0:
             self.is_done = True
             return
+        self.resume_at = -1
         header = read_header(buffer, at, self._end)
+        self.resume_at = header.next_offset
         # A compressed message of an old format is known by the offset of its last record, not of its first.
         if header.base_offset >= self._until and header.count >= 0:
             self.position = self._until

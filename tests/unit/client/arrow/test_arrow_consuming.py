@@ -130,6 +130,8 @@ def test_damage_is_told_after_what_came_before_it() -> None:
         with pytest.raises(PoisonRecordError, match="t-0 cannot be read at offset 2") as caught:
             offsets(polling)
         assert (caught.value.partition, caught.value.offset) == (TopicPartition("t", 0), 2)
+        # Behind the whole batch: what lies between is as broken.
+        assert caught.value.resume_at == 4
     assert polling.positions() == [2, 1]
 
 

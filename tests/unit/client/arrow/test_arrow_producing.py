@@ -183,6 +183,14 @@ def test_a_row_that_no_request_may_carry() -> None:
         send_arrow(sink, pa.table({"value": [b"x", b"x" * 2000]}), "t")
 
 
+def test_what_was_handed_over_before_a_failure_is_told() -> None:
+    sink = KeepingSink({"t": 1}, Limits(max_request=1000))
+    batches = pa.table({"value": [b"x", b"y"]}).to_batches() + pa.table({"value": [b"x" * 2000]}).to_batches()
+    with pytest.raises(RecordTooLargeError, match="counted from row 2 of the table") as caught:
+        send_arrow(sink, batches, "t")
+    assert caught.value.__notes__ == ["2 rows of the table were handed over before, and are being sent"]
+
+
 def test_an_event_loop_is_not_kept() -> None:
     async def main() -> None:
         send_arrow(KeepingSink({"t": 1}), pa.table({"value": ["a"]}), "t")
