@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -139,4 +140,12 @@ def test_a_run_that_uses_no_broker_imports_next_to_nothing(run_pytest: RunPytest
             assert ours <= {"braidlog", "braidlog._pure", "braidlog.testing", "braidlog.testing.plugin"}, ours
             assert "uvloop" not in sys.modules
     """)
+    assert "1 passed" in outcome.stdout, outcome.stdout
+
+
+def test_the_example_of_the_documentation(run_pytest: RunPytest) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "client" / "testing.md").read_text()
+    example = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert example is not None
+    outcome = run_pytest(example[1])
     assert "1 passed" in outcome.stdout, outcome.stdout

@@ -162,6 +162,28 @@ def test_no_broker_outlives_a_test_run_that_was_killed() -> None:
     shutil.rmtree(Path(data).parent)
 
 
+@both_kinds
+def test_clients_come_with_it_and_end_with_it(kind: Kind) -> None:
+    threads = set(threading.enumerate())
+    with Broker(kind) as broker:
+        topic = broker.create_topic(partitions=2)
+        producer, consumer, admin = broker.producer(), broker.consumer(topic, group_id="g"), broker.admin()
+        producer.send(topic, b"value", key=b"key").result(30)
+        (record,) = consumer.poll(30)
+        assert (record.topic, record.key, record.value) == (topic, b"key", b"value")
+        assert topic in [each.name for each in admin.list_topics()]
+    assert set(threading.enumerate()) == threads
+
+
+def test_clients_of_a_broker_that_was_killed_do_not_keep_it_from_closing() -> None:
+    with Broker("process") as broker:
+        topic = broker.create_topic()
+        consumer = broker.consumer(topic, group_id="g")
+        broker.producer().send(topic, b"value").result(30)
+        assert consumer.poll(30)
+        broker.kill()
+
+
 def test_a_stopped_broker_tells_what_is_missing() -> None:
     broker = Broker()
     with pytest.raises(BrokerFailed, match="start it first"):

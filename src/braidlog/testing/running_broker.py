@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ Kind = Literal["thread", "process"]
 KINDS: Final[tuple[Kind, ...]] = ("thread", "process")
 
 _LOOPBACK: Final = "127.0.0.1"
+_CLOSE_S: Final = 10.0
 
 
 class Broker:
@@ -50,7 +51,8 @@ class Broker:
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._place: Path | None = None
         self._life: BrokerLife | None = None
-        self._clients: list[Any] = []
+        # How to close each, and whether that can be given a time.
+        self._clients: list[tuple[Callable[..., None], bool]] = []
 
     # Life
 
@@ -118,10 +120,13 @@ class Broker:
             shutil.rmtree(place, ignore_errors=True)
 
     def _close_clients(self) -> None:
+        """What they have left to say can be said only while somebody listens."""
         problems: list[Exception] = []
+        patience_s = _CLOSE_S if self.is_running else 0.0
         while self._clients:
+            close, takes_time = self._clients.pop()
             try:
-                self._clients.pop().close()
+                close(patience_s) if takes_time else close()
             except Exception as problem:
                 problems.append(problem)
         if problems:
@@ -219,5 +224,5 @@ class Broker:
 
     def _client(self, module: str, name: str, settings: dict[str, Any]) -> Any:
         client = getattr(import_module(module), name)(bootstrap_servers=self.bootstrap_servers, **settings)
-        self._clients.append(client)
+        self._clients.append((client.close, name != "Admin"))
         return client
