@@ -376,7 +376,7 @@ def test_nothing_is_connected_to_before_the_first_call_nor_after_the_end() -> No
 
 def test_a_broker_that_restarts_is_waited_for(target_kind: str, tmp_path: Path, topic: str) -> None:
     lasting = LastingBroker(target_kind, tmp_path / "data")
-    with Admin(bootstrap_servers=lasting.bootstrap, request_timeout=10.0) as admin:
+    with Admin(bootstrap_servers=lasting.bootstrap, default_api_timeout=150.0) as admin:
         with lasting.life() as first:
             admin.create_topics([topic]).raise_for_errors()
             serving(admin, topic)
@@ -387,5 +387,5 @@ def test_a_broker_that_restarts_is_waited_for(target_kind: str, tmp_path: Path, 
         asking = threading.Thread(target=lambda: answers.append(admin.list_topics()))
         asking.start()
         with lasting.life():
-            asking.join(SECONDS)
+            asking.join(150.0)
             assert [[each.name for each in answer] for answer in answers] == [[topic]]
