@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from braidlog.client.arrow.decoding import to_record_batch
-from braidlog.client.arrow.memory import keep_large_buffers
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetched import FetchedSlice
 from braidlog.client.errors import PoisonRecordError
+from braidlog.client.memory import keep_large_buffers
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.records.columns_slice import SliceReader

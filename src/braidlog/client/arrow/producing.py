@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from braidlog.client.arrow.delivery import HasBatch, TableDelivery
 from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps
-from braidlog.client.arrow.memory import keep_large_buffers
 from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of
 from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
+from braidlog.client.memory import keep_large_buffers
 from braidlog.client.view import PartitionView
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidPartitionsError, InvalidRecordError, MessageTooLargeError

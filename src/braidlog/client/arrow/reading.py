@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from braidlog.client.arrow.decoding import to_record_batch
-from braidlog.client.arrow.memory import keep_large_buffers
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
 from braidlog.client.consumer.fetch_session import has_id
 from braidlog.client.consumer.fetched import end_of_batches
 from braidlog.client.errors import ClientError, NoOffsetError, PoisonRecordError, RequestTimeout
+from braidlog.client.memory import keep_large_buffers
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes

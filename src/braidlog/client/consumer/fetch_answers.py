@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.fetched import FetchedSlice, end_of_batches
 from braidlog.client.consumer.intake import Intake
 from braidlog.client.consumer.partition import UNKNOWN, PartitionState
 from braidlog.client.errors import PoisonRecordError
+from braidlog.client.memory import keep_large_buffers
 from braidlog.client.refusals import refusal
 from braidlog.client.visibility import AbortedRange
 from braidlog.core.protocol_errors import (
@@ -46,6 +47,10 @@ MOVED = (
 )
 # The broker is behind what we know and will catch up.
 BEHIND = (UnknownLeaderEpochError.code, OffsetNotAvailableError.code)
+
+
+# From here on what an answer takes is worth keeping for the next one.
+_LARGE: Final = 256 * 1024
 
 
 class Wanted(NamedTuple):
@@ -110,6 +115,8 @@ class FetchAnswers:
         if next_offset == wanted.offset:
             self._subscription.fail(state, self._unreadable(kept))
             return True
+        if kept.size >= _LARGE:
+            keep_large_buffers()
         state.fetch_from = next_offset
         state.fetched += 1
         self._intake.arrived += kept.size

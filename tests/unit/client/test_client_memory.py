@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.client.arrow.memory import is_tuned, keep_large_buffers
+from braidlog.client.memory import is_tuned, keep_large_buffers
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Has the C allocator keep freed megabytes, instead of giving their pages back only to fault them in again.
 
-Tables come and go in blocks of megabytes. With glibc's own thresholds the kernel maps, clears and unmaps every one of
-them, which takes longer than decoding what they hold.
+Answers to fetches and tables come and go in blocks of megabytes. With glibc's own thresholds the kernel maps, clears
+and unmaps every one of them, which takes longer than decoding what they hold.
 """
 
 from __future__ import annotations
