@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,8 @@ from typing import Any, Final, TypeVar
 
 from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
 from braidlog.core.tasks import Tasks
+
+log = logging.getLogger("braidlog.client")
 
 T = TypeVar("T")
 
@@ -27,6 +30,8 @@ class Engine:
         self._tasks = Tasks(name)
         self._process = os.getpid()
         self._closed = False
+        # Held while work is handed over, so that nothing is handed over behind the end and then waits for ever.
+        self._handing = threading.Lock()
         # Daemon: a program that forgets to close a client must still be able to end.
         self._thread = threading.Thread(target=self._serve, name=f"braidlog {name}", daemon=True)
         self._thread.start()
@@ -55,16 +60,12 @@ class Engine:
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the engine and wait for its result, from any other thread."""
-        try:
-            self.check_usable()
-            if self.is_current:
-                raise ConcurrentUseError(
-                    f"a callback of this {self.name} cannot wait for the {self.name} itself; do this in another thread"
-                )
-        except BaseException:
+        if self.is_current:
             work.close()
-            raise
-        waiting = asyncio.run_coroutine_threadsafe(work, self.loop)
+            raise ConcurrentUseError(
+                f"a callback of this {self.name} cannot wait for the {self.name} itself; do this in another thread"
+            )
+        waiting = self.begin(work)
         try:
             return waiting.result(timeout_s)
         except concurrent.futures.CancelledError as problem:
@@ -79,10 +80,24 @@ class Engine:
             waiting.cancel()
             raise
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start a coroutine from any thread; the future ends when it does, at the latest when the engine closes."""
+        try:
+            self.check_usable()
+            with self._handing:
+                self.check_usable()
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        except BaseException:
+            work.close()
+            raise
+
     def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call on the engine's thread, as soon as it is free."""
+        # Twice: the lock of before a fork may never be released, and one who waited for it may come too late.
         self.check_usable()
-        self.loop.call_soon_threadsafe(callback, *arguments)
+        with self._handing:
+            self.check_usable()
+            self.loop.call_soon_threadsafe(callback, *arguments)
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         """Start a task that lives until it ends or the engine closes; its failure is logged."""
@@ -97,14 +112,18 @@ class Engine:
 
     def close(self) -> None:
         """Cancel what still runs and end the thread; safe to call twice, and from a callback."""
-        if self._closed:
-            return
-        self._closed = True
         if os.getpid() != self._process:
+            self._closed = True
             return
-        self.loop.call_soon_threadsafe(self._begin_end)
+        with self._handing:
+            if self._closed:
+                return
+            self._closed = True
+            self.loop.call_soon_threadsafe(self._begin_end)
         if not self.is_current:
             self._thread.join(_JOIN_S)
+            if self._thread.is_alive():
+                log.warning("the thread of this %s did not end within %g s; left behind", self.name, _JOIN_S)
 
     def _begin_end(self) -> None:
         # The last task: owned by the loop itself, which stops with it.
@@ -113,9 +132,10 @@ class Engine:
     async def _end(self) -> None:
         await self._tasks.close()
         here = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not here]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # What is cancelled may start something once more.
+        while others := [task for task in asyncio.all_tasks() if task is not here]:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
         await self.loop.shutdown_default_executor()
         self.loop.stop()

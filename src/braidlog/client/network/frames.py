@@ -1,7 +1,8 @@
 """Cuts what a transport receives into frames: a 4-byte size, then so many bytes.
 
 Small frames come out of one inbox; a frame larger than what is there gets a buffer of its own, which the transport
-then fills in large pieces: every wake-up costs a turn at the interpreter's lock.
+then fills in large pieces: every wake-up costs a turn at the interpreter's lock. That buffer grows with what arrives,
+so that a size alone, which anybody can write, takes no memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _INBOX: Final = 64 * 1024
 _SIZE: Final = 4
 # No answer of a sane broker is larger, and no other protocol's first bytes are smaller.
 LARGEST_FRAME: Final = 1 << 30
+# A buffer of its own begins with this and doubles: most answers fit.
+_FIRST_ROOM: Final = 4 << 20
 
 
 class NotFrames(Exception):
@@ -32,6 +35,7 @@ class FrameReader:
         self._view = memoryview(self._inbox)
         self._have = 0
         self._large: bytearray | None = None
+        self._large_size = 0
         self._filled = 0
 
     def frames(self, transport: Transport) -> Iterator[bytes]:
@@ -49,9 +53,12 @@ class FrameReader:
             drained = received < len(room)
             if large is not None:
                 self._filled += received
-                if self._filled == len(large):
+                if self._filled == self._large_size:
                     self._large = None
                     yield bytes(large)
+                elif self._filled == len(large):
+                    del room
+                    large.extend(bytes(min(len(large), self._large_size - len(large))))
             else:
                 self._have += received
                 yield from self._cut()
@@ -77,6 +84,7 @@ class FrameReader:
 
     def _begin_large(self, start: int, size: int) -> None:
         self._filled = self._have - start
-        self._large = bytearray(size)
+        self._large_size = size
+        self._large = bytearray(min(size, _FIRST_ROOM))
         self._large[: self._filled] = self._view[start : self._have]
         self._have = 0

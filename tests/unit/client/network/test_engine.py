@@ -126,3 +126,48 @@ def test_a_callback_may_close_its_own_engine(engine: Engine) -> None:
     engine.soon(engine.close)
     engine._thread.join(5)
     assert not engine._thread.is_alive()
+
+
+class _ClosedBetween(Engine):
+    """Closed by another thread after a caller was let in and before it handed its work over."""
+
+    def check_usable(self) -> None:
+        super().check_usable()
+        other = threading.Thread(target=self.close)
+        other.start()
+        other.join(5)
+
+
+def test_what_is_handed_over_while_it_closes_is_refused() -> None:
+    with pytest.raises(ClosedError):
+        _ClosedBetween("tester").run(_where())
+    with pytest.raises(ClosedError):
+        _ClosedBetween("tester").soon(print)
+    with pytest.raises(ClosedError):
+        _ClosedBetween("tester").spawn("late", _where())
+
+
+def test_work_that_starts_other_work_when_cancelled_is_ended_as_well(engine: Engine) -> None:
+    cancelled = threading.Event()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def other() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tasks.append(asyncio.get_running_loop().create_task(other()))
+            await asyncio.sleep(0)
+
+    async def begin() -> None:
+        tasks.append(asyncio.get_running_loop().create_task(wait()))
+        await asyncio.sleep(0)
+
+    engine.run(begin())
+    engine.close()
+    assert cancelled.is_set()

@@ -1,4 +1,5 @@
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -79,3 +80,23 @@ def test_frames_before_the_end_are_not_lost() -> None:
     assert list(reader.frames(transport)) == [b"last"]
     with pytest.raises(PeerEnded):
         list(reader.frames(transport))
+
+
+def test_a_size_alone_takes_no_memory() -> None:
+    reader = FrameReader()
+    transport = Pieces([struct.pack(">i", 1 << 30) + b"x" * 65_532, b"x" * 100_000, None])
+    tracemalloc.start()
+    try:
+        assert list(reader.frames(transport)) == []
+        assert list(reader.frames(transport)) == []
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [(4 << 20) - 1, 4 << 20, (4 << 20) + 1, (11 << 20) + 3])
+def test_large_frames_grow_as_they_arrive(size: int) -> None:
+    body = bytes(range(251)) * (size // 251 + 1)
+    data = _framed(body[:size], b"next")
+    assert _read([data]) == [body[:size], b"next"]
+    assert _read([data[at : at + 300_000] for at in range(0, len(data), 300_000)]) == [body[:size], b"next"]
