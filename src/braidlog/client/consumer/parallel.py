@@ -59,11 +59,7 @@ class ParallelConsumer:
             raise ValueError("workers and max_in_flight have to be at least 1")
         policy = FailurePolicy(retries, retry_backoff, retry_backoff_max, on_failure)
         policy.check()
-        if _auto_commits(consumer):
-            raise UserError(
-                "the consumer commits what it has handed out, done or not: "
-                "give it enable_auto_commit=False and leave that to the ParallelConsumer"
-            )
+        _check(consumer)
         self._consumer = consumer
         self._most = max_in_flight
         self._commit_interval = commit_interval
@@ -81,9 +77,7 @@ class ParallelConsumer:
         self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> Self:
         """As `Consumer.subscribe`; a listener of the consumer's own would not know of work under way."""
-        if isinstance(topics, str):
-            topics = [topics]
-        wanted = topics if isinstance(topics, re.Pattern) else list(topics)
+        wanted = topics if isinstance(topics, (str, re.Pattern)) else list(topics)
         self._consumer.subscribe(wanted, listener=_Rebalances(self, listener or RebalanceListener()))
         return self
 
@@ -259,5 +253,12 @@ class _Rebalances(RebalanceListener):
         self._listener.on_partitions_lost(partitions)
 
 
-def _auto_commits(consumer: Consumer) -> bool:
-    return consumer._read_side.settings.flag("enable.auto.commit")
+def _check(consumer: Consumer) -> None:
+    settings = consumer._read_side.settings
+    if not settings.optional_text("group.id"):
+        raise UserError("the consumer has no group to commit for: give it group_id")
+    if settings.flag("enable.auto.commit"):
+        raise UserError(
+            "the consumer commits what it has handed out, done or not: "
+            "give it enable_auto_commit=False and leave that to the ParallelConsumer"
+        )

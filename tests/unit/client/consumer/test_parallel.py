@@ -36,7 +36,7 @@ class FakeConsumer:
             ]
             for partition, keys in logs.items()
         }
-        self.settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False})
+        self.settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False, "group_id": "g"})
         self._read_side = self
         self.positions = dict.fromkeys(self.logs, 0)
         self.committed: dict[TopicPartition, int] = {}
@@ -446,7 +446,10 @@ def test_misuse_is_told() -> None:
         parallel(fake, print, on_failure="explode")
     with pytest.raises(ValueError, match="retries"):
         parallel(fake, print, retries=-1)
-    fake.settings = Settings.of(CONSUMER, {}, {})
+    fake.settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False})
+    with pytest.raises(UserError, match="give it group_id"):
+        parallel(fake, print)
+    fake.settings = Settings.of(CONSUMER, {}, {"group_id": "g"})
     with pytest.raises(UserError, match="enable_auto_commit=False"):
         parallel(fake, print)
 
