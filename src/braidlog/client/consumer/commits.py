@@ -11,58 +11,21 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any
 
-from braidlog.client.consumer.commit_requests import (
-    NEWEST,
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
-    Fetched,
-    Offsets,
-    commit_errors,
-    commit_request,
-    fetch_request,
-)
+from braidlog.client.consumer.commit_requests import Offsets
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.membership.identity import Identity
 from braidlog.client.consumer.membership.interface import Membership
+from braidlog.client.consumer.offset_talk import CommitOrder, Found, OffsetTalk
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.errors import ClientError, CommitFailedError, RequestTimeout
-from braidlog.client.refusals import refusal
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import (
-    NONE,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    ProtocolError,
-    RebalanceInProgressError,
-    RequestTimedOutError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-    UnknownTopicOrPartitionError,
-    UnstableOffsetCommitError,
-)
+from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.offset_commit import OffsetCommitResponse
-from braidlog.wire.generated.offset_fetch import OffsetFetchResponse
 
 log = logging.getLogger("braidlog.client.group")
 
 Callback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
-Found = dict[TopicPartition, OffsetAndMetadata | None]
-
-# Answers that are about who sent the commit: the membership knows what they mean.
-_ABOUT_SENDER: Final = (
-    UnknownMemberIdError.code,
-    IllegalGenerationError.code,
-    RebalanceInProgressError.code,
-    FencedInstanceIdError.code,
-    StaleMemberEpochError.code,
-)
-
-
-class _EpochMoved(ClientError):
-    """The coordinator has given the member a later epoch."""
 
 
 class _Pending:
@@ -79,7 +42,6 @@ class Commits:
         settings = context.settings
         self.interceptors: list[Any] = []
         self._context = context
-        self._membership = membership
         self._link = membership.link
         self._auto = settings.flag("enable.auto.commit")
         self._interval_s = settings.seconds("auto.commit.interval.ms")
@@ -88,8 +50,7 @@ class Commits:
         self._auto_running = False
         # Oldest first: callbacks run in the order of the calls.
         self._pending: deque[_Pending] = deque()
-        # Held from the look-up of the coordinator until the request is written, so that commits keep their order.
-        self._turn = asyncio.Lock()
+        self._talk = OffsetTalk(context.subscription, membership)
         self._count = 0
         self._failures = 0
         membership.commits = self
@@ -101,7 +62,7 @@ class Commits:
         wanted = self._wanted(offsets)
         self._run_callbacks()
         if wanted:
-            self._run(self._retrying(wanted, self._membership.commit_identity()), deadline, "the commit")
+            self._run(self._talk.retrying(self._talk.order(wanted)), deadline, "the commit")
             self._committed(wanted)
         self._run_callbacks()
 
@@ -153,7 +114,7 @@ class Commits:
         if not offsets:
             return None
         try:
-            return self._save(offsets, self._membership.commit_identity())
+            return self._save(self._talk.order(offsets))
         except (ClientError, ProtocolError) as problem:
             log.debug("group %s: nothing is committed before the rebalance: %s", self._link.group_id, problem)
             return None
@@ -191,7 +152,7 @@ class Commits:
         pending = _Pending(offsets, callback)
         if offsets:
             try:
-                pending.done = self._submit(self._once(offsets, self._membership.commit_identity()))
+                pending.done = self._submit(self._talk.once(self._talk.order(offsets)))
             except (ClientError, ProtocolError) as problem:
                 pending.done.set_exception(problem)
         else:
@@ -233,92 +194,17 @@ class Commits:
 
     # The engine's thread
 
-    async def _save(self, offsets: Offsets, sender: Identity) -> None:
+    async def _save(self, order: CommitOrder) -> None:
         try:
-            await self._retrying(offsets, sender)
+            await self._talk.retrying(order)
             self._count += 1
         except (ClientError, ProtocolError) as problem:
             self._failures += 1
             log.warning("group %s: offsets were not committed before the rebalance: %s", self._link.group_id, problem)
 
-    async def _retrying(self, offsets: Offsets, sender: Identity) -> None:
-        pauses = self._link.pauses()
-        while True:
-            try:
-                await self._once(offsets, sender)
-                return
-            except (ClientError, ProtocolError) as problem:
-                if not problem.retriable:
-                    raise
-                log.debug("group %s: the commit is tried again: %s", self._link.group_id, problem)
-            await pauses.wait()
-
-    async def _once(self, offsets: Offsets, sender: Identity) -> None:
-        """One try, but for a member of the newer protocol that is in a later epoch by now: it tries in that."""
-        pauses = self._link.pauses()
-        while True:
-            try:
-                await self._send(offsets, sender)
-                return
-            except _EpochMoved:
-                await pauses.wait()
-                sender = self._membership.commit_identity()
-
-    async def _send(self, offsets: Offsets, sender: Identity) -> None:
-        """One request, in the name that the member had when it was asked to; raises what that was answered with."""
-        async with self._turn:
-            connection = await self._link.connection()
-            version = connection.version_for(OFFSET_COMMIT, NEWEST)
-            request = commit_request(self._link.group_id, sender, offsets, version)
-            waiting = connection.post(OFFSET_COMMIT, version, request, self._link.request_timeout_s)
-        try:
-            answer = await waiting
-        except ClientError as problem:
-            self._link.lost(problem)
-            raise
-        assert isinstance(answer, OffsetCommitResponse)
-        for partition, code in commit_errors(answer).items():
-            if code in _ABOUT_SENDER:
-                raise self._membership.on_commit_refused(sender, code) or _EpochMoved("its epoch moved on meanwhile")
-            if self._link.heed(code) or code == RequestTimedOutError.code:
-                if code == RequestTimedOutError.code:
-                    self._link.lost("it could not write the offsets in time")
-                raise refusal(code, f"group {self._link.group_id}")
-            raise refusal(code, f"offset of {partition}")
-
     async def fetch_committed(self, partitions: list[TopicPartition]) -> Found:
         """Tries again what may pass until it is cancelled; raises what the program has to know."""
-        pauses = self._link.pauses()
-        while True:
-            try:
-                found = await self._fetch_once(partitions)
-                if found is not None:
-                    return found
-            except (ClientError, ProtocolError) as problem:
-                # A topic that is gone does not come back by asking.
-                if not problem.retriable or isinstance(problem, UnknownTopicOrPartitionError):
-                    raise
-                log.debug("group %s: committed offsets are asked for again: %s", self._link.group_id, problem)
-            await pauses.wait()
-
-    async def _fetch_once(self, partitions: list[TopicPartition]) -> Found | None:
-        group_id = self._link.group_id
-        answer = await self._link.ask(
-            OFFSET_FETCH,
-            lambda version: fetch_request(group_id, self._membership.fetch_identity(), partitions, version),
-            OffsetFetchResponse,
-            at_most=NEWEST,
-        )
-        fetched = Fetched(answer)
-        if fetched.error_code != NONE:
-            if self._link.heed(fetched.error_code) or fetched.error_code in _ABOUT_SENDER:
-                return None
-            raise refusal(fetched.error_code, f"group {group_id}")
-        for partition, code in fetched.errors.items():
-            if code == UnstableOffsetCommitError.code or self._link.heed(code):
-                return None
-            raise refusal(code, f"committed offset of {partition}")
-        return {partition: fetched.offsets.get(partition) for partition in partitions}
+        return await self._talk.fetch(partitions)
 
 
 def _problem_of(done: Future[None]) -> Exception | None:

@@ -1,0 +1,181 @@
+"""Speaks of offsets with the coordinator, on the engine's thread: writes what is committed, and reads it again.
+
+Commits of one consumer are written in the order of the calls. One that has to be tried again leaves out what a later
+one has spoken of meanwhile, and what others may have by now: no commit sets anybody back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from braidlog.client.consumer.commit_requests import (
+    NEWEST,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    Fetched,
+    commit_errors,
+    commit_request,
+    fetch_request,
+)
+from braidlog.client.consumer.membership.identity import Identity
+from braidlog.client.consumer.membership.interface import Membership
+from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.subscription import SubscriptionState
+from braidlog.client.errors import ClientError, CommitFailedError
+from braidlog.client.refusals import refusal
+from braidlog.core.protocol_errors import (
+    NONE,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    ProtocolError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.offset_commit import OffsetCommitResponse
+from braidlog.wire.generated.offset_fetch import OffsetFetchResponse
+
+log = logging.getLogger("braidlog.client.group")
+
+Found = dict[TopicPartition, OffsetAndMetadata | None]
+
+# Answers that are about who sent the commit: the membership knows what they mean.
+_ABOUT_SENDER: Final = (
+    UnknownMemberIdError.code,
+    IllegalGenerationError.code,
+    RebalanceInProgressError.code,
+    FencedInstanceIdError.code,
+    StaleMemberEpochError.code,
+)
+
+
+class _EpochMoved(ClientError):
+    """The coordinator has given the member a later epoch."""
+
+
+@dataclass(slots=True)
+class CommitOrder:
+    """What a program wants committed, and who it was to its group when it said so."""
+
+    number: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    sender: Identity
+    # Those of the partitions that were assigned then.
+    assigned: frozenset[TopicPartition]
+
+
+class OffsetTalk:
+    def __init__(self, subscription: SubscriptionState, membership: Membership) -> None:
+        self._subscription = subscription
+        self._membership = membership
+        self._link = membership.link
+        self._numbers = count(1)
+        # The last order that spoke of a partition to the coordinator.
+        self._written: dict[TopicPartition, int] = {}
+        # Held from the look-up of the coordinator until the request is written, so that commits keep their order.
+        self._turn = asyncio.Lock()
+
+    def order(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> CommitOrder:
+        """In the program's thread; raises where the group would not take it."""
+        assigned = self._subscription.assigned() & offsets.keys()
+        return CommitOrder(next(self._numbers), offsets, self._membership.commit_identity(), assigned)
+
+    async def retrying(self, order: CommitOrder) -> None:
+        """Until it is acknowledged; raises what does not pass."""
+        pauses = self._link.pauses()
+        while True:
+            try:
+                await self.once(order)
+                return
+            except (ClientError, ProtocolError) as problem:
+                if not problem.retriable:
+                    raise
+                log.debug("group %s: the commit is tried again: %s", self._link.group_id, problem)
+            await pauses.wait()
+
+    async def once(self, order: CommitOrder) -> None:
+        """One try, but for a member of the newer protocol that is in a later epoch by now: it tries in that."""
+        pauses = self._link.pauses()
+        while True:
+            try:
+                await self._write(order)
+                return
+            except _EpochMoved as problem:
+                await pauses.wait()
+                if not order.assigned <= self._subscription.assigned():
+                    raise CommitFailedError(
+                        f"group {self._link.group_id}: not committed, since partitions went to others meanwhile"
+                    ) from problem
+                order.sender = self._membership.commit_identity()
+
+    async def _write(self, order: CommitOrder) -> None:
+        """One request, in the name that the member had when it was asked to; raises what that was answered with."""
+        async with self._turn:
+            connection = await self._link.connection()
+            offsets = {
+                each: told for each, told in order.offsets.items() if self._written.get(each, 0) <= order.number
+            }
+            if not offsets:
+                # A later order spoke of all of it, and whoever gave that one hears what became of it.
+                return
+            version = connection.version_for(OFFSET_COMMIT, NEWEST)
+            request = commit_request(self._link.group_id, order.sender, offsets, version)
+            waiting = connection.post(OFFSET_COMMIT, version, request, self._link.request_timeout_s)
+            self._written.update(dict.fromkeys(offsets, order.number))
+        try:
+            answer = await waiting
+        except ClientError as problem:
+            self._link.lost(problem)
+            raise
+        assert isinstance(answer, OffsetCommitResponse)
+        for partition, code in commit_errors(answer).items():
+            if code in _ABOUT_SENDER:
+                raise self._membership.on_commit_refused(order.sender, code) or _EpochMoved("it is in a later epoch")
+            if self._link.heed(code):
+                raise refusal(code, f"group {self._link.group_id}")
+            if code == RequestTimedOutError.code:
+                self._link.lost("it could not write the offsets in time")
+            raise refusal(code, f"offset of {partition}")
+
+    async def fetch(self, partitions: list[TopicPartition]) -> Found:
+        """Tries again what may pass until it is cancelled; raises what the program has to know."""
+        pauses = self._link.pauses()
+        while True:
+            try:
+                found = await self._fetch_once(partitions)
+                if found is not None:
+                    return found
+            except (ClientError, ProtocolError) as problem:
+                # A topic that is gone does not come back by asking.
+                if not problem.retriable or isinstance(problem, UnknownTopicOrPartitionError):
+                    raise
+                log.debug("group %s: committed offsets are asked for again: %s", self._link.group_id, problem)
+            await pauses.wait()
+
+    async def _fetch_once(self, partitions: list[TopicPartition]) -> Found | None:
+        group_id = self._link.group_id
+        answer = await self._link.ask(
+            OFFSET_FETCH,
+            lambda version: fetch_request(group_id, self._membership.fetch_identity(), partitions, version),
+            OffsetFetchResponse,
+            at_most=NEWEST,
+        )
+        fetched = Fetched(answer)
+        if fetched.error_code != NONE:
+            if self._link.heed(fetched.error_code) or fetched.error_code in _ABOUT_SENDER:
+                return None
+            raise refusal(fetched.error_code, f"group {group_id}")
+        for partition, code in fetched.errors.items():
+            if code == UnstableOffsetCommitError.code or self._link.heed(code):
+                return None
+            raise refusal(code, f"committed offset of {partition}")
+        return {partition: fetched.offsets.get(partition) for partition in partitions}
