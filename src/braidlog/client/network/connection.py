@@ -9,6 +9,7 @@ fails as well, and the next use makes a new one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import struct
 from collections import deque
@@ -20,12 +21,14 @@ from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.client.network.frames import FrameReader, NotFrames, PeerEnded
 from braidlog.client.network.transport import Transport
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import UnsupportedVersionError
+from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
 from braidlog.wire.errors import EncodeError, MalformedError
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.message import Message
 from braidlog.wire.writer import Piece as WriterPiece
+
+log = logging.getLogger("braidlog.client")
 
 Response = TypeVar("Response", bound=Message)
 
@@ -120,6 +123,10 @@ class Connection:
             newest = max((each.max_version for each in response.api_keys if each.api_key == API_VERSIONS), default=0)
             response = await self.post(API_VERSIONS, min(newest, _NEWEST_VERSIONS_REQUEST), request, timeout_s)
             assert isinstance(response, ApiVersionsResponse)
+        if response.error_code != NONE:
+            raise NoConnection(
+                f"the broker at {self.address} does not say what it offers ({from_code(response.error_code).name})"
+            )
         self._offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
@@ -226,6 +233,10 @@ class Connection:
             self._end(problem)
         except OSError as problem:
             self._on_lost(problem)
+        except Exception as problem:
+            # A bug of ours must not leave those without an answer who wait for one.
+            log.exception("an answer of %s could not be taken", self.address)
+            self._end(NoConnection(f"an answer of {self.address} could not be taken ({type(problem).__name__})"))
 
     def _on_frame(self, frame: bytes) -> None:
         waiting = self._waiting.popleft() if self._waiting else None
@@ -241,8 +252,10 @@ class Connection:
             version = 0
         try:
             response = decode_response(waiting.api_key, version, frame)[1]
-        except MalformedError as problem:
+        except BaseException as problem:
             self._waiting.appendleft(waiting)
+            if not isinstance(problem, MalformedError):
+                raise
             self._end(
                 NoConnection(
                     f"{self.address} answered {APIS[waiting.api_key].name} with something else ({problem}); "

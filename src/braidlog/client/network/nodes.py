@@ -117,6 +117,10 @@ class Nodes:
         self._slots: dict[tuple[int, str], _Slot] = {}
         self._closed = False
         self._sweep: asyncio.TimerHandle | None = None
+        # Hung up on the first request: they may want a login.
+        self._suspects: set[str] = set()
+        # Which of a name's addresses to try first: the one after that which led nowhere.
+        self._turns: dict[Address, int] = {}
 
     # Who is there
 
@@ -165,8 +169,15 @@ class Nodes:
                 self._establish(node_id, slot), name=f"connect to broker {node_id}"
             )
             slot.opening.add_done_callback(lambda _: _opened(slot))
+        opening = slot.opening
         # One who gives up waiting must not take the connection from the others.
-        return await asyncio.shield(slot.opening)
+        await asyncio.wait([opening])
+        if not opening.cancelled():
+            return opening.result()
+        # Dropped meanwhile. To whoever waits that is a failure as any other: nobody cancelled them.
+        if self._closed:
+            raise ClosedError("the client is closed")
+        raise NoConnection(f"broker {node_id} moved, or left the cluster, while it was being called")
 
     async def any(self) -> Connection:
         """A connection to whichever broker answers, the least busy of the open ones first."""
@@ -174,7 +185,8 @@ class Nodes:
             raise ClosedError("the client is closed")
         is_open = [slot.connection for slot in self._slots.values() if slot.connection and slot.connection.is_open]
         if is_open:
-            return min(is_open, key=lambda each: each.in_flight)
+            # Among equals any: one broker that lags behind must not be the only one to be asked.
+            return min(is_open, key=lambda each: (each.in_flight, self._random.random()))
         # Unknown brokers are those of bootstrap.servers: -1, -2, …
         known = list(self._addresses) or [-1 - at for at in range(len(self.bootstrap))]
         self._random.shuffle(known)
@@ -198,7 +210,7 @@ class Nodes:
             raise NoConnection(f"there is no broker {node_id} in the cluster now")
         try:
             connection = await self._open_connection(address)
-        except ClientError as problem:
+        except Exception as problem:
             self._failed(slot, loop.time())
             if node_id >= 0 and address not in self.bootstrap and isinstance(problem, NoConnection):
                 raise NoConnection(
@@ -223,71 +235,107 @@ class Nodes:
         # One that broke is called again after a pause; one that was idle or not needed any more at once.
         if slot.connection is closed and closed.problem is not None:
             self._failed(slot, asyncio.get_running_loop().time())
+            if closed.hint:
+                self._suspects.add(closed.address)
 
     async def _open(self, address: Address) -> Connection:
         host, port = address
         shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._setup_s):
-                connected = await self._connect(loop, host, port)
-        except TimeoutError as problem:
-            raise NoConnection(
-                f"no broker answers at {shown} within {self._setup_s:g} s; "
-                "is the address right, and no firewall between?"
-            ) from problem
-        except OSError as problem:
-            raise NoConnection(
-                f"no broker answers at {shown} ({reason_of(problem)}); "
-                "is it running, and is bootstrap.servers right?"
-            ) from problem
+        connected = await self._connect(loop, address, shown)
         try:
             transport = await self._access.secure(loop, connected, host)
-        except BaseException:
+        except BaseException as problem:
             connected.close()
+            if isinstance(problem, OSError):
+                raise NoConnection(f"the connection to {shown} broke ({reason_of(problem)})") from problem
             raise
         connection = Connection(loop, transport, shown, self._client_id)
         try:
-            await connection.negotiate(min(self.request_timeout_s, self._setup_s))
-            await self._access.authenticate(connection)
+            await self._introduce(connection)
         except NoConnection as problem:
             connection.close()
+            self._turns[address] = self._turns.get(address, 0) + 1
             raise await self._access.explained(problem, address) from problem
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
-        """The first address of a name that answers."""
+    async def _introduce(self, connection: Connection) -> None:
+        await connection.negotiate(min(self.request_timeout_s, self._setup_s))
+        await self._access.authenticate(connection)
+        if connection.hint and connection.address in self._suspects:
+            from braidlog.client.network.probing import check_no_login_wanted
+
+            await check_no_login_wanted(connection, self._setup_s)
+            self._suspects.discard(connection.address)
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop, address: Address, shown: str) -> socket.socket:
+        """The first address of a name that answers; each has its own time to do so."""
         problem: OSError | None = None
-        for family, kind, protocol, _, where in await _resolved(loop, host, port):
+        try:
+            async with asyncio.timeout(self._setup_s):
+                found = await _resolved(loop, *address)
+        except UnicodeError as wrong:
+            raise NoConnection(f"{shown} is no name that a host can have; is bootstrap.servers right?") from wrong
+        except TimeoutError as late:
+            raise NoConnection(f"{address[0]} is not resolved within {self._setup_s:g} s; does DNS answer?") from late
+        except OSError as unknown:
+            found, problem = [], unknown
+        first = self._turns.get(address, 0) % len(found) if found else 0
+        for family, kind, protocol, _, where in found[first:] + found[:first]:
             made = socket.socket(family, kind, protocol)
             try:
-                made.setblocking(False)
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                for option, key in _BUFFERS:
-                    # Kafka's small defaults would switch off the system's own tuning, so only a wish counts.
-                    if self._settings.is_given(key) and self._settings.number(key) > 0:
-                        made.setsockopt(socket.SOL_SOCKET, option, self._settings.number(key))
-                await loop.sock_connect(made, where)
+                self._prepare(made)
+                async with asyncio.timeout(self._setup_s):
+                    await loop.sock_connect(made, where)
             except OSError as refused:
                 made.close()
-                problem = refused
+                # One that refuses says more than another that is silent.
+                if problem is None or isinstance(problem, TimeoutError):
+                    problem = refused
                 continue
             except BaseException:
                 made.close()
                 raise
             return made
-        raise problem or OSError(f"{host} has no address")
+        if isinstance(problem, TimeoutError) and not problem.errno:
+            raise NoConnection(
+                f"no broker answers at {shown} within {self._setup_s:g} s; "
+                "is the address right, and no firewall between?"
+            ) from problem
+        reason = f"{address[0]} has no address" if problem is None else reason_of(problem)
+        raise NoConnection(
+            f"no broker answers at {shown} ({reason}); is it running, and is bootstrap.servers right?"
+        ) from problem
+
+    def _prepare(self, made: socket.socket) -> None:
+        made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A broker that vanished without a word is found out some day, even where nothing is asked of it.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, key in _BUFFERS:
+            # Kafka's small defaults would switch off the system's own tuning, so only a wish counts.
+            if self._settings.is_given(key) and self._settings.number(key) > 0:
+                made.setsockopt(socket.SOL_SOCKET, option, self._settings.number(key))
 
     def _close_idle(self) -> None:
-        now = asyncio.get_running_loop().time()
+        """Before the broker does it, which hangs up in the middle of whatever comes next."""
+        loop = asyncio.get_running_loop()
+        self._sweep = None
+        soonest: float | None = None
         for slot in self._slots.values():
             connection = slot.connection
-            if connection is not None and not connection.in_flight and now - connection.last_used > self._idle_s:
+            if connection is None or not connection.is_open:
+                continue
+            due = (loop.time() if connection.in_flight else connection.last_used) + self._idle_s
+            if due <= loop.time():
                 connection.close()
-        self._sweep = None if self._closed else asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
+            else:
+                soonest = due if soonest is None else min(soonest, due)
+        if soonest is not None and not self._closed:
+            self._sweep = loop.call_at(soonest, self._close_idle)
 
     # End
 

@@ -12,8 +12,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
+from braidlog.client.network.connection import Connection
+from braidlog.core.protocol_errors import UnsupportedSaslMechanismError
+from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _PATIENCE_S: Final = 3.0
+_SASL_HANDSHAKE: Final = 17
 # The first bytes of a TLS record: a handshake message, or an alert; then the version's first byte.
 _TLS_RECORDS: Final = (b"\x16\x03", b"\x15\x03")
 # ApiVersions v0, correlation 7, no client id: every broker answers it.
@@ -45,6 +49,19 @@ async def answers_in_clear_text(address: tuple[Any, ...]) -> bool:
     """Whether a broker answers ApiVersions without TLS."""
     answer = await _answer((str(address[0]), int(address[1])), _API_VERSIONS)
     return len(answer) >= 8 and answer[4:8] == _API_VERSIONS[8:12]
+
+
+async def check_no_login_wanted(connection: Connection, timeout_s: float) -> None:
+    """Raises where the listener is one of SASL: a listener without it refuses to speak of mechanisms at all."""
+    if not connection.offers(_SASL_HANDSHAKE):
+        return
+    request = SaslHandshakeRequest(mechanism="")
+    answer = await connection.call(_SASL_HANDSHAKE, request, SaslHandshakeResponse, timeout_s=timeout_s)
+    if answer.error_code == UnsupportedSaslMechanismError.code:
+        raise AuthenticationFailed(
+            f"the broker at {connection.address} wants clients to log in here ({', '.join(answer.mechanisms)}); set "
+            "security.protocol=SASL_PLAINTEXT (or SASL_SSL), sasl.mechanism, and the credentials"
+        )
 
 
 async def _answer(address: tuple[str, int], message: bytes) -> bytes:

@@ -46,6 +46,7 @@ class TlsTransport:
         self._has_identity = has_identity
         self._received = memoryview(bytearray(_CIPHERTEXT))
         self._on_readable: Callable[[], None] | None = None
+        self._on_lost: Callable[[OSError], None] | None = None
         # How it ended, until that is told: what was received before comes first.
         self._last: int | ClientError | None = None
 
@@ -64,6 +65,7 @@ class TlsTransport:
 
     def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
         self._on_readable = on_readable
+        self._on_lost = on_lost
         self._below.start(on_readable, on_lost)
 
     def receive_into(self, view: memoryview) -> int:
@@ -119,6 +121,16 @@ class TlsTransport:
             asyncio.get_running_loop().call_soon(self._on_readable)
 
     def send(self, pieces: Sequence[Piece]) -> None:
+        try:
+            self._encrypt_all(pieces)
+        except ssl.SSLError as problem:
+            # The peer has ended TLS, which reading is yet to find.
+            if self._on_lost is not None:
+                self._on_lost(ConnectionResetError((problem.reason or "TLS ended").lower().replace("_", " ")))
+            return
+        self._flush()
+
+    def _encrypt_all(self, pieces: Sequence[Piece]) -> None:
         small: list[Piece] = []
         for piece in pieces:
             if len(piece) < _JOIN_BELOW:
@@ -127,7 +139,6 @@ class TlsTransport:
             self._encrypt_joined(small)
             self._encrypt(piece)
         self._encrypt_joined(small)
-        self._flush()
 
     def _encrypt_joined(self, small: list[Piece]) -> None:
         if small:

@@ -1,14 +1,18 @@
 import asyncio
 import socket
+from random import Random
 
 import pytest
 
-from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout, SettingError
+from braidlog.client.errors import AuthenticationFailed, ClosedError, NoConnection, RequestTimeout, SettingError
+from braidlog.client.network import connection as connection_module
+from braidlog.client.network import nodes as nodes_module
 from braidlog.client.network.nodes import Nodes, parse_servers
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.protocol_errors import UnsupportedVersionError
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from braidlog.wire.message import Message
 from support.scripted_broker import GARBAGE, HANG_UP, SILENCE, Answer, ScriptedBroker
 
@@ -193,6 +197,151 @@ async def test_one_who_gives_up_does_not_take_the_connection_from_others() -> No
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).is_open
+        nodes.close()
+
+
+async def test_a_broker_that_moves_while_it_is_called_is_a_failure_and_no_cancellation() -> None:
+    """A task that waits for a connection must not end as if somebody had cancelled it."""
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker)
+        nodes.learn({7: ("127.0.0.1", broker.port)})
+        waiting = asyncio.ensure_future(nodes.connection(7))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        nodes.learn({7: ("127.0.0.2", broker.port)})
+        with pytest.raises(NoConnection, match="broker 7 moved"):
+            await waiting
+        late = asyncio.ensure_future(nodes.connection(-1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        nodes.close()
+        with pytest.raises(ClosedError):
+            await late
+
+
+async def test_every_address_of_a_name_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first swallows what it gets: its queue of connections is full."""
+    with socket.socket() as deaf, socket.socket() as caller:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        caller.setblocking(False)
+        caller.connect_ex(deaf.getsockname())
+        with socket.socket() as another:
+            another.setblocking(False)
+            another.connect_ex(deaf.getsockname())
+            async with ScriptedBroker(_metadata) as broker:
+
+                async def resolved(_: object, __: str, ___: int) -> list[object]:
+                    places = [deaf.getsockname(), ("127.0.0.1", broker.port)]
+                    return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+
+                monkeypatch.setattr(nodes_module, "_resolved", resolved)
+                nodes = _nodes(broker, socket_connection_setup_timeout_ms=300)
+                assert await _ask(nodes) == "c"
+                nodes.close()
+
+
+async def test_an_address_that_leads_nowhere_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ScriptedBroker(lambda *_: GARBAGE) as broker, ScriptedBroker(_metadata) as other:
+
+        async def resolved(_: object, __: str, ___: int) -> list[object]:
+            places = [("127.0.0.1", port) for port in (wall.getsockname()[1], other.port)]
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+
+        async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        wall_server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        wall = wall_server.sockets[0]
+        monkeypatch.setattr(nodes_module, "_resolved", resolved)
+        nodes = _nodes(broker, reconnect_backoff_ms=1)
+        with pytest.raises(NoConnection):
+            await nodes.connection(-1)
+        assert await _ask(nodes) == "c"
+        nodes.close()
+        wall_server.close()
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 70])
+async def test_a_name_that_no_host_can_have(name: str) -> None:
+    nodes = Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": f"{name}:9092"}))
+    with pytest.raises(NoConnection, match=r"bootstrap\.servers"):
+        await nodes.any()
+    nodes.close()
+
+
+async def test_a_listener_that_wants_a_login_is_found_out_with_the_second_call() -> None:
+    def script(_: int, request: Message) -> Answer:
+        if isinstance(request, SaslHandshakeRequest):
+            return SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
+        return HANG_UP
+
+    async with ScriptedBroker(script, offered=(3, 17, 18)) as broker:
+        nodes = _nodes(broker, reconnect_backoff_ms=1)
+        with pytest.raises(NoConnection, match="on the first request"):
+            await _ask(nodes)
+        with pytest.raises(AuthenticationFailed, match=r"wants clients to log in here \(PLAIN\); set sec"):
+            await nodes.any()
+        nodes.close()
+
+
+async def test_a_broker_that_went_away_is_not_taken_for_one_that_wants_a_login() -> None:
+    answers: list[Answer] = [
+        HANG_UP,
+        SaslHandshakeResponse(error_code=34),
+        MetadataResponse(cluster_id="c"),
+        HANG_UP,
+        MetadataResponse(cluster_id="d"),
+    ]
+    async with ScriptedBroker(lambda *_: answers.pop(0), offered=(3, 17, 18)) as broker:
+        nodes = _nodes(broker, reconnect_backoff_ms=1)
+        with pytest.raises(NoConnection):
+            await _ask(nodes)
+        assert await _ask(nodes) == "c"
+        with pytest.raises(NoConnection):
+            await _ask(nodes)
+        assert await _ask(nodes) == "d", "one that had answered before is not asked again"
+        nodes.close()
+
+
+async def test_no_broker_is_the_only_one_to_be_asked() -> None:
+    async with ScriptedBroker(_metadata) as one, ScriptedBroker(_metadata) as two:
+        settings = Settings.of(ADMIN, None, {"bootstrap_servers": [one.address, two.address]})
+        nodes = Nodes(settings, random=Random(1))
+        await nodes.connection(-1)
+        await nodes.connection(-2)
+        assert {(await nodes.any()).address for _ in range(30)} == {one.address, two.address}
+        nodes.close()
+
+
+async def test_an_idle_connection_is_closed_when_it_is_due_and_not_at_twice_the_time() -> None:
+    """The broker's own limit is only a little longer."""
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker, connections_max_idle_ms=60_000)
+        first, second = await nodes.connection(-1), await nodes.connection(-1, "other")
+        first.last_used -= 61
+        second.last_used -= 30
+        nodes._close_idle()
+        assert (first.is_open, second.is_open) == (False, True)
+        assert nodes._sweep is not None
+        assert nodes._sweep.when() == pytest.approx(second.last_used + 60)
+        nodes.close()
+
+
+async def test_whatever_fails_in_an_answer_reaches_who_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("a bug")
+
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker)
+        connection = await nodes.connection(-1)
+        monkeypatch.setattr(connection_module, "decode_response", fail)
+        with pytest.raises(NoConnection, match="could not be taken"):
+            await asyncio.wait_for(_ask(nodes), 5)
+        assert not connection.is_open
+        assert "a bug" in caplog.text
         nodes.close()
 
 
