@@ -1,6 +1,7 @@
 """Keeps the view of the cluster fresh: on demand, after errors, and at least every `metadata.max.age.ms`.
 
-Many may ask at once and one request goes out; after a failure the next follows a pause that doubles.
+Many may ask at once and one request goes out. Requests keep `retry.backoff.ms` between them, and a pause that doubles
+after failures, except for what is waited for: a topic that is wanted for the first time, and `refreshed`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -72,7 +74,13 @@ class Metadata:
         self._is_sent = False
         self._again = False
         self._timer: asyncio.TimerHandle | None = None
+        # Those of the refresh under way, and those of the one after it, since its request is out already.
         self._waiters: list[asyncio.Future[None]] = []
+        self._later: list[asyncio.Future[None]] = []
+        # Before then nobody's error is reason enough for another request.
+        self._not_before = 0.0
+        # Answers in a row that spoke of leaders yet to come.
+        self._coming = 0
         self._closed = False
 
     # What to know of
@@ -82,6 +90,8 @@ class Metadata:
         now = asyncio.get_running_loop().time()
         missing = False
         for name in topics:
+            if name not in self._wanted:
+                self._not_before = 0.0
             self._wanted[name] = now
             missing = missing or self.view.topic(name) is None
         return missing
@@ -89,9 +99,13 @@ class Metadata:
     def want_only(self, topics: Iterable[str]) -> None:
         """Exactly these from now on."""
         now = asyncio.get_running_loop().time()
-        self._wanted = dict.fromkeys(topics, now)
+        before, self._wanted = self._wanted, dict.fromkeys(topics, now)
+        if not before.keys() >= self._wanted.keys():
+            self._not_before = 0.0
 
     def want_all(self, all_topics: bool) -> None:
+        if all_topics and not self._wants_all:
+            self._not_before = 0.0
         self._wants_all = all_topics
 
     # Refreshing
@@ -103,25 +117,43 @@ class Metadata:
         if self._refreshing is not None:
             self._again = self._again or self._is_sent
             return
+        if asyncio.get_running_loop().time() < self._not_before:
+            self._arm(self._not_before)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
         self._is_sent = False
         self._again = False
+        self._waiters += self._later
+        self._later = []
+        self._disarm()
+        self._refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="refresh metadata")
+
+    def _arm(self, when: float) -> None:
+        """Refresh then, if not before."""
+        if self._timer is None or when < self._timer.when():
+            self._disarm()
+            self._timer = asyncio.get_running_loop().call_at(when, self._on_timer)
+
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        loop = asyncio.get_running_loop()
-        self._refreshing = loop.create_task(self._refresh(), name="refresh metadata")
 
     async def refreshed(self) -> ClusterView:
         """The view after a refresh that was asked for from now on; raises what that refresh failed with."""
         if self._closed:
             raise ClosedError("the client is closed")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A request under way may not ask for what was just wanted.
-        if self._refreshing is not None and self._is_sent:
-            self._again = True
-            await asyncio.wait([self._refreshing])
-        self._waiters.append(waiter)
-        self.request_update()
+        if self._refreshing is None:
+            self._waiters.append(waiter)
+            self._begin()
+        elif self._is_sent:
+            # A request under way may not ask for what was just wanted.
+            self._later.append(waiter)
+        else:
+            self._waiters.append(waiter)
         await waiter
         return self.view
 
@@ -142,7 +174,7 @@ class Metadata:
             raise RequestTimeout(f"no metadata of topic {name} within {timeout_s:g} s{reason}") from problem
 
     async def _appeared(self, name: str) -> TopicView:
-        while True:
+        for attempt in count():
             try:
                 await self.refreshed()
             except (ClientError, ProtocolError) as problem:
@@ -155,14 +187,17 @@ class Metadata:
             found = self.view.topic(name)
             if found is not None:
                 return found
-            await asyncio.sleep(self._pause())
+            await asyncio.sleep(self._pause(attempt))
+        raise AssertionError("counting does not end")
 
     async def _refresh(self) -> None:
         try:
             if self._failures:
-                await asyncio.sleep(self._pause())
+                await asyncio.sleep(self._pause(self._failures - 1))
             await self._ask()
         except asyncio.CancelledError:
+            # The engine ends, with or without having closed us first.
+            self._closed = True
             self._settle(ClosedError("the client is closed"))
             raise
         except Exception as problem:
@@ -183,26 +218,33 @@ class Metadata:
         """What follows a refresh: another that was asked for meanwhile, a retry, or the one that age demands."""
         if self._closed:
             return
-        if self._again:
+        now = asyncio.get_running_loop().time()
+        if self.problem is None:
+            self._not_before = now + self._pause(0)
+        if self._later:
+            self._begin()
+        elif self._again:
             self.request_update()
-            return
-        wait_s = self._max_age_s
-        if self.problem is not None:
-            if not _passes(self.problem):
-                return
-            wait_s = 0.0
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timer)
+        elif self.problem is not None:
+            # What does not pass by itself may have been mended by the time that age demands another look.
+            self._arm(now if _passes(self.problem) else now + self._max_age_s)
+        else:
+            self._arm(now + (self._pause(self._coming - 1) if self._coming else self._max_age_s))
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.request_update()
+        if self._refreshing is None and not self._closed:
+            self._begin()
 
-    def _pause(self) -> float:
-        pause: float = min(self._backoff_s * 2.0 ** max(self._failures - 1, 0), self._longest_backoff_s)
+    def _pause(self, attempt: int) -> float:
+        pause: float = min(self._backoff_s * 2.0 ** min(attempt, 60), self._longest_backoff_s)
         return pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def _settle(self, problem: BaseException | None) -> None:
         waiters, self._waiters = self._waiters, []
+        if self._closed:
+            waiters += self._later
+            self._later = []
         for waiter in waiters:
             if waiter.done():
                 continue
@@ -239,13 +281,8 @@ class Metadata:
         self.view = view_of(response, self.view, keep)
         self.version += 1
         self._nodes.learn({each.id: (each.host, each.port) for each in self.view.brokers.values()})
+        self._coming = self._coming + 1 if any(map(_is_coming, self.view.topics.values())) else 0
         self._tell()
-        if any(each.error_code in _COMING for each in self.view.topics.values()):
-            self._again_later()
-
-    def _again_later(self) -> None:
-        """A topic has no leader yet: look again soon, without anybody having to ask."""
-        asyncio.get_running_loop().call_later(self._pause(), self.request_update)
 
     def take_leader(self, topic: str, partition: int, leader: int, epoch: int) -> None:
         """A broker that is not the leader said who is (KIP-951)."""
@@ -269,11 +306,15 @@ class Metadata:
 
     def close(self) -> None:
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._disarm()
         if self._refreshing is not None:
             self._refreshing.cancel()
         self._settle(ClosedError("the client is closed"))
+
+
+def _is_coming(topic: TopicView) -> bool:
+    """Whether it, or a part of it, has no leader yet: one looks again soon, without anybody having to ask."""
+    return topic.error_code in _COMING or any(each.error_code in _COMING for each in topic.partitions)
 
 
 def _passes(problem: Exception) -> bool:

@@ -93,7 +93,9 @@ def _topic(answer: MetadataResponseTopic, before: TopicView | None) -> TopicView
     for each in sorted(answer.partitions, key=lambda each: each.partition_index):
         fresh = _partition(each)
         known = before.partitions[fresh.index] if before and same and fresh.index < len(before.partitions) else None
-        partitions.append(known if known is not None and fresh.leader_epoch < known.leader_epoch else fresh)
+        # One who knows no epochs says nothing about which is newer.
+        is_older = known is not None and NO_EPOCH < fresh.leader_epoch < known.leader_epoch
+        partitions.append(known if known is not None and is_older else fresh)
     return TopicView(answer.name or "", answer.topic_id, answer.error_code, answer.is_internal, tuple(partitions))
 
 

@@ -40,6 +40,7 @@ class Cluster:
         self.asked: list[list[str] | None] = []
         self.broker: ScriptedBroker | None = None
         self.hang_ups = 0
+        self.partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0)
 
     def __call__(self, _: int, request: Message) -> Answer:
         assert isinstance(request, MetadataRequest)
@@ -58,7 +59,7 @@ class Cluster:
 
     def _topic(self, name: str) -> MetadataResponseTopic:
         error = self.topics.get(name, UnknownTopicOrPartitionError.code)
-        partitions = [] if error else [MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0)]
+        partitions = [] if error else [self.partition]
         return MetadataResponseTopic(name=name, error_code=error, partitions=partitions)
 
 
@@ -185,3 +186,74 @@ async def test_closing_tells_those_who_wait() -> None:
             await waiting
         with pytest.raises(ClosedError):
             await world.metadata.refreshed()
+
+
+async def test_closing_tells_those_who_wait_for_the_refresh_after_the_one_under_way() -> None:
+    async with World() as world:
+        await world.nodes.any()
+        first = asyncio.ensure_future(world.metadata.refreshed())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(world.metadata.refreshed())
+        await asyncio.sleep(0)
+        world.metadata.close()
+        for each in (first, second):
+            with pytest.raises(ClosedError):
+                await asyncio.wait_for(each, 5)
+
+
+async def test_who_waits_behind_a_request_gets_the_next_answer_and_causes_no_third() -> None:
+    async with World() as world:
+        await world.nodes.any()
+        first = asyncio.ensure_future(world.metadata.refreshed())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await world.metadata.refreshed()
+        await first
+        await world.nodes.connection(1)
+        assert len(world.cluster.asked) == 2
+        assert world.metadata.version == 2
+
+
+async def test_errors_ask_again_and_again_and_one_request_goes_out() -> None:
+    async with World(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as world:
+        world.cluster.topics |= {"t": 0, "u": 0}
+        await world.metadata.topic("t", 5.0)
+        for _ in range(50):
+            world.metadata.request_update()
+            await asyncio.sleep(0.001)
+        assert len(world.cluster.asked) == 1
+        assert await world.metadata.topic("u", 5.0), "what is waited for is not held back"
+        world.metadata.want("v")
+        world.metadata.request_update()
+        await until(lambda: len(world.cluster.asked) == 3)
+
+
+async def test_however_many_ask_one_timer_looks_for_the_leader_that_is_to_come() -> None:
+    async with World(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as world:
+        world.cluster.topics["t"] = LeaderNotAvailableError.code
+        world.metadata.want("t")
+        await world.metadata.refreshed()
+        timers = getattr(asyncio.get_running_loop(), "_scheduled")  # noqa: B009
+        before = sum(not each.cancelled() for each in timers)
+        for _ in range(10):
+            await world.metadata.refreshed()
+        assert sum(not each.cancelled() for each in timers) <= before + 1
+
+
+async def test_a_partition_without_leader_is_looked_at_again_without_being_asked_for() -> None:
+    async with World() as world:
+        world.cluster.topics["t"] = 0
+        world.cluster.partition = MetadataResponsePartition(
+            error_code=LeaderNotAvailableError.code, partition_index=0, leader_id=-1
+        )
+        await world.metadata.topic("t", 5.0)
+        world.cluster.partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=3)
+        await until(lambda: world.metadata.view.topics["t"].leader_of(0) == 1)
+
+
+async def test_a_topic_that_does_not_come_is_asked_for_less_and_less_often() -> None:
+    async with World(retry_backoff_ms=1, retry_backoff_max_ms=1_000) as world:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await world.metadata.topic("t", 0.3)
+        assert len(world.cluster.asked) <= 12
