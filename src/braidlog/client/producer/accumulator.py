@@ -14,41 +14,18 @@ from typing import Any, Final, Protocol
 from mypy_extensions import i64
 
 from braidlog.client.producer.batch import Batch, Guard, Waiter
-from braidlog.client.producer.buffer_pool import BufferPool, MemoryWaiter
+from braidlog.client.producer.buffer_pool import BufferPool
 from braidlog.client.producer.delivery import Bell, Delivery, bell_for
 from braidlog.client.producer.identity import ProducerIdentity
+from braidlog.client.producer.limits import Limits
 from braidlog.client.producer.partition_queue import Chooser, PartitionQueue, TopicQueues
+from braidlog.client.producer.seat import Seat
 from braidlog.core.clock import Clock
-from braidlog.wire.records.batch import HEADER_SIZE
 from braidlog.wire.records.encoding import write_record_parts
 
-# Beside key, value and headers: lengths, deltas and attributes at their longest.
-RECORD_OVERHEAD: Final = 32
 # Memory is reserved in steps, so that many partitions with little to send do not each hold a whole batch's.
 _STEP: Final = 16_384
 _LONG_BACKLOG: Final = 262_144
-
-
-class Limits:
-    """The settings that the queues go by."""
-
-    def __init__(
-        self,
-        batch_size: int = 16_384,
-        linger_s: float = 0.0,
-        max_request: int = 1_048_576,
-        memory: int = 33_554_432,
-        delivery_timeout_s: float = 120.0,
-        max_block_s: float = 60.0,
-        max_in_flight: int = 5,
-    ) -> None:
-        self.batch_size: i64 = batch_size
-        self.linger_s = linger_s
-        self.max_request: i64 = max_request
-        self.memory: i64 = memory
-        self.delivery_timeout_s = delivery_timeout_s
-        self.max_block_s = max_block_s
-        self.max_in_flight: i64 = max_in_flight
 
 
 class TransactionHooks(Protocol):
@@ -57,31 +34,6 @@ class TransactionHooks(Protocol):
     def on_first_record(self, topic: str, partition: int) -> None: ...
 
     def may_send(self, topic: str, partition: int) -> bool: ...
-
-
-class Seat:
-    """A record that waits to be let in on behalf of a thread that must not wait: one that runs an event loop."""
-
-    __slots__ = ("delivery", "expires", "headers", "key", "memory", "partition", "size", "value")
-
-    def __init__(
-        self,
-        delivery: Delivery,
-        partition: i64,
-        key: bytes | None,
-        value: bytes | None,
-        headers: bytes,
-        size: i64,
-        expires: float,
-    ) -> None:
-        self.delivery = delivery
-        self.partition: i64 = partition
-        self.key: bytes | None = key
-        self.value: bytes | None = value
-        self.headers = headers
-        self.size: i64 = size
-        self.expires = expires
-        self.memory: MemoryWaiter | None = None
 
 
 class Accumulator:
@@ -120,8 +72,10 @@ class Accumulator:
         # A batch was closed while the backlog was long: the program's thread should let the engine work.
         self.is_behind = False
         self.backlog_long: i64 = max(_LONG_BACKLOG, 4 * limits.batch_size)
-        # Threads that do so; called by the engine after each of its turns.
+        # Threads that do so, until the backlog is half as long.
         self.resting: list[LockType] = []
+        # Requests under way: while there are none, it is not the engine that the backlog waits for.
+        self.requests_under_way: i64 = 0
         # Records that wait for metadata or memory where a thread must not, by topic, in order.
         self.seats: dict[str, deque[Seat]] = {}
         self.records_accepted: i64 = 0
@@ -307,6 +261,14 @@ class Accumulator:
             self._called = True
             self._wake()
 
+    def let_go(self) -> None:
+        """The engine's turn is over: threads that rest may go on if the backlog is short enough."""
+        if len(self.resting) > 0 and (2 * self.backlog <= self.backlog_long or self.requests_under_way == 0):
+            resting = self.resting
+            self.resting = []
+            for bell in resting:
+                bell.release()
+
     def heard(self) -> None:
         """The engine looks now: what happens from here on is worth another call."""
         self._called = False
@@ -413,22 +375,3 @@ class Accumulator:
             self.lock.release()
         if more:
             self.call()
-
-
-def too_large_for(limits: Limits, size: i64) -> str | None:
-    """Why a record of this size cannot be sent at all."""
-    if size + HEADER_SIZE > limits.max_request:
-        return (
-            f"a record of {size + HEADER_SIZE} bytes is larger than max.request.size ({limits.max_request}); "
-            "raise that (and the topic's max.message.bytes), or send less"
-        )
-    if size > limits.memory:
-        return f"a record of {size} bytes does not fit buffer.memory ({limits.memory}); raise it, or send less"
-    return None
-
-
-def tell(waiters: list[Waiter] | None) -> None:
-    """Those who waited, on the engine's thread and without the lock."""
-    if waiters is not None:
-        for waiter in waiters:
-            waiter.settle()

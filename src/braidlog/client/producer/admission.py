@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from braidlog.client.errors import BufferFullError
-from braidlog.client.producer.accumulator import Accumulator, Seat
+from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.batch import Part, Waiter
 from braidlog.client.producer.draining import NEVER
+from braidlog.client.producer.seat import Seat
 
 
 class Admitted:

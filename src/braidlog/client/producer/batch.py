@@ -22,6 +22,7 @@ from mypy_extensions import i64, mypyc_attr
 from braidlog.core.protocol_errors import InvalidRecordError, ProtocolError
 
 if TYPE_CHECKING:
+    from braidlog.client.producer.delivery import Delivery, OnDelivery
     from braidlog.client.producer.partition_queue import PartitionQueue
 
 NO_OFFSET: Final = -1
@@ -57,6 +58,17 @@ class Waiter:
         """The batch waited for was replaced by so many."""
 
 
+class Calls(Waiter):
+    """The programs' callbacks of a batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(WHOLE)
+        self.batch = batch
+
+    def settle(self) -> None:
+        self.batch.tell_callbacks()
+
+
 class Part:
     """Where the records `first`…`end - 1` of a replaced batch went: to `batch`, from `at` on."""
 
@@ -71,11 +83,11 @@ class Part:
 
 class Batch:
     __slots__ = (
-        "append_time", "attempts", "base_offset", "base_sequence", "base_timestamp", "body", "closed", "codec",
-        "count", "created", "error", "expires", "guard", "head", "in_flight", "is_done", "is_empty_seat",
-        "last_problem", "max_timestamp", "number", "order", "order_within", "partition", "parts", "producer_epoch",
-        "producer_id", "queue", "raw_size", "record_errors", "reserved", "retry_at", "room", "sequence_reset",
-        "serial", "split_below", "topic", "transactional", "waiters", "writer",
+        "append_time", "attempts", "base_offset", "base_sequence", "base_timestamp", "body", "callbacks",
+        "called_for", "closed", "codec", "count", "created", "error", "expires", "guard", "head", "in_flight",
+        "is_done", "is_empty_seat", "last_problem", "max_timestamp", "number", "order", "order_within", "partition",
+        "parts", "producer_epoch", "producer_id", "queue", "raw_size", "record_errors", "reserved", "retry_at",
+        "room", "sequence_reset", "serial", "split_below", "topic", "transactional", "waiters", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +142,8 @@ class Batch:
         self.error: Exception | None = None
         self.record_errors: dict[int, str] | None = None
         self.waiters: list[Waiter] | None = None
+        self.called_for: list[Delivery] = []
+        self.callbacks: list[OnDelivery] | None = None
         self.parts: list[Part] | None = None
 
     def __repr__(self) -> str:
@@ -169,6 +183,27 @@ class Batch:
             return self.watch_locked(waiter)
         finally:
             lock.release()
+
+    def expect_call(self, delivery: Delivery, callback: OnDelivery) -> None:
+        """Under the lock: the program wants to be called for one of the records."""
+        callbacks = self.callbacks
+        if callbacks is None:
+            self.called_for = [delivery]
+            self.callbacks = [callback]
+        else:
+            self.called_for.append(delivery)
+            callbacks.append(callback)
+
+    def tell_callbacks(self) -> None:
+        """Without the lock, once it is done."""
+        callbacks = self.callbacks
+        if callbacks is None:
+            return
+        called_for = self.called_for
+        self.callbacks = None
+        self.called_for = []
+        for at in range(len(callbacks)):
+            called_for[at].tell(callbacks[at])
 
     def watch_locked(self, waiter: Waiter) -> bool:
         if self.parts is not None:
@@ -212,6 +247,13 @@ class Batch:
         if waiters is not None:
             for waiter in waiters:
                 self._pass_on(waiter)
+        callbacks = self.callbacks
+        if callbacks is not None:
+            self.callbacks = None
+            for at in range(len(callbacks)):
+                delivery = self.called_for[at]
+                delivery.settled_in().expect_call(delivery, callbacks[at])
+            self.called_for = []
 
     def finish(
         self, base_offset: i64, append_time: i64, error: Exception | None, record_errors: dict[int, str] | None
@@ -229,6 +271,9 @@ class Batch:
         self.writer = None
         waiters = self.waiters
         self.waiters = None
+        if self.callbacks is not None:
+            # Before those who wait: a flush is over when the callbacks were called.
+            waiters = [Calls(self)] if waiters is None else [Calls(self), *waiters]
         return waiters
 
     def error_of(self, index: int) -> Exception | None:
@@ -243,3 +288,10 @@ class Batch:
             f"other records of the same batch for {self.topic}-{self.partition} were refused ({error}), "
             "and this one with them; send it again"
         )
+
+
+def tell(waiters: list[Waiter] | None) -> None:
+    """Those who waited, on the engine's thread and without the lock."""
+    if waiters is not None:
+        for waiter in waiters:
+            waiter.settle()

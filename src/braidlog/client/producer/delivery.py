@@ -61,7 +61,7 @@ class Delivery:
         state = "pending" if not self.done() else "failed" if self._error() is not None else "done"
         return f"<Delivery to {self.batch.topic}-{self.batch.partition}, {state}>"
 
-    def _settle_place(self) -> Batch:
+    def settled_in(self) -> Batch:
         """The batch that has the record now, `index` being its place there."""
         part = self.batch.final_part(self.index)
         if part is not None:
@@ -70,20 +70,20 @@ class Delivery:
         return self.batch
 
     def done(self) -> bool:
-        return self._settle_place().is_done
+        return self.settled_in().is_done
 
     def _error(self) -> Exception | None:
-        return self._settle_place().error_of(self.index)
+        return self.settled_in().error_of(self.index)
 
     def _metadata(self) -> RecordMetadata:
-        batch = self._settle_place()
+        batch = self.settled_in()
         offset = batch.base_offset + self.index if batch.base_offset >= 0 else batch.base_offset
         timestamp = batch.append_time if batch.append_time >= 0 else self.timestamp
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp, self.key_size, self.value_size)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait; the record's place, or raises why it was not written. TimeoutError after `timeout` seconds."""
-        if not self._settle_place().is_done:
+        if not self.settled_in().is_done:
             self._wait(timeout)
         error = self._error()
         if error is not None:
@@ -92,7 +92,7 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait; why the record was not written, or none."""
-        if not self._settle_place().is_done:
+        if not self.settled_in().is_done:
             self._wait(timeout)
         return self._error()
 
@@ -109,16 +109,24 @@ class Delivery:
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
-        waiter = CallbackWaiter(self, None, callback)
+        waiter = CallbackWaiter(self, callback)
         if not self.batch.watch(waiter):
             waiter.settle()
 
-    def call_on_delivery(self, callback: OnDelivery) -> bool:
-        """Under the batch's lock; false when it is done already."""
-        return self.batch.watch_locked(CallbackWaiter(self, callback, None))
+    def call_on_delivery(self, callback: OnDelivery) -> None:
+        """Under the lock, of a record that was appended just now."""
+        self.batch.expect_call(self, callback)
 
-    def callback_waiter(self, callback: OnDelivery) -> CallbackWaiter:
-        return CallbackWaiter(self, callback, None)
+    def tell(self, callback: OnDelivery) -> None:
+        """Of a delivery that is done: call the program; what it raises is its own affair and is logged."""
+        try:
+            error = self._error()
+            if error is not None:
+                callback(None, error)
+            else:
+                callback(self._metadata(), None)
+        except Exception:
+            log.exception("a delivery callback failed")
 
     def outcome(self) -> tuple[RecordMetadata | None, Exception | None]:
         """Of a delivery that is done."""
@@ -135,21 +143,14 @@ class Delivery:
 class CallbackWaiter(Waiter):
     """Calls a program's function; what it raises is its own affair and is logged."""
 
-    def __init__(
-        self, delivery: Delivery, on_delivery: OnDelivery | None, on_done: Callable[[Delivery], object] | None
-    ) -> None:
+    def __init__(self, delivery: Delivery, on_done: Callable[[Delivery], object]) -> None:
         super().__init__(delivery.index)
         self.delivery = delivery
-        self.on_delivery: OnDelivery | None = on_delivery
-        self.on_done: Callable[[Delivery], object] | None = on_done
+        self.on_done = on_done
 
     def settle(self) -> None:
         try:
-            if self.on_delivery is not None:
-                metadata, error = self.delivery.outcome()
-                self.on_delivery(metadata, error)
-            elif self.on_done is not None:
-                self.on_done(self.delivery)
+            self.on_done(self.delivery)
         except Exception:
             log.exception("a delivery callback failed")
 

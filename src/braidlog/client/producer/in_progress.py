@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from braidlog.client.producer.accumulator import Accumulator, tell
+from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.admission import fail_seats
 from braidlog.client.producer.awaiting import rung
+from braidlog.client.producer.batch import tell
 from braidlog.client.producer.draining import fail_all
 from braidlog.client.producer.outcomes import Outcomes
 

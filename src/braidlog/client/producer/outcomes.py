@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
-from braidlog.client.producer.accumulator import Accumulator, tell
-from braidlog.client.producer.batch import NO_SEQUENCE, Batch
+from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.batch import NO_SEQUENCE, Batch, tell
 from braidlog.client.producer.splitting import may_split, split
 from braidlog.client.refusals import refusal
 from braidlog.core import protocol_errors as errors

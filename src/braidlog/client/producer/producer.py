@@ -25,13 +25,14 @@ from braidlog.client.errors import ClosedError, ConcurrentUseError, TransactionS
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.accumulator import Accumulator, Limits
+from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.dressing import OwnDressing
 from braidlog.client.producer.guarantees import Guarantees, guarantees_of
 from braidlog.client.producer.identity import ProducerIdentity
 from braidlog.client.producer.identity_request import IdentityRequest
 from braidlog.client.producer.in_progress import InProgress
 from braidlog.client.producer.intake import Intake
+from braidlog.client.producer.limits import Limits
 from braidlog.client.producer.outcomes import Outcomes
 from braidlog.client.producer.partitioners import sticky_of
 from braidlog.client.producer.sealing import Sealer

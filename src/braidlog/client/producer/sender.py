@@ -18,9 +18,9 @@ from braidlog.client.metadata import Metadata
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.accumulator import Accumulator, TransactionHooks, tell
+from braidlog.client.producer.accumulator import Accumulator, TransactionHooks
 from braidlog.client.producer.admission import admit_seats, fail_seats
-from braidlog.client.producer.batch import Batch
+from braidlog.client.producer.batch import Batch, tell
 from braidlog.client.producer.draining import NEVER, Drained, drain, expire, next_expiry
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.outcomes import Outcomes
@@ -132,9 +132,7 @@ class Sender:
             log.exception("a turn of the producer's sender failed")
             self._set_timer(accumulator.clock.monotonic() + 1.0)
         finally:
-            resting, accumulator.resting = accumulator.resting, []
-            for bell in resting:
-                bell.release()
+            accumulator.let_go()
 
     def _look(self, now: float) -> float:
         """Do what can be done; when to look again."""
@@ -163,12 +161,20 @@ class Sender:
         return min(look_at, drained.look_at, next_expiry(accumulator))
 
     def _set_timer(self, when: float) -> None:
+        delay = max(when - self._accumulator.clock.monotonic(), 0.0)
+        due = self._loop.time() + delay
         if self._timer is not None:
+            # One that is set already may come earlier, which costs less than to set another each turn.
+            if self._timer.when() <= due:
+                return
             self._timer.cancel()
             self._timer = None
         if when < NEVER:
-            delay = max(when - self._accumulator.clock.monotonic(), 0.0)
-            self._timer = self._loop.call_later(delay, self._turn)
+            self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._turn()
 
     def _rooms(self) -> dict[int, int]:
         """Requests that each connected broker may still get."""
@@ -302,6 +308,7 @@ class Sender:
             return
         answer = connection.post(PRODUCE, version, request, self._request_timeout_s)
         self._under_way[node] = self._under_way.get(node, 0) + 1
+        self._accumulator.requests_under_way += 1
         answer.add_done_callback(partial(self._answered, Sent(node, batches, version, topic_ids)))
 
     def _at_most(self, topic_ids: dict[str, bytes]) -> int | None:
@@ -312,6 +319,7 @@ class Sender:
 
     def _answered(self, sent: Sent, answer: asyncio.Future[Any]) -> None:
         self._under_way[sent.node] -= 1
+        self._accumulator.requests_under_way -= 1
         self._release(sent.batches)
         if answer.cancelled():
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from librt.strings import BytesWriter
 
-from braidlog.client.producer.accumulator import RECORD_OVERHEAD, Accumulator
+from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.batch import Batch, Part
+from braidlog.client.producer.limits import RECORD_OVERHEAD
 from braidlog.wire.records.encoding import write_record
 from braidlog.wire.records.reading import Record, read_records
 

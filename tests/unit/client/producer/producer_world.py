@@ -9,13 +9,14 @@ from random import Random
 from typing import Any
 
 from braidlog.client.errors import ClientError, NoConnection
-from braidlog.client.producer.accumulator import Accumulator, Limits
+from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.identity import ProducerIdentity
 from braidlog.client.producer.identity_request import IdentityRequest
 from braidlog.client.producer.in_progress import InProgress
 from braidlog.client.producer.intake import Intake
+from braidlog.client.producer.limits import Limits
 from braidlog.client.producer.outcomes import Outcomes
 from braidlog.client.producer.sealing import Sealer
 from braidlog.client.producer.sender import Sender

@@ -9,11 +9,13 @@ import pytest
 from producer_world import FirstPartition
 
 from braidlog.client.errors import BufferFullError, ClosedError, SerializationError
-from braidlog.client.producer.accumulator import Accumulator, Limits, tell
+from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.batch import tell
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.draining import drain
 from braidlog.client.producer.identity import ProducerIdentity
 from braidlog.client.producer.intake import Intake, encoded_headers
+from braidlog.client.producer.limits import Limits
 from braidlog.client.producer.sealing import Sealer
 from braidlog.client.view import PartitionView, TopicView
 from braidlog.core.clock import SystemClock

@@ -1,0 +1,294 @@
+"""Lets a record into the queues, or has it wait (hot: compiled by mypyc).
+
+What has to wait, waits here for `max.block.ms` at most; in a thread that runs an event loop it takes a seat instead,
+and the engine lets it in later, in order.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import deque
+from typing import Final, Protocol
+
+from librt.time import time
+from mypy_extensions import i64
+
+from braidlog.client.errors import BufferFullError, ConcurrentUseError, RecordTooLargeError
+from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.batch import Batch
+from braidlog.client.producer.buffer_pool import MemoryWaiter
+from braidlog.client.producer.delivery import Delivery, OnDelivery
+from braidlog.client.producer.limits import RECORD_OVERHEAD, too_large_for
+from braidlog.client.producer.partition_queue import PartitionQueue, TopicQueues
+from braidlog.client.producer.seat import Seat
+from braidlog.wire.records.batch import HEADER_SIZE
+
+# The longest that a thread rests for the engine's sake, when it is far ahead of it.
+_REST_S: Final = 0.005
+
+
+class Surroundings(Protocol):
+    """What the intake needs of the world when a record has to wait."""
+
+    def runs_loop(self) -> bool:
+        """Whether this thread runs an event loop, which must not be kept."""
+        ...
+
+    def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
+        """Wait until metadata has the partition (or any, for -1); raises when it does not come."""
+        ...
+
+
+class Doorway:
+    def __init__(self, accumulator: Accumulator, surroundings: Surroundings) -> None:
+        self.accumulator = accumulator
+        self.surroundings = surroundings
+        limits = accumulator.limits
+        self.largest: i64 = min(limits.max_request - HEADER_SIZE, limits.memory)
+
+    def admit(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: i64,
+        timestamp: i64,
+        headers: bytes,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        size: i64 = RECORD_OVERHEAD + len(headers)
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if size > self.largest:
+            raise RecordTooLargeError(too_large_for(self.accumulator.limits, size) or "")
+        if timestamp < 0:
+            timestamp = i64(int(time() * 1000.0))
+        accumulator = self.accumulator
+        delivery: Delivery | None = None
+        accumulator.lock.acquire()
+        try:
+            if accumulator.refusal is not None:
+                raise accumulator.refusal
+            known = accumulator.topics.get(topic)
+            if known is not None and len(accumulator.seats) == 0:
+                delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
+                if delivery is not None and on_delivery is not None:
+                    delivery.call_on_delivery(on_delivery)
+        finally:
+            accumulator.lock.release()
+        if delivery is None:
+            return self._admit_later(topic, value, key, partition, timestamp, headers, size, on_delivery)
+        accumulator.call_if_needed()
+        if accumulator.is_behind:
+            self._rest()
+        return delivery
+
+    def admit_batch(
+        self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
+    ) -> Delivery:
+        accumulator = self.accumulator
+        size: i64 = len(body)
+        if size > self.largest:
+            raise RecordTooLargeError(too_large_for(accumulator.limits, size) or "")
+        deadline = accumulator.clock.monotonic() + accumulator.limits.max_block_s
+        granted = False
+        batch: Batch | None = None
+        while batch is None:
+            known = accumulator.topics.get(topic)
+            if known is None or partition >= known.count:
+                self._refuse_to_keep_a_loop()
+                self.surroundings.await_topic(topic, partition, max(deadline - accumulator.clock.monotonic(), 0.0))
+                continue
+            waiter: MemoryWaiter | None = None
+            accumulator.lock.acquire()
+            try:
+                if accumulator.refusal is not None:
+                    if granted:
+                        accumulator.pool.release(size)
+                    raise accumulator.refusal
+                if granted or accumulator.pool.reserve(size):
+                    batch = prepared_batch(known.queues[partition], accumulator, body, count)
+                    batch.base_timestamp = base_timestamp
+                    batch.max_timestamp = max_timestamp
+                    accumulator.place_prepared(known.queues[partition], batch)
+                else:
+                    waiter = accumulator.pool.enqueue(size, True)
+            finally:
+                accumulator.lock.release()
+            if waiter is not None:
+                self._wait_for_memory(waiter, topic, max(deadline - accumulator.clock.monotonic(), 0.0))
+                granted = True
+        accumulator.call_if_needed()
+        if accumulator.is_behind:
+            self._rest()
+        return Delivery(batch, 0, base_timestamp, -1, -1)
+
+    def _wait_for_memory(self, waiter: MemoryWaiter, topic: str, timeout: float) -> None:
+        """Return with the memory granted, or raise."""
+        accumulator = self.accumulator
+        accumulator.call()
+        try:
+            self._refuse_to_keep_a_loop()
+            granted = waiter.wait(timeout)
+        except BaseException:
+            self._leave_line(waiter)
+            raise
+        if granted and accumulator.refusal is None:
+            return
+        self._leave_line(waiter)
+        if accumulator.refusal is not None:
+            raise accumulator.refusal
+        raise BufferFullError(self._full(topic))
+
+    def _leave_line(self, waiter: MemoryWaiter) -> None:
+        self.accumulator.lock.acquire()
+        try:
+            self.accumulator.pool.give_up(waiter)
+        finally:
+            self.accumulator.lock.release()
+
+    def _refuse_to_keep_a_loop(self) -> None:
+        if self.surroundings.runs_loop():
+            raise ConcurrentUseError(
+                "batches have to wait for metadata or memory, which would keep the event loop of this thread; "
+                "hand them over in another thread (asyncio.to_thread)"
+            )
+
+    def _rest(self) -> None:
+        """The backlog is long: hold this thread until the engine has worked some of it off.
+
+        Both need the interpreter, and a thread that never waits would let the engine have it every 5 ms only.
+        """
+        accumulator = self.accumulator
+        accumulator.is_behind = False
+        if accumulator.requests_under_way == 0 or self.surroundings.runs_loop():
+            return
+        bell = allocate_lock()
+        bell.acquire()
+        accumulator.resting.append(bell)
+        bell.acquire(True, _REST_S)
+
+    def _admit_later(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: i64,
+        timestamp: i64,
+        headers: bytes,
+        size: i64,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        if self.surroundings.runs_loop():
+            return self._take_seat(topic, value, key, partition, timestamp, headers, size, on_delivery)
+        accumulator = self.accumulator
+        deadline = accumulator.clock.monotonic() + accumulator.limits.max_block_s
+        while True:
+            remaining = max(deadline - accumulator.clock.monotonic(), 0.0)
+            known = accumulator.topics.get(topic)
+            if known is None or partition >= known.count or known.count == 0:
+                self.surroundings.await_topic(topic, partition, remaining)
+                known = accumulator.topics.get(topic)
+                if known is None:
+                    continue
+            delivery = self._place_or_wait(
+                known, value, key, partition, timestamp, headers, size, on_delivery, remaining
+            )
+            if delivery is not None:
+                accumulator.call_if_needed()
+                return delivery
+
+    def _place_or_wait(
+        self,
+        known: TopicQueues,
+        value: bytes | None,
+        key: bytes | None,
+        partition: i64,
+        timestamp: i64,
+        headers: bytes,
+        size: i64,
+        on_delivery: OnDelivery | None,
+        timeout: float,
+    ) -> Delivery | None:
+        """One try, waiting for memory if it takes that; none when the partition is gone."""
+        accumulator = self.accumulator
+        accumulator.lock.acquire()
+        try:
+            if accumulator.refusal is not None:
+                raise accumulator.refusal
+            delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
+            if delivery is not None and on_delivery is not None:
+                delivery.call_on_delivery(on_delivery)
+            if delivery is not None or known.route(partition, key) is None:
+                return delivery
+            waiter = accumulator.pool.enqueue(accumulator.needed(size), True)
+        finally:
+            accumulator.lock.release()
+        self._wait_for_memory(waiter, known.name, timeout)
+        accumulator.lock.acquire()
+        try:
+            # What was granted is used up in any case, so that it cannot get lost.
+            delivery = accumulator.place_granted(known, partition, timestamp, key, value, headers, size, waiter.needed)
+            if delivery is not None and on_delivery is not None:
+                delivery.call_on_delivery(on_delivery)
+        finally:
+            accumulator.lock.release()
+        return delivery
+
+    def _full(self, topic: str) -> str:
+        limits = self.accumulator.limits
+        return (
+            f"no memory for a record of {topic} within max.block.ms ({limits.max_block_s:g} s): buffer.memory "
+            f"({limits.memory} bytes) is full of records that are not acknowledged yet; "
+            "are the brokers reachable? Else send more slowly, or raise buffer.memory"
+        )
+
+    # Threads that run an event loop
+
+    def _take_seat(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: i64,
+        timestamp: i64,
+        headers: bytes,
+        size: i64,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        accumulator = self.accumulator
+        stand_in = Batch(topic, max(partition, -1), None, accumulator.guard, None)
+        stand_in.count = 1
+        stand_in.is_empty_seat = True
+        delivery = Delivery(
+            stand_in, 0, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
+        )
+        expires = accumulator.clock.monotonic() + accumulator.limits.max_block_s
+        seat = Seat(delivery, partition, key, value, headers, size, expires)
+        accumulator.lock.acquire()
+        try:
+            if accumulator.refusal is not None:
+                raise accumulator.refusal
+            accumulator.register(stand_in)
+            row = accumulator.seats.get(topic)
+            if row is None:
+                row = deque()
+                accumulator.seats[topic] = row
+            row.append(seat)
+            if on_delivery is not None:
+                delivery.call_on_delivery(on_delivery)
+        finally:
+            accumulator.lock.release()
+        accumulator.call()
+        return delivery
+
+
+def prepared_batch(queue: PartitionQueue, accumulator: Accumulator, body: bytes, count: int) -> Batch:
+    """A batch whose records came encoded; its memory is reserved."""
+    batch = Batch(queue.topic.name, queue.partition, queue, accumulator.guard, None)
+    batch.body = body
+    batch.count = count
+    batch.reserved = len(body)
+    return batch
