@@ -220,6 +220,24 @@ def test_a_commit_is_sent_in_the_generation_it_was_asked_for_in() -> None:
         assert here.diary.words == ["assigned", "revoked", "assigned"], "the new generation is not hurt by it"
 
 
+def test_a_commit_that_is_tried_again_leaves_out_what_a_later_one_said() -> None:
+    with scene({"t": 2}, enable_auto_commit=True, auto_commit_interval_ms=60_000) as here:
+        by_itself(here)
+        here.position(ONE, 1)
+        here.script.then(COMMIT, None)
+        saving = here.commits.begin_auto_commit()
+        assert saving is not None
+        here.eventually(lambda: here.script.parked)
+        here.commits.commit({ZERO: OffsetAndMetadata(9)}, here.deadline())
+        here.on_engine(lambda: here.script.parked[0].set_exception(NoConnection("cut")))
+        here.eventually(saving.done)
+        assert [written(each) for each in here.script.asked(COMMIT, OffsetCommitRequest)] == [
+            {ZERO: (5, "", -1), ONE: (1, "", -1)},
+            {ZERO: (9, "", -1)},
+            {ONE: (1, "", -1)},
+        ]
+
+
 # --- asynchronously
 
 

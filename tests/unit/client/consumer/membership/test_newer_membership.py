@@ -243,6 +243,25 @@ def test_a_commit_follows_the_epoch() -> None:
         assert len(epochs) == 4
 
 
+def test_a_commit_does_not_follow_the_epoch_for_what_others_have_by_now() -> None:
+    with scene({"t": 2}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0, 1]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        told: list[Exception | None] = []
+        here.script.then(COMMIT, None)
+        here.commits.commit_async(
+            {partitions("t", 0)[0]: OffsetAndMetadata(3)}, lambda offsets, problem: told.append(problem)
+        )
+        here.eventually(lambda: here.script.parked)
+        group.want({"t": [1]})
+        here.until(lambda: group.is_content)
+        here.on_engine(lambda: here.script.parked[0].set_result(stale(OffsetCommitRequest(), 9)))
+        here.until(lambda: told)
+        assert isinstance(told[0], CommitFailedError)
+        assert here.script.count(COMMIT) == 1
+
+
 def test_committed_offsets_are_asked_for_as_a_member() -> None:
     with scene({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
