@@ -11,7 +11,6 @@ from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetched import FetchedSlice
 from braidlog.client.errors import PoisonRecordError
-from braidlog.client.memory import keep_large_buffers
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.records.columns_slice import SliceReader
@@ -63,7 +62,6 @@ def poll_arrow(
     if max_records is not None and max_records < 1:
         raise UserError(f"max_records={max_records}: ask for at least one")
     shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
-    keep_large_buffers()
     taking = _Taking(consumer.intake, shape, _ALL if max_records is None else max_records)
     batches = consumer.poll_with(taking.take, timeout_s)
     return pa.Table.from_batches(batches or [], schema=shape.schema)

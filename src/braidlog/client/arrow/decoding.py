@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from braidlog.client.arrow.pool import table_pool
 from braidlog.client.arrow.shape import HEADER_FIELDS, HEADERS, TableShape
 from braidlog.wire.records.columns import RecordColumns, SpanColumn
 
@@ -26,6 +27,7 @@ class _Source:
         self.topic = topic
         self.partition = partition
         self.count = int(columns.count)
+        self.pool = table_pool()
         self.buffers = [pa.py_buffer(each) for each in columns.buffers]
 
 
@@ -38,7 +40,7 @@ def _bytes(source: _Source, column: SpanColumn, kind: pa.DataType) -> pa.Array:
     views = pa.Array.from_buffers(
         pa.binary_view(), count, [validity, pa.py_buffer(column.views), *source.buffers], nulls
     )
-    return views if kind == pa.binary_view() else views.cast(kind)
+    return views if kind == pa.binary_view() else views.cast(kind, memory_pool=source.pool)
 
 
 def _headers(source: _Source) -> pa.Array:
@@ -46,14 +48,14 @@ def _headers(source: _Source) -> pa.Array:
     starts = columns.header_starts.getvalue() + int(columns.header_keys.count).to_bytes(4, "little")
     names = _bytes(source, columns.header_keys, pa.binary())
     pairs = pa.StructArray.from_arrays(
-        [_as_text(names), _bytes(source, columns.header_values, pa.binary())], fields=list(HEADER_FIELDS)
+        [_as_text(source, names), _bytes(source, columns.header_values, pa.binary())], fields=list(HEADER_FIELDS)
     )
     return pa.Array.from_buffers(HEADERS, source.count, [None, pa.py_buffer(starts)], 0, 0, [pairs])
 
 
-def _as_text(names: pa.Array) -> pa.Array:
+def _as_text(source: _Source, names: pa.Array) -> pa.Array:
     try:
-        return names.cast(pa.string())
+        return names.cast(pa.string(), memory_pool=source.pool)
     except pa.ArrowInvalid:
         # Somebody wrote a name that is not UTF-8: shown as other clients show it, at the price of going one by one.
         coded = names.dictionary_encode()
@@ -61,11 +63,15 @@ def _as_text(names: pa.Array) -> pa.Array:
         return pa.array(words, pa.string()).take(coded.indices)
 
 
-def _runs(runs: list[tuple[int, int]]) -> pa.Array:
-    pieces = [pa.repeat(pa.scalar(value, pa.int32()), count) for value, count in runs]
+def _runs(source: _Source, runs: list[tuple[int, int]]) -> pa.Array:
+    pieces = [_repeated(source, pa.scalar(value, pa.int32()), count) for value, count in runs]
     if len(pieces) == 1:
         return pieces[0]
-    return pa.concat_arrays(pieces) if pieces else pa.array([], pa.int32())
+    return pa.concat_arrays(pieces, memory_pool=source.pool) if pieces else pa.array([], pa.int32())
+
+
+def _repeated(source: _Source, value: pa.Scalar, count: int) -> pa.Array:
+    return pa.repeat(value, count, memory_pool=source.pool)
 
 
 def _longs(source: _Source, content: bytes, kind: pa.DataType) -> pa.Array:
@@ -75,17 +81,17 @@ def _longs(source: _Source, content: bytes, kind: pa.DataType) -> pa.Array:
 def _timestamps(source: _Source) -> pa.Array:
     millis = _longs(source, source.columns.timestamps.getvalue(), pa.timestamp("ms", "UTC"))
     kind = source.shape.timestamp_type
-    return millis if kind == millis.type else millis.cast(kind)
+    return millis if kind == millis.type else millis.cast(kind, memory_pool=source.pool)
 
 
 _MAKERS: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "key": lambda source: _bytes(source, source.columns.keys, source.shape.bytes_type),
     "value": lambda source: _bytes(source, source.columns.values, source.shape.bytes_type),
-    "topic": lambda source: pa.repeat(pa.scalar(source.topic, pa.string()), source.count),
-    "partition": lambda source: pa.repeat(pa.scalar(source.partition, pa.int32()), source.count),
+    "topic": lambda source: _repeated(source, pa.scalar(source.topic, pa.string()), source.count),
+    "partition": lambda source: _repeated(source, pa.scalar(source.partition, pa.int32()), source.count),
     "offset": lambda source: _longs(source, source.columns.offsets.getvalue(), pa.int64()),
     "timestamp": _timestamps,
-    "timestamp_type": lambda source: _runs(source.columns.timestamp_type_runs),
+    "timestamp_type": lambda source: _runs(source, source.columns.timestamp_type_runs),
     "headers": _headers,
-    "leader_epoch": lambda source: _runs(source.columns.leader_epoch_runs),
+    "leader_epoch": lambda source: _runs(source, source.columns.leader_epoch_runs),
 }

@@ -23,7 +23,6 @@ from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
 from braidlog.client.consumer.fetch_session import has_id
 from braidlog.client.consumer.fetched import end_of_batches
 from braidlog.client.errors import ClientError, NoOffsetError, PoisonRecordError, RequestTimeout
-from braidlog.client.memory import keep_large_buffers
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
@@ -70,7 +69,6 @@ class RangeReader:
         self._patience_s = chosen.seconds("default.api.timeout.ms")
         self._request_s = chosen.seconds("request.timeout.ms")
         self._pause_s = chosen.seconds("retry.backoff.ms")
-        keep_large_buffers()
         self._engine = Engine("range reader")
         try:
             self._nodes = Nodes(chosen)
