@@ -320,7 +320,8 @@ async def _thread_id() -> int:
 
 def _limits(settings: Settings, guarantees: Guarantees) -> Limits:
     return Limits(
-        batch_size=settings.number("batch.size"),
+        # A batch that no request may carry helps nobody.
+        batch_size=min(settings.number("batch.size"), settings.number("max.request.size")),
         linger_s=settings.seconds("linger.ms"),
         max_request=settings.number("max.request.size"),
         memory=settings.number("buffer.memory"),
