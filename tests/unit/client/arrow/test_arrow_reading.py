@@ -1,0 +1,130 @@
+"""A range of a partition against scripted answers: what is tried again, what is told, what is read ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from braidlog.client.arrow.reading import RangeReader
+from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, PoisonRecordError, RequestTimeout
+from braidlog.core.protocol_errors import (
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
+from braidlog.core.slices import ByteSlice
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.fetch import PartitionData
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.reading import Record
+
+Answer = PartitionData | Exception
+
+
+class ScriptedReader(RangeReader):
+    """One whose brokers give these answers, and the last of them for ever."""
+
+    def __init__(self, *answers: Answer, **settings: Any) -> None:
+        super().__init__(bootstrap_servers="localhost:1", retry_backoff_ms=1, **settings)
+        self._metadata.request_update = lambda: self.refreshes.append(1)  # type: ignore[method-assign]
+        self.refreshes: list[int] = []
+        self.asked: list[int] = []
+        self._answers = list(answers)
+
+    async def _ask(self, where: TopicPartition, offset: int, timeout_s: float) -> PartitionData:
+        self.asked.append(offset)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def holding(data: bytes, **fields: Any) -> PartitionData:
+    return PartitionData(records=ByteSlice(data, 0, len(data)), **fields)
+
+
+def batch(first: int, count: int) -> bytes:
+    return build_batch([Record(value=b"%d" % (first + each)) for each in range(count)], base_offset=first)
+
+
+def offsets(reader: RangeReader, start: int, end: int) -> list[int]:
+    read = reader.read("t", 0, start, end, columns=["offset"])
+    return [offset for each in read for offset in each.column("offset").to_pylist()]
+
+
+def test_fetches_follow_one_another_to_the_end_of_the_range() -> None:
+    with ScriptedReader(holding(batch(0, 5)), holding(batch(5, 5) + batch(10, 5))) as reader:
+        assert offsets(reader, 2, 12) == list(range(2, 12))
+        assert reader.asked == [2, 5]
+
+
+def test_what_passes_is_tried_again() -> None:
+    troubles: list[Answer] = [
+        NoConnection("nobody there"),
+        PartitionData(error_code=NotLeaderOrFollowerError.code),
+        PartitionData(error_code=OffsetNotAvailableError.code),
+        PartitionData(high_watermark=0),
+    ]
+    with ScriptedReader(*troubles, holding(batch(0, 3))) as reader:
+        assert offsets(reader, 0, 3) == [0, 1, 2]
+        # Who is not there and who leads no more are asked about.
+        assert len(reader.refreshes) == 2
+
+
+def test_what_does_not_pass_is_told() -> None:
+    with (
+        ScriptedReader(PartitionData(error_code=OffsetOutOfRangeError.code)) as reader,
+        pytest.raises(NoOffsetError, match="t-0 has no offset 7"),
+    ):
+        offsets(reader, 7, 9)
+    with (
+        ScriptedReader(PartitionData(error_code=TopicAuthorizationFailedError.code)) as reader,
+        pytest.raises(TopicAuthorizationFailedError, match="t-0"),
+    ):
+        offsets(reader, 7, 9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (PartitionData(high_watermark=4, last_stable_offset=4), "the log ends at offset 4, and the range at 9"),
+        (PartitionData(high_watermark=9, last_stable_offset=4), "a transaction that began at offset 4 is still open"),
+        (PartitionData(error_code=NotLeaderOrFollowerError.code), "NOT_LEADER_OR_FOLLOWER"),
+        (NoConnection("nobody there"), "nobody there"),
+    ],
+)
+def test_patience_ends(answer: Answer, why: str) -> None:
+    with (
+        ScriptedReader(answer, default_api_timeout_ms=30, isolation_level="read_committed") as reader,
+        pytest.raises(RequestTimeout, match=f"at offset 4 for 0.03 s: {why}"),
+    ):
+        offsets(reader, 4, 9)
+
+
+def test_damage_is_told_after_what_came_before_it() -> None:
+    damaged = bytearray(batch(2, 3))
+    damaged[-1] ^= 1
+    with ScriptedReader(holding(batch(0, 2) + bytes(damaged))) as reader:
+        read = reader.read("t", 0, 0, 5, columns=["offset"])
+        assert next(read).num_rows == 2
+        with pytest.raises(PoisonRecordError, match=r"t-0 cannot be read at offset 2.*read on at offset 5") as caught:
+            next(read)
+        assert (caught.value.offset, caught.value.resume_at) == (2, 5)
+
+
+def test_bytes_without_a_whole_batch() -> None:
+    with (
+        ScriptedReader(holding(batch(0, 5)[:-1])) as reader,
+        pytest.raises(PoisonRecordError, match=r"raise fetch\.max\.bytes"),
+    ):
+        offsets(reader, 0, 5)
+
+
+def test_a_closed_reader_says_so() -> None:
+    reader = ScriptedReader(holding(batch(0, 5)))
+    reader.close()
+    reader.close()
+    with pytest.raises(ClosedError):
+        reader.read("t", 0, 0, 5)
