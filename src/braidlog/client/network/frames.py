@@ -37,13 +37,18 @@ class FrameReader:
         self._large: bytearray | None = None
         self._large_size = 0
         self._filled = 0
+        # The buffer of the last large frame: the next is likely as large.
+        self._spare = bytearray()
 
     def frames(self, transport: Transport) -> Iterator[bytes]:
         """The frames that are whole by now; raises when there can be no more."""
         drained = False
         while not drained:
             large = self._large
-            room = memoryview(large)[self._filled :] if large is not None else self._view[self._have :]
+            if large is not None:
+                room = memoryview(large)[self._filled : self._large_size]
+            else:
+                room = self._view[self._have :]
             received = transport.receive_into(room)
             if received == WOULD_BLOCK:
                 return
@@ -54,14 +59,18 @@ class FrameReader:
             if large is not None:
                 self._filled += received
                 if self._filled == self._large_size:
-                    self._large = None
-                    yield bytes(large)
-                elif self._filled == len(large):
+                    transport.expect(1)
+                    del room
+                    yield self._end_large(large)
+                    continue
+                if self._filled == len(large):
                     del room
                     large.extend(bytes(min(len(large), self._large_size - len(large))))
             else:
                 self._have += received
                 yield from self._cut()
+            if self._large is not None:
+                transport.expect(self._large_size - self._filled)
 
     def _cut(self) -> Iterator[bytes]:
         at = 0
@@ -85,6 +94,16 @@ class FrameReader:
     def _begin_large(self, start: int, size: int) -> None:
         self._filled = self._have - start
         self._large_size = size
-        self._large = bytearray(min(size, _FIRST_ROOM))
+        room = min(size, _FIRST_ROOM)
+        self._large = self._spare if len(self._spare) >= room else bytearray(room)
+        self._spare = bytearray()
         self._large[: self._filled] = self._view[start : self._have]
         self._have = 0
+
+    def _end_large(self, large: bytearray) -> bytes:
+        self._large = None
+        with memoryview(large) as view, view[: self._large_size] as frame:
+            whole = bytes(frame)
+        if len(large) <= _FIRST_ROOM:
+            self._spare = large
+        return whole

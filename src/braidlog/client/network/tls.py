@@ -68,6 +68,9 @@ class TlsTransport:
         self._on_lost = on_lost
         self._below.start(on_readable, on_lost)
 
+    def expect(self, size: int) -> None:
+        """How many bytes of ciphertext that will be nobody knows."""
+
     def receive_into(self, view: memoryview) -> int:
         """As much as is there and fits: every return costs the caller a turn."""
         filled = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -16,6 +17,8 @@ ENDED: Final = 0
 
 # The kernel takes no more pieces in one call (IOV_MAX is 1024 on Linux).
 _MOST_PIECES: Final = 512
+# How much has to be there before the system calls a socket readable.
+_LOW_WATER: Final[int | None] = getattr(socket, "SO_RCVLOWAT", None) if sys.platform == "linux" else None
 
 Piece = bytes | memoryview
 
@@ -30,6 +33,10 @@ class Transport(Protocol):
 
         Fewer than there is room for only when no more are there.
         """
+        ...
+
+    def expect(self, size: int) -> None:
+        """A hint: nothing can be done before so many bytes have come, so that there is no need to tell of fewer."""
         ...
 
     def send(self, pieces: Sequence[Piece]) -> None:
@@ -57,6 +64,7 @@ class PlainTransport:
         self._unsent = 0
         self._on_lost: Callable[[OSError], None] | None = None
         self._closed = False
+        self._expected = 1
 
     @property
     def unsent(self) -> int:
@@ -75,6 +83,12 @@ class PlainTransport:
             return self._socket.recv_into(view)
         except (BlockingIOError, InterruptedError):
             return WOULD_BLOCK
+
+    def expect(self, size: int) -> None:
+        # The system wakes us all the same when the peer ends, or when its buffer has no room for so much.
+        if size != self._expected and _LOW_WATER is not None:
+            self._expected = size
+            self._socket.setsockopt(socket.SOL_SOCKET, _LOW_WATER, size)
 
     def send(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:

@@ -14,6 +14,10 @@ class Pieces:
 
     def __init__(self, pieces: list[bytes | None]) -> None:
         self.pieces = pieces
+        self.expected = 1
+
+    def expect(self, size: int) -> None:
+        self.expected = size
 
     def receive_into(self, view: memoryview) -> int:
         if not self.pieces:
@@ -100,3 +104,20 @@ def test_large_frames_grow_as_they_arrive(size: int) -> None:
     data = _framed(body[:size], b"next")
     assert _read([data]) == [body[:size], b"next"]
     assert _read([data[at : at + 300_000] for at in range(0, len(data), 300_000)]) == [body[:size], b"next"]
+
+
+def test_the_transport_knows_what_a_large_frame_waits_for() -> None:
+    reader = FrameReader()
+    data = _framed(b"x" * 200_000, b"small", b"y" * 100_000)
+    transport = Pieces([data[:70_000], data[70_000:150_000], data[150_000:]])
+    assert list(reader.frames(transport)) == []
+    assert transport.expected == 200_004 - 70_000
+    assert list(reader.frames(transport)) == []
+    assert transport.expected == 200_004 - 150_000
+    assert list(reader.frames(transport)) == [b"x" * 200_000, b"small", b"y" * 100_000]
+    assert transport.expected == 1
+
+
+def test_a_buffer_used_again_leaves_nothing_behind() -> None:
+    bodies = [b"a" * 300_000, b"b" * 100_000, b"c" * 299_999, b"d" * 5_000_000, b"e" * 70_000]
+    assert _read([_framed(*bodies)]) == bodies
