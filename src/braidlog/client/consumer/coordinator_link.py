@@ -28,6 +28,8 @@ log = logging.getLogger("braidlog.client.group")
 FIND_COORDINATOR: Final = 10
 # The coordinator's answers must not wait behind a fetch that is parked at the same broker.
 LANE: Final = "coordinator"
+# Where fetches go: one waits there for `fetch.max.wait.ms` at most, and a join on the other lane much longer.
+_BESIDE: Final = ""
 # The first version that takes several keys at once.
 _BATCHED: Final = 4
 _JITTER: Final = 0.2
@@ -69,6 +71,8 @@ class CoordinatorLink:
         self.request_timeout_s = settings.seconds("request.timeout.ms")
         # The broker that coordinates the group, none while that is not known.
         self.node_id: int | None = None
+        # Whether a join or sync is parked on the coordinator's lane, and others had better not queue up behind it.
+        self._is_parked = False
         self._nodes = nodes
         self._backoff_s = settings.seconds("retry.backoff.ms")
         self._longest_backoff_s = settings.seconds("retry.backoff.max.ms")
@@ -129,10 +133,10 @@ class CoordinatorLink:
         log.debug("group %s: broker %d at %s:%d coordinates it", self.group_id, found.node_id, found.host, found.port)
         return found.node_id
 
-    async def connection(self, lane: str = LANE) -> Connection:
+    async def connection(self) -> Connection:
         node_id = await self.find()
         try:
-            return await self._nodes.connection(node_id, lane)
+            return await self._nodes.connection(node_id, _BESIDE if self._is_parked else LANE)
         except ClientError as problem:
             self.lost(problem)
             raise
@@ -145,17 +149,24 @@ class CoordinatorLink:
         *,
         at_most: int,
         timeout_s: float | None = None,
-        lane: str = LANE,
+        parks: bool = False,
     ) -> Answer:
-        """One request, made for the version that both sides speak, and its answer, whatever that says."""
-        connection = await self.connection(lane)
+        """One request, made for the version that both sides speak, and its answer, whatever that says.
+
+        `parks` says that the answer may wait for what other members do.
+        """
+        connection = await self.connection()
         version = connection.version_for(api_key, at_most)
         try:
             waiting = connection.post(api_key, version, request(version), timeout_s or self.request_timeout_s)
+            self._is_parked = self._is_parked or parks
             response = await waiting
         except ClientError as problem:
             self.lost(problem)
             raise
+        finally:
+            if parks:
+                self._is_parked = False
         assert isinstance(response, answer)
         return response
 

@@ -79,7 +79,8 @@ class ClassicMembership:
     def _raise_failure(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        problem, self._talk.failure = self._talk.failure, None
+        with self._talk.lock:
+            problem, self._talk.failure = self._talk.failure, None
         if isinstance(problem, FencedInstanceIdError):
             self._fatal = problem
         if problem is not None:

@@ -18,7 +18,7 @@ from braidlog.client.consumer.assignors.choosing import is_ours
 from braidlog.client.consumer.assignors.interface import Assignor, Share, Subscriber, TopicFacts
 from braidlog.client.consumer.assignors.layouts import read_assignment
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.coordinator_link import LANE, CoordinatorLink
+from braidlog.client.consumer.coordinator_link import CoordinatorLink
 from braidlog.client.consumer.membership.classic import ClassicMember, Next
 from braidlog.client.consumer.membership.heartbeats import Heartbeats
 from braidlog.client.consumer.membership.leading import facts_of, share_out, subscribers, topics_of
@@ -120,24 +120,29 @@ class ClassicTalk:
                 if step in (Next.LATER, Next.ELSEWHERE):
                     await pauses.wait()
         except Exception as problem:
-            self._fail(problem)
+            if asyncio.current_task() is self._joining:
+                self._fail(problem)
         finally:
             self._ring()
 
+    def _is_over(self, state: Classic) -> bool:
+        """Whether the member went elsewhere while this join was waiting: out of the group, or into another join."""
+        return asyncio.current_task() is not self._joining or not self.member.is_in(state)
+
     async def _join_once(self, offers: list[tuple[str, bytes]]) -> Next:
         with self.lock:
-            if not self.member.is_in(Classic.JOINING):
+            if self._is_over(Classic.JOINING):
                 return Next.RESET
             request = self.member.join_request(offers)
         longest_s = max(self.link.request_timeout_s, self.beats.max_poll_s + _GRACE_S)
         try:
             answer = await self.link.ask(
-                JOIN_GROUP, lambda _: request, JoinGroupResponse, at_most=_JOIN, timeout_s=longest_s
+                JOIN_GROUP, lambda _: request, JoinGroupResponse, at_most=_JOIN, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
             return self._again(problem)
         with self.lock:
-            if not self.member.is_in(Classic.JOINING):
+            if self._is_over(Classic.JOINING):
                 return Next.RESET
             step = self.member.on_join(answer)
         if step is not Next.GO_ON:
@@ -151,23 +156,24 @@ class ClassicTalk:
         )  # fmt: skip
         shares = await self._shares(answer)
         with self.lock:
-            if self.member.is_in(Classic.ASSIGNING):
+            if not self._is_over(Classic.ASSIGNING):
                 self.member.shares_are_out()
-            if not self.member.is_in(Classic.SYNCING):
+            if self._is_over(Classic.SYNCING):
                 return Next.RESET
             sync = self.member.sync_request(shares)
         try:
             told = await self.link.ask(
-                SYNC_GROUP, lambda _: sync, SyncGroupResponse, at_most=_SYNC, timeout_s=longest_s
+                SYNC_GROUP, lambda _: sync, SyncGroupResponse, at_most=_SYNC, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
             with self.lock:
-                if self.member.is_in(Classic.SYNCING):
-                    self.member.no_answer()
+                if self._is_over(Classic.SYNCING):
+                    return Next.RESET
+                self.member.no_answer()
             return self._again(problem)
         share = _share_of(told)
         with self.lock:
-            if not self.member.is_in(Classic.SYNCING):
+            if self._is_over(Classic.SYNCING):
                 return Next.RESET
             step = self.member.on_sync(told)
             if step is Next.GO_ON:
@@ -302,26 +308,25 @@ class ClassicTalk:
     async def leave(self, reason: str) -> None:
         """Out at once for ourselves; the coordinator is told if it is known, and if the member is not static."""
         joining, self._joining = self._joining, None
-        # A join that is parked at the coordinator would keep the goodbye waiting behind it.
-        lane = "" if joining is not None and not joining.done() else LANE
-        if joining is not None:
-            joining.cancel()
         with self.lock:
             goodbye = self.member.says_goodbye and self.link.node_id is not None
             requests = {version: self.member.leave_request(version, reason) for version in range(_LEAVE + 1)}
             self.member.reset(reason, forget_id=True)
             self.share = self.order = None
         self._led = None
-        if not goodbye:
-            return
         try:
-            answer = await self.link.ask(
-                LEAVE_GROUP, lambda version: requests[version], LeaveGroupResponse, at_most=_LEAVE, lane=lane
-            )
-            if answer.error_code != NONE:
-                log.debug("group %s: leaving was answered with %d", self.link.group_id, answer.error_code)
+            if goodbye:
+                answer = await self.link.ask(
+                    LEAVE_GROUP, lambda version: requests[version], LeaveGroupResponse, at_most=_LEAVE
+                )
+                if answer.error_code != NONE:
+                    log.debug("group %s: leaving was answered with %d", self.link.group_id, answer.error_code)
         except (ClientError, ProtocolError) as problem:
             log.debug("group %s: could not say goodbye: %s", self.link.group_id, problem)
+        finally:
+            # Only now: as long as its join is parked, the goodbye takes another way.
+            if joining is not None:
+                joining.cancel()
 
     def _now(self) -> float:
         return self._context.clock.monotonic()

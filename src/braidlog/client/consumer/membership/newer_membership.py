@@ -70,7 +70,8 @@ class NewerMembership:
     def _raise_failure(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        problem, self._talk.failure = self._talk.failure, None
+        with self._talk.lock:
+            problem, self._talk.failure = self._talk.failure, None
         if problem is None:
             return
         if isinstance(problem, FencedInstanceIdError):

@@ -397,3 +397,22 @@ def test_a_static_member_needs_a_broker_that_knows_them() -> None:
 def test_heartbeats_must_be_quicker_than_the_session() -> None:
     with pytest.raises(SettingError, match=r"heartbeat\.interval\.ms"):
         Scene({}, heartbeat_interval_ms=5_000, session_timeout_ms=5_000)
+
+
+def test_an_answer_to_a_join_that_was_given_up_does_not_count_for_the_next() -> None:
+    with scene({"t": 2}) as here:
+        group = Coordinator(here.script)
+        here.subscribe("t")
+        here.settle()
+        late = group._join(here.script.asked(JOIN, JoinGroupRequest)[-1], 9)
+        here.script.then(JOIN, None)
+        here.membership.enforce_rebalance("a test wants it")
+        here.until(lambda: here.script.parked)
+        here.membership.leave(here.deadline())
+        here.subscription.unsubscribe()
+        here.subscribe("t")
+        here.script.then(JOIN, None)
+        here.until(lambda: len(here.script.parked) == 2)
+        here.on_engine(lambda: here.script.parked[0].done() or here.script.parked[0].set_result(late))
+        here.poll()
+        assert here.membership.group_metadata().generation_id == -1
