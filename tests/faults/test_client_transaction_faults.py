@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 
 from braidlog import Producer
 from braidlog.client.consumer.offsets import OffsetAndMetadata
-from braidlog.client.errors import AbortableError
+from braidlog.client.errors import AbortableError, DeliveryTimeoutError
 from braidlog.core.types import TopicPartition
 from support import confluent
 from support.broker import Broker
@@ -133,50 +133,82 @@ def test_each_request_may_be_lost(cut_broker: tuple[RequestCutter, Broker], topi
     assert committed(proxy.bootstrap, group, {(topic, 0): 0}) == {(topic, 0): (6, "")}
 
 
+PATIENT = {"linger_ms": 2}
+# Records are given up while a broker may have them: only a new epoch tells these from what follows.
+HASTY = {"linger_ms": 2, "request_timeout_ms": 100, "delivery_timeout_ms": 110}
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("settings", [PATIENT, HASTY], ids=["patient", "hasty"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_connections_cut_at_random(target_kind: str, tmp_path: Path, seed: int) -> None:
+def test_connections_cut_at_random(target_kind: str, tmp_path: Path, seed: int, settings: Mapping[str, int]) -> None:
     """Every transaction that was reported committed shows whole, in order, once; no other shows at all."""
     seed = int(os.environ.get("BRAIDLOG_SEED", seed))
-    chance = random.Random(seed)
     kept: list[list[str]] = [[] for _ in range(PARTITIONS)]
     with proxied(CuttingProxy(), target_kind, tmp_path) as (proxy, _):
         confluent.create_topic(proxy.bootstrap, TOPIC, PARTITIONS)
-        with Producer(bootstrap_servers=proxy.bootstrap, transactional_id="ledger", linger_ms=2, **QUICK) as producer:
+        with Producer(bootstrap_servers=proxy.bootstrap, transactional_id="ledger", **QUICK, **settings) as producer:
+            writer = Writer(producer, random.Random(seed))
             producer.init_transactions()
-            end = proxy.misbehave(seed)
+            if settings is HASTY:
+                lose_in_doubt(producer, proxy)
+            proxy.delay_answers(0.01 if settings is HASTY else 0.0)
+            end = proxy.misbehave(seed, pause_s=0.2 if settings is HASTY else 0.05)
             try:
-                for number in range(120):
-                    written = one_transaction(producer, chance, number)
-                    for partition, some in enumerate(written):
+                for number in range(60 if settings is HASTY else 120):
+                    for partition, some in enumerate(writer.one_transaction(number)):
                         kept[partition] += some
             finally:
                 end()
-        assert proxy.cuts > 5
+                proxy.delay_answers(0.0)
         assert values(proxy.bootstrap, TOPIC) == kept
         everything = values(proxy.bootstrap, TOPIC, "read_uncommitted")
+    print(f"seed {seed}: {proxy.cuts} cuts, {writer.spoilt} spoilt, {sum(map(len, kept))} records kept")
+    assert proxy.cuts > 5
     assert sum(map(len, everything)) > sum(map(len, kept)), "something was aborted"
-    print(f"seed {seed}: {proxy.cuts} cuts, {sum(map(len, kept))} records kept")
 
 
-def one_transaction(producer: Producer, chance: random.Random, number: int) -> list[list[str]]:
-    """What is to be seen of it, by partition."""
-    written: list[list[str]] = [[] for _ in range(PARTITIONS)]
+def lose_in_doubt(producer: Producer, proxy: CuttingProxy) -> None:
+    """A record that the broker has and the producer gives up: it spoils its transaction, and shows nowhere."""
     producer.begin_transaction()
-    try:
-        for record in range(chance.randrange(1, 60)):
-            partition = chance.randrange(PARTITIONS)
-            value = f"{number}:{record}:" + "x" * chance.randrange(400)
-            producer.send(TOPIC, value, partition=partition)
-            written[partition].append(value)
-            if chance.random() < 0.1:
-                producer.flush(60)
-        if chance.random() < 0.5:
-            producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): OffsetAndMetadata(number)}, GROUP)
-        if chance.random() < 0.6:
-            producer.commit_transaction()
-            return written
-        producer.abort_transaction()
-    except AbortableError:
-        producer.abort_transaction()
-    return [[] for _ in range(PARTITIONS)]
+    producer.send(TOPIC, "first", partition=0).result(30)
+    proxy.lose_answers(True)
+    given_up = producer.send(TOPIC, "in doubt", partition=0)
+    assert isinstance(given_up.exception(30), DeliveryTimeoutError)
+    proxy.lose_answers(False)
+    with pytest.raises(AbortableError, match="were not acknowledged within"):
+        producer.commit_transaction()
+    producer.abort_transaction()
+
+
+class Writer:
+    """Transactions of chance."""
+
+    def __init__(self, producer: Producer, chance: random.Random) -> None:
+        self._producer = producer
+        self._chance = chance
+        self.spoilt = 0
+
+    def one_transaction(self, number: int) -> list[list[str]]:
+        """What is to be seen of it, by partition."""
+        producer, chance = self._producer, self._chance
+        written: list[list[str]] = [[] for _ in range(PARTITIONS)]
+        producer.begin_transaction()
+        try:
+            for record in range(chance.randrange(1, 60)):
+                partition = chance.randrange(PARTITIONS)
+                value = f"{number}:{record}:" + "x" * chance.randrange(400)
+                producer.send(TOPIC, value, partition=partition)
+                written[partition].append(value)
+                if chance.random() < 0.1:
+                    producer.flush(60)
+            if chance.random() < 0.5:
+                producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): OffsetAndMetadata(number)}, GROUP)
+            if chance.random() < 0.6:
+                producer.commit_transaction()
+                return written
+            producer.abort_transaction()
+        except AbortableError:
+            self.spoilt += 1
+            producer.abort_transaction()
+        return [[] for _ in range(PARTITIONS)]
