@@ -200,3 +200,30 @@ def test_a_program_may_end_its_transaction_within_the_scope(desk: Desk) -> None:
     with pytest.raises(ZeroDivisionError):
         fall(begun(desk), desk.transactions.abort_transaction)
     assert desk.cluster.asked.count("end") == 1
+
+
+def test_a_scope_in_an_event_loop(desk: Desk) -> None:
+    begun(desk)
+
+    async def program() -> None:
+        with pytest.raises(TransactionStateError, match="async with producer"), desk.transactions.scope():
+            pass
+        async with desk.transactions.scope():
+            desk.send()
+        for fails in (ZeroDivisionError, asyncio.CancelledError):
+            with pytest.raises(fails):
+                await fall_in_loop(fails)
+        desk.cluster.fail("end", errors.TransactionAbortableError.code)
+        with pytest.raises(AbortableError, match="TRANSACTION_ABORTABLE"):
+            await fall_in_loop(None)
+
+    async def fall_in_loop(how: type[BaseException] | None) -> None:
+        async with desk.transactions.scope():
+            desk.send()
+            if how is not None:
+                raise how
+
+    asyncio.run(program())
+    assert desk.cluster.committed == 1
+    assert desk.cluster.asked.count("end") == 5
+    assert desk.transactions.state is State.READY

@@ -86,6 +86,16 @@ class Transactions(TransactionFlow):
                 "call it again to wait for it, or close the producer"
             ) from late
 
+    async def commit_from_loop(self) -> None:
+        """For programs with an event loop of their own."""
+        await self._elsewhere(self.commit())
+
+    async def abort_from_loop(self) -> None:
+        await self._elsewhere(self.abort())
+
+    async def _elsewhere(self, work: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine.loop))
+
     def scope(self) -> TransactionScope:
         return TransactionScope(self)
 
@@ -98,18 +108,26 @@ class Calls(Protocol):
     def begin_transaction(self) -> None: ...
     def commit_transaction(self) -> None: ...
     def abort_transaction(self) -> None: ...
+    async def commit_from_loop(self) -> None: ...
+    async def abort_from_loop(self) -> None: ...
 
 
 class TransactionScope:
     """`with producer.transaction():` begins, and commits at the end; if anything is raised within, it aborts.
 
-    What was raised goes on its way. A commit that times out is left to the program, which may call it again.
+    In an event loop: `async with`. What was raised goes on its way. A commit that times out is left to the program,
+    which may call it again.
     """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     def __enter__(self) -> None:
+        if _on_a_loop():
+            raise TransactionStateError(
+                "the end of a transaction would block the event loop that runs here; "
+                "write `async with producer.transaction():`"
+            )
         self._calls.begin_transaction()
 
     def __exit__(
@@ -121,16 +139,44 @@ class TransactionScope:
             except AbortableError as spoilt:
                 self._abort_after(spoilt)
                 raise
-        elif self._calls.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+        elif self._is_open():
             self._abort_after(problem)
+
+    def _is_open(self) -> bool:
+        return self._calls.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
     def _abort_after(self, problem: BaseException) -> None:
         try:
             self._calls.abort_transaction()
         except ClientError as worse:
-            # What began it all is what the program has to see.
-            problem.add_note(f"and the transaction could not be aborted: {worse}")
-            log.warning("a transaction could not be aborted: %s", worse)
+            _note(problem, worse)
+
+    async def __aenter__(self) -> None:
+        self._calls.begin_transaction()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if problem is None:
+            try:
+                await self._calls.commit_from_loop()
+            except AbortableError as spoilt:
+                await self._abort_from_loop_after(spoilt)
+                raise
+        elif self._is_open():
+            await self._abort_from_loop_after(problem)
+
+    async def _abort_from_loop_after(self, problem: BaseException) -> None:
+        try:
+            await self._calls.abort_from_loop()
+        except ClientError as worse:
+            _note(problem, worse)
+
+
+def _note(problem: BaseException, worse: ClientError) -> None:
+    """What began it all is what the program has to see."""
+    problem.add_note(f"and the transaction could not be aborted: {worse}")
+    log.warning("a transaction could not be aborted: %s", worse)
 
 
 def _on_a_loop() -> bool:
