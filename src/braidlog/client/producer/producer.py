@@ -35,7 +35,7 @@ from braidlog.client.producer.intake import Intake
 from braidlog.client.producer.limits import Limits
 from braidlog.client.producer.outcomes import Outcomes
 from braidlog.client.producer.partitioners import sticky_of
-from braidlog.client.producer.sealing import Sealer
+from braidlog.client.producer.sealing import Sealer, keep_freed_memory
 from braidlog.client.producer.sender import Sender
 from braidlog.client.producer.surroundings import EngineSurroundings
 from braidlog.client.producer.transactions import Transactions
@@ -75,6 +75,7 @@ class Producer(Intake):
         super().__init__(accumulator, surroundings, dressing)
         self._own_dressing = dressing
         self._sealer = Sealer(*_codec(chosen))
+        keep_freed_memory(self.limits.batch_size)
         self._engine = Engine(PRODUCER)
         try:
             self._start(chosen, guarantees, surroundings, identity, accumulator)
