@@ -241,9 +241,6 @@ class ClassicTalk:
 
     # Being heard of
 
-    def poke(self) -> None:
-        self._poked.set()
-
     async def _beat(self) -> None:
         while True:
             wait_s = self.beats.wait_s(self._now()) if self._beats_now() else _RESTING_S

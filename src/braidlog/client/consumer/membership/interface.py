@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from braidlog.client.consumer.coordinator_link import CoordinatorLink
@@ -70,5 +69,3 @@ class Membership(Protocol):
         """A commit was refused for who sent it; what the program is to be told, none to try again. Engine's thread."""
         ...
 
-
-Ring = Callable[[], None]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
 from braidlog.client.consumer.subscription import SubscriptionState
 from braidlog.core.types import TopicPartition
 
 log = logging.getLogger("braidlog.client.group")
+
+# Partitions that a line of the log names.
+_SHOWN: Final = 20
 
 
 class Ownership:
@@ -58,4 +62,5 @@ class Ownership:
 
 
 def _listed(partitions: Collection[TopicPartition]) -> str:
-    return ", ".join(map(str, sorted(partitions))) or "nothing"
+    shown = ", ".join(map(str, sorted(partitions)[:_SHOWN])) or "nothing"
+    return shown if len(partitions) <= _SHOWN else f"{shown} and {len(partitions) - _SHOWN} more"
