@@ -218,6 +218,26 @@ def test_members_that_read_different_topics(quick_broker: Broker, topic: str) ->
         group.history().check(group.written())
 
 
+def test_a_live_group_becomes_cooperative_in_two_rolling_restarts(quick_broker: Broker, topic: str) -> None:
+    with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS["range"]) as group:
+        with group.writer.running(at_once=1):
+            members = [group.start("first"), group.start("second")]
+            group.settle(*members)
+            for strategy in ("cooperative-sticky,range", "cooperative-sticky"):
+                for number in range(2):
+                    members.pop(0).leave()
+                    settings = {"partition.assignment.strategy": strategy}
+                    members.append(group.start(f"{strategy} {number}", settings=settings))
+                    group.settle(*members)
+        group.read_all()
+        for member in members:
+            member.leave()
+        history = group.history()
+        history.check(group.written())
+        history.check_nothing_is_read_twice()
+        _check_one_owner_at_a_time(history)
+
+
 @pytest.mark.parametrize("flavour", ["range", "cooperative-sticky"])
 def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
     quick_broker: Broker, topic: str, flavour: str, target_kind: str
