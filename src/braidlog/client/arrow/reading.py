@@ -96,6 +96,8 @@ class RangeReader:
         """
         if not 0 <= start_offset <= end_offset:
             raise UserError(f"[{start_offset}, {end_offset}) is no range of offsets")
+        if max_records is not None and max_records < 1:
+            raise UserError(f"max_records={max_records}: a batch has at least one")
         shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
         self._engine.check_usable()
         return self._read(TopicPartition(topic, partition), start_offset, end_offset, shape, max_records)

@@ -8,6 +8,7 @@ import pytest
 
 from braidlog.client.arrow.reading import RangeReader
 from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, PoisonRecordError, RequestTimeout
+from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
@@ -120,6 +121,14 @@ def test_bytes_without_a_whole_batch() -> None:
         pytest.raises(PoisonRecordError, match=r"raise fetch\.max\.bytes"),
     ):
         offsets(reader, 0, 5)
+
+
+def test_wrong_wishes_are_told_at_once() -> None:
+    with ScriptedReader(holding(batch(0, 5))) as reader:
+        with pytest.raises(UserError, match="no range"):
+            reader.read("t", 0, 5, 4)
+        with pytest.raises(UserError, match="at least one"):
+            reader.read("t", 0, 0, 5, max_records=0)
 
 
 def test_a_closed_reader_says_so() -> None:
