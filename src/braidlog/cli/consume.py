@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
@@ -173,21 +173,27 @@ def _begin(
 def _emitter(options: argparse.Namespace, pace: Pace) -> Emit:
     sys.stdout.flush()
     out = sys.stdout.buffer
-    if options.output == "json":
-        format_one, end = JsonFormat(options.key_format, options.value_format).format, b"\n"
-    else:
-        shape = options.format or RecordFormat("%v")
-        style = Style(shown(options.key_format), shown(options.value_format), os.fsencode(options.null))
-        end = b"\n" if options.delimiter is None else options.delimiter.encode("utf-8")
-
-        def format_one(record: ConsumerRecord) -> bytes:
-            return shape.format(record, style)
+    text_of = _text_of(options)
 
     def emit(records: list[ConsumerRecord]) -> None:
-        text = b"".join([format_one(record) + end for record in records])
+        text = text_of(records)
         out.write(text)
         out.flush()
-        pace.add(len(records), sum(len(record.key or b"") + len(record.value or b"") for record in records))
+        pace.add(len(records), len(text))
         pace.show()
 
     return emit
+
+
+def _text_of(options: argparse.Namespace) -> Callable[[list[ConsumerRecord]], bytes]:
+    if options.output == "json":
+        as_json = JsonFormat(options.key_format, options.value_format).format
+        return lambda records: b"".join([as_json(record) + b"\n" for record in records])
+    shape = options.format or RecordFormat("%v")
+    null = os.fsencode(options.null)
+    end = b"\n" if options.delimiter is None else options.delimiter.encode("utf-8")
+    if shape.is_value_alone and options.value_format == "raw":
+        # The usual case, and the one where there may be a lot of them.
+        return lambda records: end.join([null if each.value is None else each.value for each in records] + [b""])
+    style = Style(shown(options.key_format), shown(options.value_format), null)
+    return lambda records: b"".join([shape.format(record, style) + end for record in records])

@@ -82,5 +82,9 @@ class RecordFormat:
             else:
                 raise argparse.ArgumentTypeError(f"{text!r}: %{field} is no field; known are %{' %'.join(_FIELDS)}")
 
+    @property
+    def is_value_alone(self) -> bool:
+        return self._parts == [_FIELDS["v"]]
+
     def format(self, record: ConsumerRecord, style: Style) -> bytes:
         return b"".join(part if isinstance(part, bytes) else part(record, style) for part in self._parts)

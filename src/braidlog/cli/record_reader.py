@@ -71,9 +71,10 @@ class RecordReader:
         except NoOffsetError as problem:
             self._jump(problem)
             return []
-        if self._until_end and self._ends:
-            ends = self._ends
-            return [each for each in records if each.offset < ends.get(each.topic_partition, each.offset + 1)]
+        if self._until_end and records:
+            ends = {partition: end for (_, partition), end in self._ends.items()}
+            # Not known: given to us within this very poll, and far from its end.
+            return [each for each in records if each.offset < ends.get(each.partition, each.offset + 1)]
         return records
 
     def _print(self, records: list[ConsumerRecord]) -> None:
@@ -81,7 +82,8 @@ class RecordReader:
         if self._left is not None:
             self._left -= len(records)
         if self._commits:
-            for record in records:
+            last = {record.partition: record for record in records}
+            for record in last.values():
                 self._printed[record.topic_partition] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
 
     def _jump(self, problem: NoOffsetError) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
 from braidlog.cli.pace import Pace
-from braidlog.client.producer.delivery import RecordMetadata
+from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.producer import Producer
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
@@ -15,7 +18,9 @@ from braidlog.wire.records.reading import Record
 
 # Of records that were read before the interruption.
 _GRACE_S: Final = 10.0
-_SHOW_EVERY: Final = 1000
+# What became of records is looked at this often: by count for who is quick, by time for who types.
+_LOOK_EVERY: Final = 1000
+_LOOK_EVERY_S: Final = 0.1
 
 
 class RecordWriter:
@@ -27,8 +32,9 @@ class RecordWriter:
         self._topic = topic
         self._partitions = partitions
         self._pace = pace
-        self._failure: Exception | None = None
-        self._sent = 0
+        # Sent and not looked at since, in order.
+        self._pending: deque[Delivery] = deque()
+        self._looked = time.monotonic()
         self._producer = Producer(settings)
         self._is_transactional = bool(settings.get("transactional.id"))
 
@@ -49,58 +55,80 @@ class RecordWriter:
         self._producer.close(0 if not self._is_transactional else _GRACE_S)
 
     def send(self, record: Record, partition: int | None) -> None:
-        if self._failure is not None:
-            raise self._failure
         if partition is not None and partition >= self._partitions:
             raise UserError(
                 f"topic {self._topic} has no partition {partition}; it has {self._partitions}, counted from 0"
             )
-        self._producer.send(
-            self._topic,
-            record.value,
-            record.key,
-            partition=partition,
-            timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
-            headers=record.headers,
-            on_delivery=self._delivered,
+        self._pending.append(
+            self._producer.send(
+                self._topic,
+                record.value,
+                record.key,
+                partition=partition,
+                timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
+                headers=record.headers or None,
+            )
         )
-        self._sent += 1
-        if self._sent % _SHOW_EVERY == 0:
+        if len(self._pending) % _LOOK_EVERY == 0 or time.monotonic() - self._looked > _LOOK_EVERY_S:
+            self._look()
             self._pace.show()
 
-    def _delivered(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """On the producer's own thread."""
-        if metadata is None:
-            if self._failure is None:
-                self._failure = error
-            return
-        self.written += 1
-        self._pace.add(1, max(metadata.serialized_key_size, 0) + max(metadata.serialized_value_size, 0))
-        if metadata.offset >= 0:
-            first, last = self.offsets.get(metadata.partition, (metadata.offset, metadata.offset))
-            self.offsets[metadata.partition] = (min(first, metadata.offset), max(last, metadata.offset))
+    def _look(self) -> None:
+        """Count what was written meanwhile; raises what the first record failed with that was not."""
+        self._looked = time.monotonic()
+        pending, offsets = self._pending, self.offsets
+        written = size = 0
+        try:
+            while pending and pending[0].done():
+                metadata, error = pending.popleft().outcome()
+                if metadata is None:
+                    assert error is not None
+                    raise error
+                written += 1
+                size += max(metadata.serialized_key_size, 0) + max(metadata.serialized_value_size, 0)
+                offset = metadata.offset
+                if offset >= 0:
+                    first, last = offsets.get(metadata.partition, (offset, offset))
+                    offsets[metadata.partition] = (min(first, offset), max(last, offset))
+        finally:
+            self.written += written
+            self._pace.add(written, size)
 
     def finish(self, *, give_up: bool = False) -> None:
         """Wait for what was sent; raises the first failure. To give up is to wait a little, or to abort."""
         producer = self._producer
         if give_up and self._is_transactional:
             producer.abort_transaction()
-            self.written = 0
+            self.written = self._pace.records = self._pace.bytes = 0
             return
         try:
             producer.flush(_GRACE_S if give_up else None)
         except TimeoutError:
+            # Interrupted: what is known by now is what can be told.
+            self._look()
             return
-        if self._failure is not None:
-            raise self._failure
+        self._look()
         if self._is_transactional:
             producer.commit_transaction()
 
     def told_how_far(self, problem: Exception) -> Exception:
         """The same problem, with what a second try would write twice."""
+        with suppress(Exception):
+            self._producer.flush(_GRACE_S)
+        self._count_the_rest()
         if not self.written:
             return problem
         text = problem.message if isinstance(problem, ProtocolError) else str(problem)
         what = "none of it was committed" if self._is_transactional else f"{self.written} records were written"
         told = f"{text or 'the broker refused'}; {what}"
         return type(problem)(told) if isinstance(problem, ProtocolError) else UserError(told)
+
+    def _count_the_rest(self) -> None:
+        """Records behind the one that failed, some of which were written."""
+        while self._pending:
+            try:
+                self._look()
+            except Exception:
+                # Another one that failed with the first.
+                continue
+            return
