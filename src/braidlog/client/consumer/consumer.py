@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.consumer.seeking import Seeking
 from braidlog.client.consumer.subscription import SubscriptionKind
+from braidlog.client.errors import WakeupError
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -117,10 +119,15 @@ class Consumer(Seeking):
             records = intake.take(most)
             return records if self._interceptors is None else self._interceptors.on_consume(records)
 
+    def wait(self, timeout_s: float) -> bool:
+        """Whether records are there within so long; a poll then returns them at once."""
+        with self._one_thread:
+            return self._poll(self._refill, time.monotonic() + timeout_s) is not None
+
     def poll_one(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
         record = self.intake.pop()
-        if record is None and self._await_chunk(timeout_s):
+        if record is None and self.await_chunk(timeout_s):
             record = self.intake.pop()
         return record
 
@@ -141,9 +148,9 @@ class Consumer(Seeking):
 
     def _await_next(self) -> bool:
         """For the iterator: False when the consumer was closed."""
-        return not self._closed and self._await_chunk(_FOR_EVER_S)
+        return not self._closed and self.await_chunk(_FOR_EVER_S)
 
-    def _await_chunk(self, timeout_s: float) -> bool:
+    def await_chunk(self, timeout_s: float) -> bool:
         """See that the intake has a chunk to take records from one by one."""
         with self._one_thread:
             intake = self.intake
@@ -203,6 +210,11 @@ class Consumer(Seeking):
         """From any thread: a call that waits, or the next one that would, raises WakeupError."""
         self._doorbell.wakeup()
 
+    def ignore_wakeup(self) -> None:
+        """Forget a wakeup that nobody has met yet."""
+        with suppress(WakeupError):
+            self._doorbell.check()
+
     def metrics(self) -> dict[str, float]:
         side = self._read_side
         numbers: dict[str, float] = {
@@ -210,6 +222,7 @@ class Consumer(Seeking):
             "bytes-consumed-total": float(self.intake.drained),
             "bytes-buffered": float(self.intake.arrived - self.intake.drained),
             "fetch-total": float(side.fetcher.fetches),
+            "records-lag-max": float(max((each.known_lag() for each in self._subscription.states()), default=0)),
         }
         for part in (self._membership, self._commits):
             if part is not None:

@@ -74,8 +74,10 @@ class FetchAnswers:
         self._reset_or_tell = reset_or_tell
         self._check_crcs = context.settings.flag("check.crcs")
         self._backoff_s = context.settings.seconds("retry.backoff.ms")
+        self._longest_backoff_s = context.settings.seconds("retry.backoff.max.ms")
         self._replica_s = context.settings.seconds("metadata.max.age.ms")
         self.bytes_fetched = 0
+        self._served = 0
 
     def take(self, wanted: Wanted, node: int, data: PartitionData) -> bool:
         """Keep what came; True when the program's thread has something to look at."""
@@ -85,6 +87,7 @@ class FetchAnswers:
                 return False
             if data.error_code != NONE:
                 return self._refused(wanted, node, data)
+            state.pause_s = 0.0
             state.high_watermark = data.high_watermark
             state.last_stable = data.last_stable_offset if data.last_stable_offset >= 0 else data.high_watermark
             state.log_start = data.log_start_offset
@@ -119,6 +122,8 @@ class FetchAnswers:
             keep_large_buffers()
         state.fetch_from = next_offset
         state.fetched += 1
+        self._served += 1
+        state.served = self._served
         self._intake.arrived += kept.size
         self.bytes_fetched += kept.size
         self._intake.incoming.append(kept)
@@ -154,7 +159,7 @@ class FetchAnswers:
             self._subscription.fail(state, refusal(code, str(state.topic_partition)))
             return True
         log.debug("%s: %s; trying again", state.topic_partition, from_code(code).name)
-        state.retry_at = self._clock.monotonic() + self._backoff_s
+        state.back_off(self._clock.monotonic(), self._backoff_s, self._longest_backoff_s)
         return False
 
     def _out_of_range(self, wanted: Wanted, node: int) -> bool:

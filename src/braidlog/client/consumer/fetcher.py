@@ -61,6 +61,7 @@ class Fetcher:
         self._timer_at = 0.0
         self._timeout_s = settings.seconds("request.timeout.ms")
         self._backoff_s = settings.seconds("retry.backoff.ms")
+        self._longest_backoff_s = settings.seconds("retry.backoff.max.ms")
         self._min_bytes = settings.number("fetch.min.bytes")
         self._max_bytes = settings.number("fetch.max.bytes")
         self._max_wait_ms = settings.number("fetch.max.wait.ms")
@@ -119,7 +120,8 @@ class Fetcher:
         if self._intake.arrived - self._intake.drained >= self._max_bytes:
             return plan
         full: set[int] = set()
-        for state in states:
+        # Brokers fill an answer in the order asked, and the first must not starve the rest.
+        for state in sorted(states, key=_served):
             if not state.is_fetchable():
                 continue
             if state.retry_at > now:
@@ -128,7 +130,7 @@ class Fetcher:
             node = self._node_for(state, view, now)
             if node == NO_LEADER:
                 self._context.metadata.request_update()
-                state.retry_at = now + self._backoff_s
+                state.back_off(now, self._backoff_s, self._longest_backoff_s)
                 self._look_at(state.retry_at, now)
             elif state.fetched - state.drained >= MOST_SLICES:
                 full.add(node)
@@ -274,3 +276,7 @@ class Fetcher:
         request = self._request(plan)
         request.max_wait_ms = 0
         await asyncio.wait_for(connection.post(FETCH, version, request, self._timeout_s), _CLOSE_S)
+
+
+def _served(state: PartitionState) -> int:
+    return int(state.served)

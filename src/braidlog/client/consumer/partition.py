@@ -50,6 +50,7 @@ class PartitionState:
         "leader_epoch",
         "log_start",
         "partition",
+        "pause_s",
         "phase",
         "position",
         "position_epoch",
@@ -57,6 +58,7 @@ class PartitionState:
         "read_replica_until",
         "reset_to",
         "retry_at",
+        "served",
         "topic",
         "topic_id",
         "topic_partition",
@@ -87,6 +89,8 @@ class PartitionState:
         # A timestamp, EARLIEST or LATEST: what a reset asks for.
         self.reset_to: int = 0
         self.retry_at: float = 0.0
+        # The last pause between two tries; none after a success.
+        self.pause_s: float = 0.0
         # What the program has to be told before anything more is tried for this partition.
         self.failure: BaseException | None = None
         self.high_watermark: i64 = UNKNOWN
@@ -98,6 +102,8 @@ class PartitionState:
         # Slices that arrived (the engine counts) and that are used up (the program's thread counts).
         self.fetched: i64 = 0
         self.drained: i64 = 0
+        # Rises over all partitions with every slice: who was served last is asked for last.
+        self.served: i64 = 0
 
     def __repr__(self) -> str:
         return f"<{self.topic_partition} {PHASE_NAMES[self.phase]} at {self.position}>"
@@ -121,6 +127,7 @@ class PartitionState:
         self.leader_epoch = UNKNOWN
         self.failure = None
         self.retry_at = 0.0
+        self.pause_s = 0.0
 
     def ask_reset(self, reset_to: int) -> None:
         self.move(AWAITING_RESET)
@@ -128,6 +135,13 @@ class PartitionState:
         self.reset_to = reset_to
         self.failure = None
         self.retry_at = 0.0
+        self.pause_s = 0.0
+
+    def back_off(self, now: float, first_s: float, longest_s: float) -> None:
+        """Try again after a pause, which doubles for as long as nothing succeeds."""
+        pause = self.pause_s * 2 if self.pause_s > first_s / 2 else first_s
+        self.pause_s = pause if pause < longest_s else longest_s
+        self.retry_at = now + self.pause_s
 
     def is_fetchable(self) -> bool:
         return (
@@ -145,3 +159,9 @@ class PartitionState:
     def end_for(self, read_committed: bool) -> int:
         """The end of what can be read, as far as the last answer told; -1 before the first."""
         return int(self.last_stable if read_committed else self.high_watermark)
+
+    def known_lag(self) -> int:
+        """As far as the last answer told, without asking."""
+        if self.phase < AWAITING_VALIDATION or self.high_watermark < self.position:
+            return 0
+        return int(self.high_watermark - self.position)

@@ -55,6 +55,7 @@ class Positions:
         self._changed = changed
         self._fetch_committed = fetch_committed
         self._backoff_s = context.settings.seconds("retry.backoff.ms")
+        self._longest_backoff_s = context.settings.seconds("retry.backoff.max.ms")
         self._timeout_s = context.settings.seconds("request.timeout.ms")
         # Partitions that a task is asking about.
         self._busy: set[PartitionState] = set()
@@ -271,4 +272,4 @@ class Positions:
         log.debug("%s: %s; trying again", state.topic_partition, problem)
         if isinstance(problem, ClientError) or problem.code in STALE:
             self._context.metadata.request_update()
-        state.retry_at = self._context.clock.monotonic() + self._backoff_s
+        state.back_off(self._context.clock.monotonic(), self._backoff_s, self._longest_backoff_s)

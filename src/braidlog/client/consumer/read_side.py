@@ -17,7 +17,7 @@ from braidlog.client.consumer.lookups import OffsetLookup
 from braidlog.client.consumer.positions import FetchCommitted, Positions
 from braidlog.client.consumer.reset_policy import ResetPolicy
 from braidlog.client.consumer.subscription import SubscriptionKind, SubscriptionState
-from braidlog.client.errors import AuthenticationFailed
+from braidlog.client.errors import AuthenticationFailed, ClientError
 from braidlog.client.metadata import METADATA, Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
@@ -62,8 +62,9 @@ class ReadSide:
         self.interceptors = interceptors_of(settings)
         self.membership: Membership | None = None
         self.commits: Commits | None = None
-        # What is wrong with the topics themselves; told by every poll for as long as it lasts.
+        # What is wrong with the topics themselves; told by a poll, and again for as long as it lasts.
         self.topic_problem: ProtocolError | None = None
+        self._look_again: asyncio.TimerHandle | None = None
         self.engine = Engine("consumer")
         try:
             self._tasks = Tasks("consumer")
@@ -130,11 +131,15 @@ class ReadSide:
                 continue
             if topic.error_code in _LASTING:
                 problem = problem or refusal(topic.error_code, f"topic {name}")
-            elif from_code(topic.error_code).retriable:
-                self.engine.loop.call_later(_UNKNOWN_TOPIC_S, self.metadata.request_update)
+            elif from_code(topic.error_code).retriable and self._look_again is None:
+                self._look_again = self.engine.loop.call_later(_UNKNOWN_TOPIC_S, self._on_look_again)
         self.topic_problem = problem
         self.fetcher.advance()
         self.doorbell.ring()
+
+    def _on_look_again(self) -> None:
+        self._look_again = None
+        self.metadata.request_update()
 
     def raise_failures(self) -> None:
         """What happened in the background and the program has to know."""
@@ -143,18 +148,29 @@ class ReadSide:
             if problem is not None:
                 self.fetcher.nudge()
                 raise problem
-        if self.topic_problem is not None:
-            raise self.topic_problem
-        if isinstance(self.metadata.problem, AuthenticationFailed):
-            raise self.metadata.problem
+        problem = self.topic_problem
+        if problem is None and isinstance(self.metadata.problem, AuthenticationFailed):
+            problem = self.metadata.problem
+        if problem is not None:
+            # It may be mended by now: the answer to this tells with the next poll.
+            self.topic_problem = None
+            self.engine.soon(self.metadata.request_update)
+            raise problem
 
     async def all_topics(self) -> dict[str, TopicView]:
         """Asked for by itself, so that the view keeps to what is read."""
-        connection = await self.nodes.any()
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        response = await connection.call(
-            METADATA, request, MetadataResponse, timeout_s=self.settings.seconds("request.timeout.ms")
-        )
+        while True:
+            try:
+                connection = await self.nodes.any()
+                response = await connection.call(
+                    METADATA, request, MetadataResponse, timeout_s=self.settings.seconds("request.timeout.ms")
+                )
+                break
+            except (ClientError, ProtocolError) as problem:
+                if not problem.retriable:
+                    raise
+                await asyncio.sleep(self.settings.seconds("retry.backoff.ms"))
         return dict(view_of(response, EMPTY, frozenset()).topics)
 
     # End

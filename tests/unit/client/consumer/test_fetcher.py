@@ -86,6 +86,18 @@ async def test_a_quiet_partition_does_not_hold_up_a_busy_one() -> None:
     await scene.close()
 
 
+async def test_who_was_served_last_is_asked_for_last() -> None:
+    scene = await scene_at_start()
+    scene.cluster.logs[P0].end = 10
+    await scene.assign(P0, P1)
+    scene.cluster.session_errors = [FetchSessionIdNotFoundError.code]
+    scene.cluster.logs[P0].end = 12
+    await scene.news()
+    full = [each for each in scene.asked(FetchRequest) if each.session_epoch == 0]
+    assert [[one.partition for one in each.topics[0].partitions] for each in full] == [[0, 1], [1, 0]]
+    await scene.close()
+
+
 async def test_paused_partitions_are_forgotten() -> None:
     scene = await scene_at_start()
     await scene.assign(P0, P1)

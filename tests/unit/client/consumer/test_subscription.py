@@ -143,3 +143,18 @@ def test_phases_move_as_drawn() -> None:
     assert partition.version > version
     with pytest.raises(RuntimeError, match=r"a-0 fetching at 4.*initialising"):
         partition.move(INITIALISING)
+
+
+def test_pauses_double_until_something_succeeds() -> None:
+    state = SubscriptionState()
+    state.assign([A0])
+    partition = state.state(A0)
+    pauses = []
+    for _ in range(5):
+        partition.back_off(100.0, 0.1, 1.0)
+        pauses.append(round(partition.retry_at - 100.0, 3))
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0]
+    partition.seek(3)
+    assert partition.retry_at == 0.0
+    partition.back_off(100.0, 0.1, 1.0)
+    assert partition.retry_at == 100.1
