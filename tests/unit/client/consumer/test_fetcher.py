@@ -93,6 +93,7 @@ async def test_who_was_served_last_is_asked_for_last() -> None:
     scene.cluster.session_errors = [FetchSessionIdNotFoundError.code]
     scene.cluster.logs[P0].end = 12
     await scene.news()
+    await scene.offsets(2)
     full = [each for each in scene.asked(FetchRequest) if each.session_epoch == 0]
     assert [[one.partition for one in each.topics[0].partitions] for each in full] == [[0, 1], [1, 0]]
     await scene.close()
