@@ -118,3 +118,53 @@ def test_a_closed_consumer_says_so_and_ends_its_iteration(broker: Broker, topic:
             await consumer.poll(1.0)
 
     asyncio.run(use())
+
+
+def test_tasks_that_poll_and_tasks_that_ask_do_not_meet_in_the_consumer(broker: Broker, topic: str) -> None:
+    count = 3_000
+
+    async def read() -> list[int]:
+        async with _consumer(broker, group_id=topic) as consumer:
+            await consumer.assign([(topic, 0)])
+            found: list[int] = []
+
+            async def poll() -> None:
+                while len(found) < count:
+                    found.extend(int(record.value or b"") for record in await consumer.poll(0.05, max_records=7))
+
+            async def ask() -> None:
+                while len(found) < count:
+                    await consumer.assignment()
+                    await consumer.position((topic, 0))
+                    await consumer.commit()
+
+            writing = asyncio.to_thread(_write, broker, topic, [b"%d" % number for number in range(count)])
+            async with asyncio.timeout(60):
+                await asyncio.gather(writing, poll(), poll(), ask(), ask())
+            return found
+
+    assert sorted(asyncio.run(read())) == list(range(count))
+
+
+def test_a_close_ends_the_iteration_of_another_task(broker: Broker, topic: str) -> None:
+    _write(broker, topic, [b"one"])
+
+    async def use() -> list[object]:
+        consumer = _consumer(broker)
+        await consumer.assign([(topic, 0)])
+        seen: list[object] = []
+        first = asyncio.Event()
+
+        async def iterate() -> None:
+            async for record in consumer:
+                seen.append(record.value)
+                first.set()
+
+        iterating = asyncio.ensure_future(iterate())
+        async with asyncio.timeout(30):
+            await first.wait()
+            await consumer.close()
+            await iterating
+        return seen
+
+    assert asyncio.run(use()) == [b"one"]

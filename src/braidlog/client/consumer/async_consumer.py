@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
-from braidlog.client.consumer.consumer import Consumer, Partitions
+from braidlog.client.consumer.consumer import Consumer
+from braidlog.client.consumer.core import Partitions
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from braidlog.client.consumer.record import ConsumerRecord
@@ -29,10 +31,94 @@ from braidlog.core.types import TopicPartition
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 # How long the thread waits at a time; `async for` waits for ever, turn by turn.
 _TURN_S: Final = 60.0
+
+
+class _Thread:
+    """Where the consumer's calls run, one after the other; one that only waits for records makes way for all others."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="braidlog async consumer")
+        # Who holds it has the consumer, until the call in the thread is over: also when its task is gone before.
+        self._consumers_owner = asyncio.Lock()
+        # Calls that want it. Changed in the loop's thread.
+        self._wanted = 0
+        # Between the loop's side, which wakes the wait that runs in the thread, and that wait.
+        self._guard = threading.Lock()
+        self._is_waiting = False
+
+    @property
+    def is_free(self) -> bool:
+        return not self._consumers_owner.locked()
+
+    async def call(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+        """Before those who only wait."""
+        self._wanted += 1
+        try:
+            self._wake()
+            await self._consumers_owner.acquire()
+        finally:
+            self._wanted -= 1
+        running = asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(*arguments, **keywords))
+        running.add_done_callback(self._leave)
+        # A task that is cancelled goes; its call goes on to its end.
+        return await asyncio.shield(running)
+
+    async def wait(self, look: Callable[[float], bool], timeout_s: float, take: Callable[[], list[R]]) -> list[R]:
+        """What `take` takes in the loop's thread after `look` found something; none when it found none or made way."""
+        await self._consumers_owner.acquire()
+        is_given_up = threading.Event()
+        running = asyncio.get_running_loop().run_in_executor(self._pool, self._look, look, timeout_s, is_given_up)
+        try:
+            found = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            is_given_up.set()
+            self._wake()
+            running.add_done_callback(self._leave)
+            raise
+        except BaseException:
+            self._consumers_owner.release()
+            raise
+        try:
+            return take() if found else []
+        finally:
+            self._consumers_owner.release()
+
+    def _look(self, look: Callable[[float], bool], timeout_s: float, is_given_up: threading.Event) -> bool:
+        with self._guard:
+            if is_given_up.is_set():
+                return False
+            self._is_waiting = True
+            # However many calls come, each wait has at least a look.
+            wait_s = 0.0 if self._wanted else timeout_s
+        try:
+            return look(wait_s)
+        except WakeupError:
+            return False
+        finally:
+            with self._guard:
+                self._is_waiting = False
+                # One that came too late must not hit the next call.
+                self._consumer.ignore_wakeup()
+
+    def _wake(self) -> None:
+        with self._guard:
+            if self._is_waiting:
+                self._consumer.wakeup()
+
+    def _leave(self, running: asyncio.Future[Any]) -> None:
+        self._consumers_owner.release()
+        # What a call came to whose task is gone has nobody to hear of it.
+        if not running.cancelled():
+            running.exception()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False)
 
 
 class AsyncConsumer:
@@ -41,35 +127,19 @@ class AsyncConsumer:
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         # For listeners, which are called in its thread; elsewhere only between two awaits.
         self.consumer = Consumer(config, **settings)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="braidlog async consumer")
+        self._thread = _Thread(self.consumer)
         self._records = iter(self.consumer)
-        # Tasks that wait for records: they hold the thread, and make way for whoever else needs it.
-        self._waiting = 0
+        # Who waits for records: one at a time, since two that find the same would send each other away.
+        self._turn = asyncio.Lock()
         self._closed = False
 
     async def _call(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-        """Run in the consumer's thread, before those who only wait for records."""
-        if self._waiting:
-            self.consumer.wakeup()
-        return await self._in_thread(call, *arguments, **keywords)
+        self._check_open()
+        return await self._thread.call(call, *arguments, **keywords)
 
-    async def _in_thread(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
-
-        def work() -> T:
-            try:
-                return call(*arguments, **keywords)
-            except WakeupError:
-                # Meant for a call before this one, which had just ended by itself.
-                return call(*arguments, **keywords)
-
-        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            running.add_done_callback(_ended)
-            raise
 
     # What to read
 
@@ -94,40 +164,37 @@ class AsyncConsumer:
 
     async def poll(self, timeout_s: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records, waiting so long for the first."""
-        return self.consumer.poll(0.0, max_records) if await self._wait(timeout_s) else []
-
-    async def _wait(self, timeout_s: float) -> bool:
-        """Whether records are there; cancelled, it stops the wait in the thread."""
         deadline = time.monotonic() + timeout_s
-        self._waiting += 1
+        try:
+            async with asyncio.timeout(max(timeout_s, 0.0)):
+                await self._turn.acquire()
+        except TimeoutError:
+            return []
         try:
             while True:
-                left = max(deadline - time.monotonic(), 0.0)
-                if await self._in_thread(self._wait_in_thread, min(left, _TURN_S)):
-                    return True
-                if time.monotonic() >= deadline:
-                    return False
-        except asyncio.CancelledError:
-            self.consumer.wakeup()
-            raise
+                self._check_open()
+                left = min(max(deadline - time.monotonic(), 0.0), _TURN_S)
+                found = await self._thread.wait(self.consumer.wait, left, lambda: self.consumer.poll(0.0, max_records))
+                if found or time.monotonic() >= deadline:
+                    return found
         finally:
-            self._waiting -= 1
-
-    def _wait_in_thread(self, timeout_s: float) -> bool:
-        try:
-            return self.consumer.wait(timeout_s)
-        except WakeupError:
-            return False
+            self._turn.release()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        while not self._records.is_ready():
-            if self._closed:
-                raise StopAsyncIteration
-            await self._wait(_TURN_S)
-        return next(self._records)
+        if self._thread.is_free and self._records.is_ready():
+            return next(self._records)
+        async with self._turn:
+            while not self._closed:
+                try:
+                    found = await self._thread.wait(self.consumer.await_chunk, _TURN_S, lambda: [next(self._records)])
+                except ClosedError:
+                    break
+                if found:
+                    return found[0]
+        raise StopAsyncIteration
 
     # Positions
 
@@ -199,7 +266,7 @@ class AsyncConsumer:
             await self._call(self.consumer.close, timeout_s)
         finally:
             self._closed = True
-            self._thread.shutdown(wait=False)
+            self._thread.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,9 +275,3 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _ended(running: asyncio.Future[Any]) -> None:
-    """Of a call whose caller is gone: what it came to has nobody to hear of it."""
-    if not running.cancelled():
-        running.exception()
