@@ -13,8 +13,8 @@ REQUEST, ANSWER = "request", "answer"
 class RequestCutter(CuttingProxy):
     """`lose(api_key, REQUEST | ANSWER)` for the next request of that kind; `lost` counts those that were."""
 
-    def __init__(self, broker_port: int | None = None) -> None:
-        super().__init__(broker_port)
+    def __init__(self) -> None:
+        super().__init__()
         self.lost = 0
         self._armed: tuple[int, str] | None = None
         # Connections whose next answer is not to be seen.
