@@ -13,7 +13,7 @@ room, is replaced: its `parts` say where its records went, and it is never done 
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from librt.strings import BytesWriter
 from librt.threading import Lock
@@ -83,7 +83,7 @@ class Part:
 
 class Batch:
     __slots__ = (
-        "append_time", "attempts", "base_offset", "base_sequence", "base_timestamp", "body", "callbacks",
+        "append_time", "arrival", "attempts", "base_offset", "base_sequence", "base_timestamp", "body", "callbacks",
         "called_for", "closed", "codec", "count", "created", "error", "expires", "guard", "head", "in_flight",
         "is_done", "is_empty_seat", "last_problem", "max_timestamp", "number", "order", "order_within", "partition",
         "parts", "producer_epoch", "producer_id", "queue", "raw_size", "record_errors", "reserved", "retry_at",
@@ -142,6 +142,8 @@ class Batch:
         self.error: Exception | None = None
         self.record_errors: dict[int, str] | None = None
         self.waiters: list[Waiter] | None = None
+        # What event loops wait for (awaiting.py).
+        self.arrival: Any = None
         self.called_for: list[Delivery] = []
         self.callbacks: list[OnDelivery] | None = None
         self.parts: list[Part] | None = None
@@ -269,6 +271,7 @@ class Batch:
         self.head = None
         self.body = b""
         self.writer = None
+        self.arrival = None
         waiters = self.waiters
         self.waiters = None
         if self.callbacks is not None:
