@@ -1,4 +1,4 @@
-"""Writes docs/SETTINGS.md and docs/METRICS.md from the tables in the code: `python -m tools.settings_doc`."""
+"""Writes docs/SETTINGS.md, CLIENT_SETTINGS.md and METRICS.md from the tables: `python -m tools.settings_doc`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+from braidlog.client.definitions.common import DIFFERENCES as CLIENT_DIFFERENCES
+from braidlog.client.settings import ADMIN, COMMON, CONSUMER, PRODUCER, definitions, without_effect
 from braidlog.config import known
 from braidlog.config.definitions.braidlog import DIFFERENCES
 from braidlog.config.setting import TYPE_NAMES, Setting
@@ -66,6 +68,36 @@ TITLES = {
     "tiered": "Tiered storage",
 }
 
+CLIENT_HEAD = """\
+# Client settings
+
+Every setting that Kafka 3.9 documents for its producer, consumer and admin client, and a few of our own. Written from
+the tables in `src/braidlog/client/definitions/` by `python -m tools.settings_doc`.
+
+    Producer(bootstrap_servers="localhost:9092", linger_ms=5)                 keyword arguments: underscores for dots
+    Producer(bootstrap_servers="localhost:9092", linger=0.005)                a time without its unit is in seconds
+    Producer({{"bootstrap.servers": "localhost:9092", "linger.ms": "5"}})     a mapping, such as a property file's
+
+Keyword arguments win over the mapping. A wrong value is an error that names the setting; a name that nobody knows, and
+one that has no effect, is warned about in the log (`braidlog.client`). Where Kafka has a class name, give the Python
+object.
+
+## Where defaults differ from Kafka's
+| setting | Kafka's default | here | why |
+|---|---|---|---|
+{differences}
+
+Not in Kafka: `sasl.username`, `sasl.password` (instead of `sasl.jaas.config`), `sasl.oauth.token.provider`.
+`request.timeout.ms` has to be above 0.
+"""
+
+CLIENT_TITLES = {
+    COMMON: "All clients",
+    PRODUCER: "Producer",
+    CONSUMER: "Consumer",
+    ADMIN: "Admin",
+}
+
 METRICS_HEAD = """\
 # Metrics
 
@@ -89,6 +121,28 @@ def settings_page() -> str:
         parts += (f"\n## {title}\n", *_broker_table(module.SETTINGS))
     parts += ("\n## Only at run time\n", *_broker_table(known.dynamic_only_settings().values()))
     return "".join(parts)
+
+
+def client_page() -> str:
+    common = definitions(COMMON)
+    every = {**definitions(PRODUCER), **definitions(CONSUMER), **definitions(PRODUCER)}
+    differences = "\n".join(
+        f"| `{key}` | `{theirs}` | `{every[key].default_text}` | {why} |"
+        for key, (theirs, why) in CLIENT_DIFFERENCES.items()
+    )
+    parts = [CLIENT_HEAD.format(differences=differences)]
+    for kind, title in CLIENT_TITLES.items():
+        # What a kind has otherwise than all is listed with it once more.
+        rows = [row for key, row in definitions(kind).items() if kind == COMMON or common.get(key) is not row]
+        parts += (f"\n## {title}\n", *_client_table(rows))
+    parts += ("\n## Without effect\n", *_client_table(without_effect().values()))
+    return "".join(parts)
+
+
+def _client_table(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| setting | type | default | values | what it does | effect |\n|---|---|---|---|---|---|\n"
+    for setting in sorted(settings, key=lambda setting: setting.key):
+        yield f"| {_facts(setting)} | {setting.doc} | {_effect(setting)} |\n"
 
 
 def metrics_page() -> str:
@@ -131,6 +185,7 @@ def _effect(setting: Setting) -> str:
 
 def main() -> None:
     (DOCS / "SETTINGS.md").write_text(settings_page())
+    (DOCS / "CLIENT_SETTINGS.md").write_text(client_page())
     (DOCS / "METRICS.md").write_text(metrics_page())
 
 

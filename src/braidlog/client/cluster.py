@@ -246,11 +246,12 @@ class Cluster:
 def _settings(bootstrap: str, timeout_s: float, given: Mapping[str, Any]) -> Settings:
     timeout_ms = max(1, round(timeout_s * 1000))
     own = {"bootstrap.servers": bootstrap, "request.timeout.ms": timeout_ms}
-    # A socket that does not open within Kafka's ten seconds will not do so later.
-    limits = {SETUP: min(timeout_ms, int(given.get(SETUP, _SETUP_MS))), "client.id": given.get("client.id", CLIENT_ID)}
+    defaults = {SETUP: _SETUP_MS, "client.id": CLIENT_ID}
     # A file may serve producers and consumers as well: what is theirs is none of ours.
     known = definitions(ADMIN)
-    return Settings.of(ADMIN, {**{key: value for key, value in given.items() if key in known}, **limits, **own})
+    settings = Settings.of(ADMIN, {**defaults, **{key: value for key, value in given.items() if key in known}, **own})
+    # A socket that does not open within Kafka's ten seconds will not do so later.
+    return settings.limited(SETUP, timeout_ms)
 
 
 def _is_coming_up(topic: MetadataResponseTopic) -> bool:

@@ -229,7 +229,8 @@ class Metadata:
             # What does not pass by itself may have been mended by the time that age demands another look.
             self._arm(now if _passes(self.problem) else now + self._max_age_s)
         else:
-            self._arm(now + (self._pause(self._coming - 1) if self._coming else self._max_age_s))
+            age_s = self._pause(self._coming - 1) if self._coming else self._max_age_s
+            self._arm(max(now + age_s, self._not_before))
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -1,14 +1,14 @@
 """A client's settings: Kafka's names, dotted in a mapping or in snake case as keyword arguments.
 
-    Producer(bootstrap_servers="localhost:9092", linger_ms=5)
-    Producer({"bootstrap.servers": "localhost:9092", "linger.ms": "5"})
-    Producer(bootstrap_servers="localhost:9092", linger=0.005)        a time without its unit is in seconds
+Producer(bootstrap_servers="localhost:9092", linger_ms=5)
+Producer({"bootstrap.servers": "localhost:9092", "linger.ms": "5"})
+Producer(bootstrap_servers="localhost:9092", linger=0.005)        a time without its unit is in seconds
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -38,8 +38,15 @@ _WANTED: Final = {
 def definitions(kind: str) -> dict[str, Setting]:
     """Every setting of a kind of client, by its dotted name."""
     rows: list[Setting] = list(import_module("braidlog.client.definitions.common").SETTINGS)
-    if kind in (PRODUCER, CONSUMER):
+    if kind != COMMON:
+        # The later row of a name counts: kinds differ in some defaults.
         rows += import_module(f"braidlog.client.definitions.{kind}").SETTINGS
+    return {row.key: row for row in rows}
+
+
+def without_effect() -> dict[str, Setting]:
+    """What Kafka's clients have and ours have no use for; looked at only where something else is unknown."""
+    rows: tuple[Setting, ...] = import_module("braidlog.client.definitions.without_effect").SETTINGS
     return {row.key: row for row in rows}
 
 
@@ -66,7 +73,7 @@ class Settings:
         known = definitions(kind)
         legacy = _legacy(kind)
         given: dict[str, Any] = {}
-        unused: list[str] = []
+        unused: dict[str, str] = {}
         named = [(str(name), value, True) for name, value in (config or {}).items()]
         named += [(name, value, False) for name, value in (keywords or {}).items()]
         for name, value, from_mapping in named:
@@ -78,16 +85,18 @@ class Settings:
             elif key + _MILLISECONDS in known:
                 given[key + _MILLISECONDS] = _converted(known[key + _MILLISECONDS], _milliseconds(key, value))
             elif key:
-                unused.append(name)
-        if unused:
-            # As in Kafka: a file may serve several programs, so that what one does not know is no error.
-            log.warning("unused %s settings: %s", kind, ", ".join(sorted(unused)))
+                unused[name] = key
+        _warn(kind, unused, {key: known[key] for key, value in given.items() if value != known[key].default})
         return cls(kind, known, given)
 
     def with_defaults(self, **keywords: Any) -> Settings:
         """The same with other defaults for what was not given."""
         others = {name.replace("_", "."): value for name, value in keywords.items()}
         return Settings(self.kind, self._known, {**others, **self._given})
+
+    def limited(self, key: str, most: int) -> Settings:
+        """The same with a number that is at most so large."""
+        return Settings(self.kind, self._known, {**self._given, key: min(self.number(key), most)})
 
     def is_given(self, key: str) -> bool:
         return key in self._given
@@ -131,6 +140,19 @@ class Settings:
         return f"Settings({self.kind}, {shown})"
 
 
+def _warn(kind: str, unused: Mapping[str, str], changed: Mapping[str, Setting]) -> None:
+    """Of what was asked in vain; as in Kafka that is no error, since a file may serve several programs."""
+    idle = {key: row for key, row in changed.items() if row.no_effect}
+    if unused:
+        theirs = without_effect()
+        idle.update((key, theirs[key]) for key in unused.values() if key in theirs)
+        unknown = sorted(name for name, key in unused.items() if key not in theirs)
+        if unknown:
+            log.warning("unused %s settings: %s", kind, ", ".join(unknown))
+    for key, row in sorted(idle.items()):
+        log.warning("setting %s has no effect: %s", key, row.no_effect)
+
+
 def _modern(old: str, new: str | None, value: Any) -> tuple[str, Any]:
     if new is None:
         log.warning("setting %s is of clients before 0.9 and has no effect", old)
@@ -156,7 +178,7 @@ def _converted(row: Setting, value: Any) -> Any:
         return row.default
     if row.kind == CLASS:
         return value
-    if row.kind == LIST and not isinstance(value, str):
+    if row.kind == LIST and isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return tuple(value)
     if isinstance(value, str):
         text = value
@@ -179,4 +201,3 @@ def _converted(row: Setting, value: Any) -> Any:
 
 def _shown(row: Setting, value: Any) -> str:
     return _HIDDEN if row.sensitive else repr(value)
-

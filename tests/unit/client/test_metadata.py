@@ -167,6 +167,14 @@ async def test_metadata_that_is_old_is_asked_for_anew() -> None:
         await until(lambda: world.metadata.version >= 3)
 
 
+async def test_an_age_of_nothing_keeps_the_pause_all_the_same() -> None:
+    async with World(metadata_max_age_ms=0, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as world:
+        await world.metadata.refreshed()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert len(world.cluster.asked) == 1
+
+
 async def test_all_topics_or_only_some() -> None:
     async with World() as world:
         world.cluster.topics |= {"a": 0, "b": 0}

@@ -112,3 +112,36 @@ def test_every_default_passes_its_own_rule(kind: str) -> None:
         if row.default is not None and row.rule is not None:
             assert row.rule.problem(row.default) is None, row.key
         assert row.doc.endswith("."), row.key
+
+
+def test_what_has_no_effect_is_said_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        Settings.of(
+            ADMIN, {"sasl.kerberos.service.name": "kafka", "client.dns.lookup": "use_all_dns_ips", "nonsense": 1}
+        )
+    assert sorted(caplog.messages) == [
+        "setting sasl.kerberos.service.name has no effect: Kerberos (GSSAPI) is not supported",
+        "unused admin settings: nonsense",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (PRODUCER, "bootstrap.servers", 9092),
+        (PRODUCER, "compression.gzip.level", 0),
+        (PRODUCER, "transactional.id", ""),
+        (CONSUMER, "group.instance.id", ""),
+        (ADMIN, "sasl.login.refresh.window.factor", 0.4),
+    ],
+)
+def test_values_that_kafka_refuses_are_refused(kind: str, name: str, value: object) -> None:
+    with pytest.raises(SettingError, match=name.replace(".", r"\.")):
+        Settings.of(kind, {name: value})
+
+
+def test_kinds_have_their_own_defaults() -> None:
+    assert Settings.of(PRODUCER).number("receive.buffer.bytes") == 32_768
+    assert Settings.of(CONSUMER).number("receive.buffer.bytes") == 65_536
+    assert Settings.of(ADMIN).number("connections.max.idle.ms") == 300_000
+    assert Settings.of(ADMIN, {"retry.backoff.ms": 50}).limited("retry.backoff.ms", 20).number("retry.backoff.ms") == 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.config.rules import at_least, one_of
+from braidlog.config.rules import at_least, between, one_of
 from braidlog.config.setting import (
     BOOLEAN,
     CLASS,
@@ -29,6 +29,7 @@ SETTINGS: Final = (
     Setting("client.dns.lookup", STRING, "use_all_dns_ips", MEDIUM,
         rule=one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
         doc="Whether every address of a name is tried.",
+        no_effect="every address of a name is tried, and names stay as they were given",
     ),
     Setting("metadata.max.age.ms", LONG, 300_000, LOW, rule=at_least(0),
         doc="Metadata is asked for anew after this time.",
@@ -55,6 +56,7 @@ SETTINGS: Final = (
     ),
     Setting("socket.connection.setup.timeout.max.ms", LONG, 30_000, MEDIUM, rule=at_least(1),
         doc="The longest that time grows to when attempts fail.",
+        no_effect="each attempt has `socket.connection.setup.timeout.ms`",
     ),
     Setting("connections.max.idle.ms", LONG, 540_000, MEDIUM,
         doc="Idle connections are closed after this time; -1 keeps them.",
@@ -82,12 +84,17 @@ SETTINGS: Final = (
     Setting("sasl.username", STRING, None, MEDIUM, doc="The user of PLAIN and SCRAM."),
     Setting("sasl.password", PASSWORD, None, MEDIUM, doc="The password of PLAIN and SCRAM."),
     Setting("sasl.oauth.token.provider", CLASS, None, MEDIUM, doc="A function that returns the token of OAUTHBEARER."),
-    Setting("sasl.login.connect.timeout.ms", INT, None, LOW, doc="How long the token's endpoint may take to connect."),
+    Setting("sasl.login.connect.timeout.ms", INT, None, LOW, doc="How long the token's endpoint may take to connect.",
+        no_effect="`sasl.login.read.timeout.ms` covers both",
+    ),
     Setting("sasl.login.read.timeout.ms", INT, None, LOW, doc="How long the token's endpoint may take to answer."),
     Setting("sasl.oauthbearer.token.endpoint.url", STRING, None, MEDIUM,
         doc="Where tokens are fetched with client credentials.",
     ),
-    Setting("sasl.login.refresh.window.factor", DOUBLE, 0.8, LOW,
+    Setting("sasl.oauthbearer.header.urlencode", BOOLEAN, False, LOW,
+        doc="Whether client id and secret are URL-encoded for the token's endpoint, as RFC 6749 has it.",
+    ),
+    Setting("sasl.login.refresh.window.factor", DOUBLE, 0.8, LOW, rule=between(0.5, 1.0),
         doc="The share of a token's life after which a new one is fetched.",
     ),
     Setting("ssl.protocol", STRING, "TLSv1.3", MEDIUM, doc="The newest version of TLS to use."),
@@ -100,12 +107,22 @@ SETTINGS: Final = (
         doc="A file with the certificates to trust; none means the system's.",
     ),
     Setting("ssl.truststore.password", PASSWORD, None, HIGH, doc="The password of that file."),
-    Setting("ssl.truststore.type", STRING, "PEM", MEDIUM, doc="The format of that file."),
+    Setting("ssl.truststore.type", STRING, "JKS", MEDIUM,
+        doc="The format of that file; PEM, JKS and PKCS12 are told apart by what is in it, whatever this says.",
+    ),
     Setting("ssl.truststore.certificates", PASSWORD, None, HIGH, doc="The certificates to trust, in PEM."),
     Setting("ssl.keystore.location", STRING, None, HIGH, doc="A file with this client's key and certificate."),
     Setting("ssl.keystore.password", PASSWORD, None, HIGH, doc="The password of that file."),
-    Setting("ssl.keystore.type", STRING, "PEM", MEDIUM, doc="The format of that file."),
+    Setting("ssl.keystore.type", STRING, "JKS", MEDIUM,
+        doc="The format of that file; PEM, JKS and PKCS12 are told apart by what is in it, whatever this says.",
+    ),
     Setting("ssl.keystore.key", PASSWORD, None, HIGH, doc="This client's private key, in PEM."),
     Setting("ssl.keystore.certificate.chain", PASSWORD, None, HIGH, doc="This client's certificates, in PEM."),
     Setting("ssl.key.password", PASSWORD, None, HIGH, doc="The password of the private key."),
 )  # fmt: skip
+
+# Where a default is not Kafka's: Kafka's, and why.
+DIFFERENCES: Final = {
+    "batch.size": ("16384", "a batch costs more than a record here: larger ones carry more records a second"),
+    "metadata.recovery.strategy": ("none", "as in Kafka 4.0: a cluster whose brokers all moved is found again"),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.config.rules import at_least, one_of
+from braidlog.config.rules import NON_EMPTY, at_least, one_of
 from braidlog.config.setting import BOOLEAN, CLASS, HIGH, INT, LIST, LOW, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
@@ -13,7 +13,7 @@ SETTINGS: Final = (
         doc="Turns the bytes of values into objects; none leaves them bytes.",
     ),
     Setting("group.id", STRING, None, HIGH, doc="The group that shares the topics' partitions and keeps the offsets."),
-    Setting("group.instance.id", STRING, None, MEDIUM,
+    Setting("group.instance.id", STRING, None, MEDIUM, rule=NON_EMPTY,
         doc="A name of this member that outlives restarts: they then move no partition.",
     ),
     Setting("group.protocol", STRING, "classic", HIGH, rule=one_of("classic", "consumer", any_case=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.config.rules import at_least, between, one_of
+from braidlog.config.rules import GZIP_LEVEL, NON_EMPTY, at_least, between, one_of
 from braidlog.config.setting import BOOLEAN, CLASS, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
@@ -20,6 +20,9 @@ SETTINGS: Final = (
     ),
     Setting("buffer.memory", LONG, 33_554_432, HIGH, rule=at_least(0),
         doc="Bytes of records that wait to be sent; `send` then blocks.",
+    ),
+    Setting("receive.buffer.bytes", INT, 32_768, MEDIUM, rule=at_least(-1),
+        doc="The socket's receive buffer; -1 leaves it to the system.",
     ),
     # Kafka's is 16,384: docs/adr/producer-batches.md says why ours is larger.
     Setting("batch.size", INT, 262_144, MEDIUM, rule=at_least(0),
@@ -46,7 +49,7 @@ SETTINGS: Final = (
     Setting("compression.type", STRING, "none", HIGH, rule=one_of("none", "gzip", "snappy", "lz4", "zstd"),
         doc="The codec of batches.",
     ),
-    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=between(-1, 9),
+    Setting("compression.gzip.level", INT, -1, MEDIUM, rule=GZIP_LEVEL,
         doc="How hard gzip tries; -1 is its default.",
     ),
     Setting("compression.lz4.level", INT, 9, MEDIUM, rule=between(1, 17), doc="How hard lz4 tries."),
@@ -69,7 +72,9 @@ SETTINGS: Final = (
     Setting("metadata.max.idle.ms", LONG, 300_000, LOW, rule=at_least(5_000),
         doc="Metadata of a topic that is not written to is dropped after this time.",
     ),
-    Setting("transactional.id", STRING, None, LOW, doc="The name under which transactions go on after a restart."),
+    Setting("transactional.id", STRING, None, LOW, rule=NON_EMPTY,
+        doc="The name under which transactions go on after a restart.",
+    ),
     Setting("transaction.timeout.ms", INT, 60_000, LOW, rule=at_least(1),
         doc="A transaction open for longer is aborted by the broker.",
     ),

@@ -73,6 +73,9 @@ def access_for(settings: Settings) -> Access:
 def parse_servers(servers: tuple[str, ...]) -> list[Address]:
     """`host:port` each; the port may be left out."""
     found: list[Address] = []
+    for each in servers:
+        if not isinstance(each, str):
+            raise SettingError(f"bootstrap.servers: {each!r} is not HOST:PORT")
     for word in filter(None, (each.strip() for each in servers)):
         host, colon, port = word.rpartition(":")
         if not colon or (word.startswith("[") and word.endswith("]")):

@@ -34,7 +34,8 @@ def endpoint_for(settings: Settings, url: str) -> Endpoint:
     factor = float(settings.value("sasl.login.refresh.window.factor"))
     read_ms = settings.value("sasl.login.read.timeout.ms")
     timeout_s = read_ms / 1000.0 if read_ms else _DEFAULT_TIMEOUT_S
-    return _Kept(lambda options: fetch_token(url, options, timeout_s), factor).token
+    encodes = settings.flag("sasl.oauthbearer.header.urlencode")
+    return _Kept(lambda options: fetch_token(url, options, timeout_s, encodes=encodes), factor).token
 
 
 class _Kept:
@@ -57,10 +58,10 @@ class _Kept:
         return self._token
 
 
-def fetch_token(url: str, options: Mapping[str, str], timeout_s: float) -> BearerToken:
+def fetch_token(url: str, options: Mapping[str, str], timeout_s: float, *, encodes: bool = False) -> BearerToken:
     # Only who logs in like this pays for the import.
     from urllib.error import HTTPError, URLError
-    from urllib.parse import urlencode
+    from urllib.parse import quote_plus, urlencode
     from urllib.request import Request, urlopen
 
     request = Request(url)
@@ -68,6 +69,8 @@ def fetch_token(url: str, options: Mapping[str, str], timeout_s: float) -> Beare
         client, secret = options.get("clientId"), options.get("clientSecret")
         if not client or not secret:
             raise UserError("sasl.oauthbearer.token.endpoint.url needs clientId and clientSecret in sasl.jaas.config")
+        if encodes:
+            client, secret = quote_plus(client), quote_plus(secret)
         form = {"grant_type": "client_credentials"}
         if options.get("scope"):
             form["scope"] = options["scope"]

@@ -357,7 +357,7 @@ def test_servers_are_read_as_people_write_them(servers: tuple[str, ...], expecte
     assert parse_servers(servers) == expected
 
 
-@pytest.mark.parametrize("servers", [(), ("",), ("a:b",), ("a:0",), ("a:70000",), (":9092",)])
+@pytest.mark.parametrize("servers", [(), ("",), ("a:b",), ("a:0",), ("a:70000",), (":9092",), ("a", 9092)])
 def test_servers_that_are_none_are_refused(servers: tuple[str, ...]) -> None:
     with pytest.raises(SettingError, match=r"bootstrap\.servers"):
         parse_servers(servers)
