@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from braidlog.client.errors import (
 )
 from braidlog.client.producer.transaction_states import State
 from braidlog.core import protocol_errors as errors
+from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
 OFFSETS = {HERE: OffsetAndMetadata(3)}
@@ -198,6 +200,20 @@ def test_offsets_need_a_group() -> None:
         await it.flow.send_offsets(OFFSETS, "g")
         request = it.cluster.requests[-1][0]
         assert (request.group_id, request.generation_id, request.member_id) == ("g", -1, "")
+
+    scene(story)
+
+
+@pytest.mark.parametrize("wrong", [{HERE: "3"}, {HERE: OffsetAndMetadata(-1)}, {"t-0": 3}, {HERE: None}])
+def test_wrong_offsets_do_not_cost_the_transaction(wrong: Any) -> None:
+    async def story(it: Scene) -> None:
+        await it.begun()
+        with pytest.raises(UserError, match="is no offset to commit"):
+            await it.flow.send_offsets(wrong, GROUP)
+        assert it.cluster.asked == []
+        await it.flow.send_offsets({("t", 0): 3}, GROUP)  # type: ignore[dict-item]
+        await it.flow.commit()
+        assert it.cluster.committed == 1
 
     scene(story)
 

@@ -33,7 +33,7 @@ from braidlog.client.errors import (
 from braidlog.client.producer.transaction_coordinator import Renewal, TransactionCoordinator
 from braidlog.client.producer.transaction_errors import failed, of_lost_batch, spoilt
 from braidlog.client.producer.transaction_ports import OwnIdentity, Records, SentBatch, Worker
-from braidlog.client.producer.transaction_requests import EXPLICIT_PRODUCE, Identity
+from braidlog.client.producer.transaction_requests import EXPLICIT_PRODUCE, Identity, offsets_of
 from braidlog.client.producer.transaction_states import (
     ABORT,
     BEGIN,
@@ -123,8 +123,10 @@ class TransactionFlow:
         whose = GroupMetadata(group) if isinstance(group, str) else group
         if not whose.group_id:
             raise TransactionStateError("offsets need the group.id of their consumer; give consumer.group_metadata()")
-        if offsets:
-            await asyncio.shield(self._own(SEND_OFFSETS, self._guarded(self._send_offsets(dict(offsets), whose))))
+        # A wrong argument must not cost the transaction: it is looked at before anything is done.
+        places = offsets_of(offsets)
+        if places:
+            await asyncio.shield(self._own(SEND_OFFSETS, self._guarded(self._send_offsets(places, whose))))
 
     async def _once(self, call: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the call, or wait for the one that is under way."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
+from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from braidlog.wire.generated.add_partitions_to_txn import (
@@ -112,6 +113,24 @@ def add_offsets(transactional_id: str, identity: Identity, group: str) -> AddOff
         producer_epoch=identity.epoch,
         group_id=group,
     )
+
+
+def offsets_of(
+    given: Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a program gave, checked; a bare number will do for an offset, a pair for a partition."""
+    places: dict[TopicPartition, OffsetAndMetadata] = {}
+    for key, value in given.items():
+        place = OffsetAndMetadata(value) if isinstance(value, int) else value
+        if not (
+            isinstance(key, tuple) and len(key) == 2 and isinstance(place, OffsetAndMetadata) and place.offset >= 0
+        ):
+            raise UserError(
+                f"{key!r}: {value!r} is no offset to commit; "
+                "give {TopicPartition(topic, partition): OffsetAndMetadata(next offset)}"
+            )
+        places[TopicPartition(*key)] = place
+    return places
 
 
 def commit_offsets(
