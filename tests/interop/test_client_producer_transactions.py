@@ -473,9 +473,11 @@ def test_in_an_event_loop(quick_broker: Broker, topic: str) -> None:
                     {TopicPartition(topic, 0): OffsetAndMetadata(1)}, f"{topic}-group"
                 )
                 await end()
+            async with producer.transaction():
+                await producer.send(topic, "in a scope", partition=0)
 
     asyncio.run(program())
-    assert values(quick_broker, topic) == ["commit_transaction_async"]
+    assert values(quick_broker, topic) == ["commit_transaction_async", "in a scope"]
 
 
 # The broker goes away
