@@ -19,6 +19,8 @@ _SIZE: Final = 4
 LARGEST_FRAME: Final = 1 << 30
 # A buffer of its own begins with this and doubles: most answers fit.
 _FIRST_ROOM: Final = 4 << 20
+# Large enough that waking up for it costs little, small enough that the peer still sends while we receive.
+_PIECE: Final = 512 * 1024
 
 
 class NotFrames(Exception):
@@ -70,7 +72,7 @@ class FrameReader:
                 self._have += received
                 yield from self._cut()
             if self._large is not None:
-                transport.expect(self._large_size - self._filled)
+                transport.expect(min(self._large_size - self._filled, _PIECE))
 
     def _cut(self) -> Iterator[bytes]:
         at = 0

@@ -118,6 +118,13 @@ def test_the_transport_knows_what_a_large_frame_waits_for() -> None:
     assert transport.expected == 1
 
 
+def test_a_very_large_frame_is_received_in_pieces() -> None:
+    reader = FrameReader()
+    transport = Pieces([_framed(b"x" * (3 << 20))[:70_000]])
+    assert list(reader.frames(transport)) == []
+    assert transport.expected == 512 * 1024
+
+
 def test_a_buffer_used_again_leaves_nothing_behind() -> None:
     bodies = [b"a" * 300_000, b"b" * 100_000, b"c" * 299_999, b"d" * 5_000_000, b"e" * 70_000]
     assert _read([_framed(*bodies)]) == bodies
