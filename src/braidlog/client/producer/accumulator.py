@@ -86,7 +86,8 @@ class Accumulator:
         self._wake = wake
         # The engine has been called and did not look yet.
         self._called = False
-        self._must_call = False
+        # Something changed that the engine has not seen.
+        self.must_call = False
 
     # Programs' threads, under the lock
 
@@ -137,7 +138,7 @@ class Accumulator:
             self.close_batch(queue, batch)
         need = self.needed(size)
         if not self.pool.reserve(need):
-            self._must_call = True
+            self.must_call = True
             return None
         return self.open_batch(queue, need)
 
@@ -175,7 +176,7 @@ class Accumulator:
         if not queue.is_active:
             queue.is_active = True
             self.active.append(queue)
-            self._must_call = True
+            self.must_call = True
 
     def close_batch(self, queue: PartitionQueue, batch: Batch) -> None:
         """No more records; the queue's first to be closed is worth a call, the others the engine sees by itself."""
@@ -185,7 +186,7 @@ class Accumulator:
         batch.raw_size = len(batch.body) if writer is None else len(writer)
         self.backlog += batch.raw_size
         if queue.batches[0] is batch:
-            self._must_call = True
+            self.must_call = True
         if self.backlog > self.backlog_long:
             self.is_behind = True
 
@@ -252,8 +253,8 @@ class Accumulator:
 
     def call_if_needed(self) -> None:
         """Wake the engine if something changed that it should look at."""
-        if self._must_call:
-            self._must_call = False
+        if self.must_call:
+            self.must_call = False
             self.call()
 
     def call(self) -> None:
@@ -339,7 +340,7 @@ class Accumulator:
         if queue is not None and queue.open is batch:
             queue.open = None
         if self.pool.release(batch.reserved):
-            self._must_call = True
+            self.must_call = True
         batch.reserved = 0
         return waiters
 

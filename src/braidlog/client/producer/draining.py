@@ -75,6 +75,8 @@ def drain(self: Accumulator, now: float, rooms: dict[int, int]) -> Drained:
         # Who was served goes behind those who still wait.
         waiting.extend(served)
         self.active = waiting
+        # Whatever changed before was seen here.
+        self.must_call = False
     finally:
         self.lock.release()
     return found

@@ -155,7 +155,6 @@ class Sender:
             if not drained.requests:
                 break
         look_at = min(look_at, self._seek(drained, now))
-        accumulator.call_if_needed()
         if self._guarantees.acks == 0 and accumulator.active:
             look_at = min(look_at, now + _UNSENT_PAUSE_S)
         return min(look_at, drained.look_at, next_expiry(accumulator))
@@ -332,7 +331,8 @@ class Sender:
             self._metadata.request_update()
         else:
             raise problem
-        self.turn_soon()
+        if self._accumulator.active or self._accumulator.seats:
+            self.turn_soon()
 
     def _release(self, batches: list[Batch]) -> None:
         for batch in batches:
