@@ -6,7 +6,6 @@ import argparse
 import os
 from typing import Any
 
-from braidlog.cli.configs import overrides_of
 from braidlog.cli.options import add_connection, add_output, connect, pairs, positive
 from braidlog.cli.output import remark, remark_failure, report, show
 from braidlog.client.admin.routing import Routing
@@ -131,6 +130,9 @@ def run_describe(options: argparse.Namespace) -> int:
                 topics.append(found)
             elif not (options.if_exists and isinstance(found, UnknownTopicOrPartitionError)):
                 raise found
+        # Only who asks for them pays for the import.
+        from braidlog.cli.configs import overrides_of
+
         configs = overrides_of(cluster, [topic.name for topic in topics])
     described: list[dict[str, Any]] = []
     for topic in topics:

@@ -7,7 +7,6 @@ the same connection waits behind it.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
@@ -367,9 +366,15 @@ def _opened(slot: _Slot) -> None:
 async def _resolved(
     loop: asyncio.AbstractEventLoop, host: str, port: int
 ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]]:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
+    if not _is_address(host):
         return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     # An address needs no resolver, whose thread would cost more than the connection.
     return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except (OSError, UnicodeError):
+        return False
+    return True

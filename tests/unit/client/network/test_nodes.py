@@ -361,3 +361,21 @@ def test_servers_are_read_as_people_write_them(servers: tuple[str, ...], expecte
 def test_servers_that_are_none_are_refused(servers: tuple[str, ...]) -> None:
     with pytest.raises(SettingError, match=r"bootstrap\.servers"):
         parse_servers(servers)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_one"), [("127.0.0.1", True), ("::1", True), ("localhost", False), ("1.2.3", False), ("é", False)]
+)
+def test_an_address_is_told_from_a_name(host: str, is_one: bool) -> None:
+    assert nodes_module._is_address(host) is is_one
+
+
+async def test_a_broker_is_reached_over_ipv6() -> None:
+    broker = ScriptedBroker(_metadata)
+    server = await asyncio.start_server(broker._serve, "::1", 0)
+    port = server.sockets[0].getsockname()[1]
+    nodes = Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": f"[::1]:{port}"}))
+    assert (await nodes.connection(-1)).address == f"[::1]:{port}"
+    assert await _ask(nodes) == "c"
+    nodes.close()
+    server.close()
