@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
-from braidlog.client.errors import NoConnection, RequestTimeout
+from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Address, Nodes, parse_servers
@@ -100,7 +101,9 @@ class Cluster:
 
     def close(self) -> None:
         if not self._engine.is_closed:
-            self._engine.soon(self._network.close)
+            # After a fork the connections are the parent's, and stay open for it.
+            with suppress(ClosedError):
+                self._engine.soon(self._network.close)
             self._engine.close()
 
     def _connect_any(self) -> Node:

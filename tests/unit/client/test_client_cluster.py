@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
@@ -13,6 +14,8 @@ from braidlog.client.node import NoConnection
 from braidlog.client.refusals import check, refusal
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from braidlog.wire.generated.metadata import MetadataResponse
+from support.scripted_broker import ScriptedBroker
 
 
 @pytest.mark.parametrize(
@@ -78,3 +81,20 @@ def test_a_refusal_carries_the_brokers_words_or_our_advice() -> None:
     error = refusal(TopicAlreadyExistsError.code, "topic x", "Topic 'x' already exists.")
     assert error.message is not None
     assert error.message.startswith("topic x: Topic 'x' already exists")
+
+
+def test_a_setting_of_a_file_that_is_wrong_is_named() -> None:
+    with pytest.raises(UserError, match=r"socket\.connection\.setup\.timeout\.ms"):
+        Cluster("127.0.0.1:1", 1.0, {"socket.connection.setup.timeout.ms": "soon"})
+
+
+async def test_closing_after_a_fork_is_no_error() -> None:
+    """The child of a fork closes what it got from its parent: nothing to do there."""
+    async with ScriptedBroker(lambda *_: MetadataResponse()) as broker:
+        cluster = await asyncio.to_thread(Cluster, broker.address, 5.0)
+        engine = cluster._engine
+        here, engine._process = engine._process, -1
+        cluster.close()
+        assert engine.is_closed
+        engine._process, engine._closed = here, False
+        await asyncio.to_thread(cluster.close)
