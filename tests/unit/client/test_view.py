@@ -63,6 +63,11 @@ def test_a_leader_of_an_older_epoch_is_passed_over() -> None:
     assert view_of(_response(_topic("t", (1, 6))), before, frozenset()).topics["t"].leader_of(0) == 1
 
 
+def test_who_knows_no_epochs_is_believed() -> None:
+    before = view_of(_response(_topic("t", (2, 5))), EMPTY, frozenset())
+    assert view_of(_response(_topic("t", (1, -1))), before, frozenset()).topics["t"].leader_of(0) == 1
+
+
 def test_epochs_start_again_with_a_new_topic_of_the_same_name() -> None:
     before = view_of(_response(_topic("t", (2, 5))), EMPTY, frozenset())
     view = view_of(_response(_topic("t", (1, 0), topic_id=b"j" * 16)), before, frozenset())

@@ -19,6 +19,8 @@ from braidlog.security.credentials import BearerToken
 from braidlog.security.login import as_token
 
 _DEFAULT_TIMEOUT_S: Final = 10.0
+# Too slow, or too often: it may do so a moment later.
+_LATER: Final = (408, 429)
 _LARGEST_ANSWER: Final = 1 << 20
 _EXTENSION: Final = "extension_"
 # A token that is about to expire is not handed out again.
@@ -82,6 +84,8 @@ def fetch_token(url: str, options: Mapping[str, str], timeout_s: float, *, encod
             body = answer.read(_LARGEST_ANSWER)
     except HTTPError as problem:
         problem.close()
+        if problem.code >= 500 or problem.code in _LATER:
+            raise NoConnection(f"the token endpoint {url} has none now ({problem.code} {problem.reason})") from problem
         raise AuthenticationFailed(
             f"the token endpoint {url} refused ({problem.code} {problem.reason}); "
             "check clientId, clientSecret and scope"

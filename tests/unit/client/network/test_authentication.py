@@ -186,6 +186,16 @@ async def test_a_provider_that_fails() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+async def test_a_provider_that_reaches_nobody_is_asked_again_later() -> None:
+    def fail() -> str:
+        raise ConnectionRefusedError("s3cret path")
+
+    async with ScriptedBroker(Door(), offered=OFFERED) as broker:
+        with pytest.raises(NoConnection, match=r"token provider failed .ConnectionRefusedError") as caught:
+            await _enter(broker, **_bearer(fail))
+    assert "s3cret" not in str(caught.value)
+
+
 def test_settings_that_cannot_be_followed_are_told_at_once() -> None:
     for settings, told in (
         ({**PLAIN, "sasl_mechanism": "GSSAPI"}, "sasl.mechanism"),

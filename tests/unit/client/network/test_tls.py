@@ -284,3 +284,14 @@ def test_no_version_in_common(papers: Papers) -> None:
     told = explained(_alert(papers, server, client), "broker:1", False)
     assert isinstance(told, AuthenticationFailed)
     assert "ssl.enabled.protocols" in str(told)
+
+
+def test_sending_after_tls_ended_is_a_connection_lost_and_no_error_of_tls(papers: Papers) -> None:
+    pair = Pair(papers)
+    lost: list[OSError] = []
+    transport = pair.transport(Wire(b"", []))
+    transport.start(lambda: None, lost.append)
+    with suppress(ssl.SSLError):
+        pair.client.unwrap()
+    transport.send([b"more"])
+    assert [type(each) for each in lost] == [ConnectionResetError]

@@ -105,3 +105,21 @@ def test_a_token_is_kept_while_it_is_young() -> None:
         now[0] = at
         kept.token({})
     assert fetched == [1000.0, 1080.0]
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_an_endpoint_that_is_out_of_order_is_asked_again_later(issuer: Issuer, code: int) -> None:
+    issuer.code = code
+    with pytest.raises(NoConnection, match=str(code)) as caught:
+        fetch_token(issuer.url, CLIENT, 5.0)
+    assert caught.value.retriable
+    assert "s3cret" not in str(caught.value)
+
+
+def test_names_and_secrets_are_url_encoded_where_that_is_set(issuer: Issuer) -> None:
+    options = {"clientId": "me & you", "clientSecret": "a:b"}
+    settings = Settings.of(ADMIN, None, {"sasl_oauthbearer_header_urlencode": True})
+    endpoint_for(settings, issuer.url)(options)
+    endpoint_for(Settings.of(ADMIN), issuer.url)(options)
+    logins = [each["login"].removeprefix("Basic ") for each in issuer.asked]
+    assert logins == [b64encode(login).decode() for login in (b"me+%26+you:a%3Ab", b"me & you:a:b")]
