@@ -65,6 +65,7 @@ SETTINGS: Final = (
     ),
     Setting("partitioner.availability.timeout.ms", LONG, 0, LOW, rule=at_least(0),
         doc="A broker that takes nothing for so long gets none of them; 0: never.",
+        no_effect="brokers get fewer of them the more waits there, however long",
     ),
     Setting("interceptor.classes", LIST, "", LOW,
         doc="Objects that see each record before it is sent and after it is acknowledged.",
