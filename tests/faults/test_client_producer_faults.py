@@ -226,14 +226,14 @@ def test_close_sends_what_it_can_and_fails_the_rest(lives: list[Broker]) -> None
             delivery.result(0)
 
 
-def test_a_program_that_forgets_to_close_ends_and_is_warned(lives: list[Broker]) -> None:
+@pytest.mark.parametrize("ending", ["del producer; gc.collect()", ""])
+def test_a_program_that_forgets_to_close_ends_and_is_warned(lives: list[Broker], ending: str) -> None:
     program = f"""
 import gc
 from braidlog.client.producer.producer import Producer
 producer = Producer(bootstrap_servers={lives[0].bootstrap!r}, linger_ms=60000)
 producer.send("ledger", b"v")
-del producer
-gc.collect()
+{ending}
 print("the end")
 """
     done = subprocess.run(
@@ -241,4 +241,29 @@ print("the end")
     )
     assert done.returncode == 0
     assert "the end" in done.stdout
-    assert "1 records may not have been sent" in done.stderr
+    assert done.stderr.count("1 records may not have been sent") == 1
+
+
+def test_a_child_cannot_use_its_parents_producer(lives: list[Broker]) -> None:
+    program = f"""
+import os
+from braidlog.client.errors import ClosedError
+from braidlog.client.producer.producer import Producer
+producer = Producer(bootstrap_servers={lives[0].bootstrap!r})
+producer.send("ledger", b"before").result(30)
+child = os.fork()
+if child == 0:
+    try:
+        producer.send("ledger", b"child")
+    except ClosedError as problem:
+        print(problem, flush=True)
+    producer.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(producer.send("ledger", b"parent").result(30).offset)
+producer.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "made before a fork" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1"

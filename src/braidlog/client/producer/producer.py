@@ -25,6 +25,7 @@ from braidlog.client.errors import ClosedError, ConcurrentUseError, TransactionS
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.producer import lifetime
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.dressing import OwnDressing
 from braidlog.client.producer.guarantees import Guarantees, guarantees_of
@@ -55,6 +56,7 @@ class Producer(Intake):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._closed = True
+        self._warned = False
         chosen = Settings.of(PRODUCER, config, settings)
         guarantees = guarantees_of(chosen)
         self.settings = chosen
@@ -83,6 +85,7 @@ class Producer(Intake):
             self._engine.close()
             raise
         self._closed = False
+        lifetime.watch(self)
 
     def _start(
         self,
@@ -156,6 +159,7 @@ class Producer(Intake):
         if self._closed:
             return
         self._closed = True
+        lifetime.forget(self)
         accumulator = self._accumulator
         accumulator.refuse(ClosedError("this producer is closed; make a new one"))
         with accumulator.lock:
@@ -215,16 +219,27 @@ class Producer(Intake):
         await self.close_async()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True):
-            return
+        if not getattr(self, "_closed", True):
+            self.warn_of_unsent()
+            self._engine.close()
+
+    def warn_of_unsent(self) -> None:
+        """Nobody closed it, and it goes."""
         pending = sum(batch.count for batch in self._accumulator.pending())
-        if pending:
+        if pending and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"{self!r} was never closed: {pending} records may not have been sent; use `with`, or close()",
                 ResourceWarning,
                 stacklevel=1,
             )
-        self._engine.close()
+
+    def leave_behind(self) -> None:
+        """In the child of a fork: neither the engine's thread nor the connections are here."""
+        self._closed = True
+        self._accumulator.refuse(
+            ClosedError("this producer was made before a fork, and its thread stayed behind; make a new one")
+        )
 
     # The cluster
 
