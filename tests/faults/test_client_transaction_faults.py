@@ -135,7 +135,7 @@ def test_each_request_may_be_lost(cut_broker: tuple[RequestCutter, Broker], topi
 
 PATIENT = {"linger_ms": 2}
 # Records are given up while a broker may have them: only a new epoch tells these from what follows.
-HASTY = {"linger_ms": 2, "request_timeout_ms": 100, "delivery_timeout_ms": 110}
+HASTY = {"linger_ms": 2, "request_timeout_ms": 300, "delivery_timeout_ms": 320}
 
 
 @pytest.mark.timeout(300)
@@ -144,9 +144,12 @@ HASTY = {"linger_ms": 2, "request_timeout_ms": 100, "delivery_timeout_ms": 110}
 def test_connections_cut_at_random(target_kind: str, tmp_path: Path, seed: int, settings: Mapping[str, int]) -> None:
     """Every transaction that was reported committed shows whole, in order, once; no other shows at all."""
     seed = int(os.environ.get("BRAIDLOG_SEED", seed))
-    kept: list[list[str]] = [[] for _ in range(PARTITIONS)]
     with proxied(CuttingProxy(), target_kind, tmp_path) as (proxy, _):
         confluent.create_topic(proxy.bootstrap, TOPIC, PARTITIONS)
+        with Producer(bootstrap_servers=proxy.bootstrap, transactional_id="ledger", **QUICK) as producer:
+            # A broker that has just started may be too slow for who is hasty.
+            producer.init_transactions()
+            kept = Writer(producer, random.Random(seed)).one_transaction(0)
         with Producer(bootstrap_servers=proxy.bootstrap, transactional_id="ledger", **QUICK, **settings) as producer:
             writer = Writer(producer, random.Random(seed))
             producer.init_transactions()
@@ -155,7 +158,7 @@ def test_connections_cut_at_random(target_kind: str, tmp_path: Path, seed: int, 
             proxy.delay_answers(0.01 if settings is HASTY else 0.0)
             end = proxy.misbehave(seed, pause_s=0.2 if settings is HASTY else 0.05)
             try:
-                for number in range(60 if settings is HASTY else 120):
+                for number in range(1, 60 if settings is HASTY else 120):
                     for partition, some in enumerate(writer.one_transaction(number)):
                         kept[partition] += some
             finally:
