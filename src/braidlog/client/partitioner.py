@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by its key exactly as the Java client chooses, or one that takes turns (hot).
+"""Which partition a key belongs to, exactly as the Java client chooses (hot: compiled by mypyc).
 
 The key's hash is murmur2 (32 bits, seed 0x9747b28c) with its sign bit cleared, modulo the number of partitions;
 records of one key meet in one partition whichever client wrote them.
@@ -6,8 +6,6 @@ records of one key meet in one partition whichever client wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
 from typing import Final
 
 from librt.strings import read_i32_le
@@ -44,18 +42,3 @@ def murmur2(data: bytes) -> i64:
 
 def partition_of_key(key: bytes, partitions: i64) -> i64:
     return (murmur2(key) & _POSITIVE) % partitions
-
-
-class StickyPartition:
-    """For records without a key: stays with one partition until told to move on, so that batches grow full."""
-
-    def __init__(self, available: Sequence[int], random: Random) -> None:
-        self._available = available
-        self._at = random.randrange(len(available))
-
-    @property
-    def current(self) -> int:
-        return self._available[self._at]
-
-    def move_on(self) -> None:
-        self._at = (self._at + 1) % len(self._available)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from random import Random
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import braidlog
-from braidlog.client.partitioner import StickyPartition, murmur2, partition_of_key
+from braidlog.client.partitioner import murmur2, partition_of_key
 
 # (key, hash as Java's signed int, partition of 7), printed by Utils.murmur2 and toPositive of kafka-clients 3.9.1.
 TEXTS = [
@@ -87,14 +86,3 @@ def test_every_byte_counts(key: bytes) -> None:
         changed = bytearray(key)
         changed[at] ^= 0x80
         assert murmur2(bytes(changed)) != murmur2(key)
-
-
-def test_without_a_key_partitions_take_turns() -> None:
-    sticky = StickyPartition([0, 2, 5], Random(1))
-    seen = []
-    for _ in range(6):
-        seen.append(sticky.current)
-        assert sticky.current == seen[-1], "it stays until told to move on"
-        sticky.move_on()
-    assert sorted(seen[:3]) == [0, 2, 5]
-    assert seen[3:] == seen[:3]
