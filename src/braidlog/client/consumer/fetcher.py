@@ -167,7 +167,7 @@ class Fetcher:
             response = await connection.post(FETCH, version, self._request(plan), self._timeout_s)
             assert isinstance(response, FetchResponse)
             self._unreachable.discard(node)
-            pause = self._take(node, session, {each: asked for each, (asked, _) in wanted.items()}, wanted, response)
+            pause = self._take(node, session, wanted, response)
         except (ClientError, ProtocolError) as problem:
             session.failed()
             pause = self._backoff_s
@@ -234,8 +234,7 @@ class Fetcher:
         self,
         node: int,
         session: FetchSession,
-        wanted: Mapping[TopicPartition, Wanted],
-        asked: Mapping[TopicPartition, tuple[Wanted, Asked]],
+        wanted: Mapping[TopicPartition, tuple[Wanted, Asked]],
         response: FetchResponse,
     ) -> float:
         """Hand over what came; the seconds to wait before this broker is asked again."""
@@ -245,13 +244,13 @@ class Fetcher:
             log.debug("broker %d refused a fetch: %s", node, from_code(response.error_code).name)
             self._context.metadata.request_update()
             return self._backoff_s if session.session_id else 0.0
-        by_id = {each.topic_id: name.topic for name, (_, each) in asked.items()}
+        by_id = {asked.topic_id: where.topic for where, (_, asked) in wanted.items()}
         is_news = False
         for topic in response.responses:
             name = topic.topic or by_id.get(topic.topic_id, "")
             for data in topic.partitions:
                 each = wanted.get(TopicPartition(name, data.partition_index))
-                if each is not None and self.answers.take(each, node, data):
+                if each is not None and self.answers.take(each[0], node, data):
                     is_news = True
         if is_news:
             # First the next request, then the program's thread: it holds the interpreter's lock while it works.
