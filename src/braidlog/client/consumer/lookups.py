@@ -152,13 +152,12 @@ class OffsetLookup:
             return dict.fromkeys(asked, problem)
         answers: dict[TopicPartition, FoundOffset | ProtocolError | ClientError] = {}
         for topic in response.topics:
-            for partition in topic.partitions:
-                each = TopicPartition(topic.name, partition.partition_index)
-                code = partition.error_code
-                if code == NONE:
-                    answers[each] = FoundOffset(partition.offset, partition.timestamp, partition.leader_epoch)
+            for answer in topic.partitions:
+                each = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code == NONE:
+                    answers[each] = FoundOffset(answer.offset, answer.timestamp, answer.leader_epoch)
                 else:
-                    answers[each] = refusal(code, str(each))
+                    answers[each] = refusal(answer.error_code, str(each))
         for each in asked:
             if each not in answers:
                 answers[each] = refusal(UnknownTopicOrPartitionError.code, str(each))
