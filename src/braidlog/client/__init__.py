@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin as Admin
     from braidlog.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
     from braidlog.client.consumer.consumer import Consumer as Consumer
-    from braidlog.client.consumer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from braidlog.client.consumer.listener import RebalanceListener as RebalanceListener
+    from braidlog.client.consumer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from braidlog.client.consumer.parallel import ParallelConsumer as ParallelConsumer
     from braidlog.client.consumer.record import ConsumerRecord as ConsumerRecord
     from braidlog.client.producer.delivery import Delivery as Delivery
