@@ -120,7 +120,9 @@ class Commits:
             return None
 
     def close(self, deadline: float) -> None:
-        """Wait for what is under way and call back."""
+        """Wait for what is under way and call back; a member's last commit came before it left its group."""
+        if not self._context.subscription.is_auto:
+            self.auto_commit_before_rebalance(deadline)
         for pending in list(self._pending):
             left = deadline - self._context.clock.monotonic()
             try:

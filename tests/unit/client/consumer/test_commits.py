@@ -14,6 +14,7 @@ from braidlog.core import protocol_errors as errors
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -361,6 +362,39 @@ def test_auto_commit_comes_before_leaving() -> None:
         here.membership.close(here.deadline())
         [request] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert written(request) == {ZERO: (5, "", -1)}
+
+
+@pytest.mark.parametrize("was_member", [False, True])
+def test_auto_commit_comes_before_closing_without_a_group(was_member: bool) -> None:
+    with scene({"t": 2}, enable_auto_commit=True) as here:
+        if was_member:
+            as_member(here)
+            here.membership.leave(here.deadline())
+            here.subscription.unsubscribe()
+        told = len(here.diary.told)
+        by_itself(here)
+        here.position(ZERO, 7)
+        here.membership.close(here.deadline())
+        here.commits.close(here.deadline())
+        request = here.script.asked(COMMIT, OffsetCommitRequest)[-1]
+        assert written(request) == {ZERO: (7, "", -1)}
+        assert request.member_id == ""
+        assert len(here.diary.told) == told
+
+
+def test_a_loss_while_auto_commit_is_waited_for_does_not_count_for_the_next_time() -> None:
+    with scene({"t": 2}, enable_auto_commit=True) as here:
+        as_member(here)
+        here.script.then(COMMIT, None)
+        here.membership.enforce_rebalance("a test wants it")
+        here.until(lambda: here.script.parked)
+        here.script.then(BEAT, HeartbeatResponse(error_code=errors.UnknownMemberIdError.code))
+        here.until(lambda: here.diary.words == ["assigned", "lost", "assigned"])
+        here.settle()
+        here.position(ZERO, 9)
+        here.membership.enforce_rebalance("a test wants it again")
+        here.until(lambda: here.diary.words[3:4] == ["revoked"])
+        assert written(here.script.asked(COMMIT, OffsetCommitRequest)[-1]) == {ZERO: (9, "", -1)}
 
 
 def test_without_auto_commit_nothing_is_written_unasked() -> None:

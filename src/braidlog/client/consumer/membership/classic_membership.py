@@ -141,6 +141,8 @@ class ClassicMembership:
         return [each for each in assigned if each.topic not in topics]
 
     def _forget_lost(self) -> None:
+        # A commit that was begun for what is lost says nothing of what comes next.
+        self._saving.forget()
         for assignor in self._assignors:
             assignor.on_reset()
         self._ownership.lose(self._subscription.assignment())
@@ -230,7 +232,8 @@ class ClassicMembership:
         self._context.doorbell.ring()
 
     def leave(self, deadline: float, reason: str = "the consumer unsubscribed") -> None:
-        if not self._is_started:
+        # One that chooses its partitions itself has left already, if it ever was in the group.
+        if not self._is_started or not self._subscription.is_auto:
             return
         self._saving.forget()
         self._joined_version = -1

@@ -270,7 +270,7 @@ class ClassicTalk:
         pause_s = self.link.pauses().next_s()
         try:
             answer = await self.link.ask(HEARTBEAT, lambda _: request, HeartbeatResponse, at_most=_HEARTBEAT)
-        except ClientError as problem:
+        except (ClientError, ProtocolError) as problem:
             if not problem.retriable:
                 self._fail(problem)
             self.beats.failed(self._now(), pause_s)

@@ -74,6 +74,8 @@ class NewerMember:
         self.instance_id = instance_id
         self.member_id = ""
         self.epoch = JOINS
+        # Which life this is: answers to questions of an earlier one do not count.
+        self.life = 0
         self.subscribed = Subscribed()
         # What the coordinator wants us to have; none until it has said so in this life.
         self.target: Owned | None = None
@@ -105,6 +107,11 @@ class NewerMember:
         return self.epoch > JOINS and self.speaks
 
     @property
+    def says_goodbye(self) -> bool:
+        """Also while its first heartbeat is under way: whoever goes then would be waited for, for a whole session."""
+        return self.speaks and self.member_id != ""
+
+    @property
     def identity(self) -> Identity:
         generation = self.epoch if self.is_joined else NO_GENERATION
         return Identity(generation, self.member_id, self.instance_id, is_newer=True)
@@ -114,6 +121,7 @@ class NewerMember:
     def join(self, subscribed: Subscribed) -> None:
         """A new life: everything is told anew, and nothing is owned."""
         self._track.move(Newer.JOINING)
+        self.life += 1
         self.epoch = JOINS
         self.target = None
         self.owned = NOTHING

@@ -182,7 +182,8 @@ class NewerMembership:
         """The coordinator decides alone when to share out anew; as in Kafka there is nothing to ask for."""
 
     def leave(self, deadline: float, reason: str = "the consumer unsubscribed") -> None:
-        if not self._is_started:
+        # One that chooses its partitions itself has left already, if it ever was in the group.
+        if not self._is_started or not self._subscription.is_auto:
             return
         self._saving.forget()
         part(self._context, self.commits, self._ownership, self._member.is_joined, self._talk.leave(reason), deadline)

@@ -44,6 +44,8 @@ class NewerTalk:
         self._tasks = Tasks(f"group {link.group_id}")
         self._poked = asyncio.Event()
         self._pauses = link.pauses()
+        # In which life the question under way was asked.
+        self._asked_in = 0
 
     def start(self) -> None:
         self._context.metadata.listeners.append(self._on_view)
@@ -102,6 +104,10 @@ class NewerTalk:
             self.beats.interval_s = answer.heartbeat_interval_ms / 1000.0
         try:
             with self.lock:
+                if self._asked_in != self.member.life:
+                    # Left and come back meanwhile: nothing of the new life was said yet.
+                    self._poked.set()
+                    return
                 heard = self.member.on_answer(answer)
         except ProtocolError as problem:
             self._fail(problem)
@@ -116,6 +122,7 @@ class NewerTalk:
 
     def _request(self, version: int) -> ConsumerGroupHeartbeatRequest:
         with self.lock:
+            self._asked_in = self.member.life
             return self.member.request(version)
 
     async def _pause(self) -> None:
@@ -144,9 +151,9 @@ class NewerTalk:
     async def leave(self, reason: str) -> None:
         with self.lock:
             request = self.member.goodbye()
-            is_joined = self.member.is_joined
+            goes = self.member.says_goodbye
             self.member.out()
-        if is_joined and self.link.node_id is not None:
+        if goes and self.link.node_id is not None:
             log.info("group %s: member %s leaves: %s", self.link.group_id, self.member.member_id, reason)
             await self._say_goodbye(request)
 

@@ -15,6 +15,7 @@ from braidlog.client.consumer.assignors.range import RangeAssignor
 from braidlog.client.errors import CommitFailedError, NoConnection, SettingError
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.wire.generated.find_coordinator import FindCoordinatorResponse
 from braidlog.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from braidlog.wire.generated.leave_group import LeaveGroupRequest
@@ -332,6 +333,20 @@ def test_a_coordinator_that_goes_away_is_looked_for(lost: NoConnection | type[Pr
         here.eventually(lambda: here.script.count(BEAT) >= 3)
         assert here.script.count(FIND) == 4
         assert here.diary.words == ["assigned"], "nothing was lost by it"
+
+
+def test_a_coordinator_that_may_not_be_looked_for_any_more_is_told() -> None:
+    with scene({"t": 2}) as here:
+        Coordinator(here.script)
+        here.subscribe("t")
+        here.settle()
+        here.script.then(FIND, FindCoordinatorResponse(error_code=errors.GroupAuthorizationFailedError.code))
+        here.script.then(BEAT, refusing(errors.NotCoordinatorError))
+        with pytest.raises(errors.GroupAuthorizationFailedError):
+            here.until(lambda: False)
+        here.until(lambda: here.diary.words[:3] == ["assigned", "lost", "assigned"])
+        before = here.script.count(BEAT)
+        here.eventually(lambda: here.script.count(BEAT) > before)
 
 
 def test_a_member_in_the_middle_of_joining_can_be_closed() -> None:

@@ -276,3 +276,38 @@ def test_committed_offsets_are_asked_for_as_a_member() -> None:
         asked = here.script.asked(FETCH, OffsetFetchRequest)
         assert len(asked) == 2
         assert (asked[0].groups[0].member_epoch, asked[0].groups[0].member_id) == (1, group.asked()[0].member_id)
+
+
+def test_one_that_leaves_while_it_joins_says_goodbye() -> None:
+    with scene({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.script.then(NEWER_BEAT, None)
+        here.subscribe("t")
+        here.until(lambda: here.script.parked)
+        here.membership.close(here.deadline())
+        assert [each.member_epoch for each in group.asked()] == [0, -1]
+        assert len({each.member_id for each in group.asked()}) == 1
+
+
+def test_an_answer_to_an_earlier_life_brings_no_partitions() -> None:
+    with scene({"t": 2}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        here.script.then(NEWER_BEAT, None)
+        here.eventually(lambda: here.script.parked)
+        here.membership.leave(here.deadline())
+        here.subscription.unsubscribe()
+        here.subscribe("t")
+        here.poll()
+        group.want({"t": [1]})
+        old = ConsumerGroupHeartbeatResponse(
+            member_epoch=1,
+            heartbeat_interval_ms=5,
+            assignment=Assignment(topic_partitions=[ResponseTopicPartitions(topic_id=topic_id("t"), partitions=[0])]),
+        )
+        here.on_engine(lambda: here.script.parked[0].set_result(old))
+        here.until(lambda: group.is_content and here.membership.is_settled)
+        assert here.diary.told[-1] == ("assigned", partitions("t", 1))
+        assert here.diary.words == ["assigned", "revoked", "assigned"]
+        assert [each.member_epoch for each in group.asked()].count(0) == 2, "it has to come as one who joins"
