@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -310,12 +310,24 @@ def test_deserializers_and_what_they_cannot_read(broker: Broker, topic: str) -> 
 
 def test_interceptors_see_records_first(broker: Broker, topic: str) -> None:
     class OnlyEven:
+        seen: ClassVar[list[int]] = []
+
         def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            self.seen.extend(each.offset for each in records)
             return [each for each in records if each.offset % 2 == 0]
 
     produce(broker, topic, plain_samples(10))
     where = TopicPartition(topic, 0)
     with reading(broker, where, interceptor_classes=[OnlyEven()]) as consumer:
+        # However they are taken: each is seen once.
+        assert [each.offset for each in read(consumer, 1, max_records=1)] == [0]
+        one = consumer.poll_one(DEADLINE_S)
+        assert one is not None
+        assert one.offset == 2
+        assert next(iter(consumer)).offset == 4
+        assert [each.offset for each in read(consumer, 2)] == [6, 8]
+        assert OnlyEven.seen == list(range(10))
+        consumer.seek_to_beginning()
         assert [each.offset for each in read(consumer, 5)] == [0, 2, 4, 6, 8]
         consumer.seek_to_beginning()
         iterator = iter(consumer)

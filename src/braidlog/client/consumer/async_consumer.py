@@ -189,7 +189,7 @@ class AsyncConsumer:
         async with self._turn:
             while not self._closed:
                 try:
-                    found = await self._thread.wait(self.consumer.await_chunk, _TURN_S, lambda: [next(self._records)])
+                    found = await self._thread.wait(self.consumer.wait, _TURN_S, lambda: [next(self._records)])
                 except ClosedError:
                     break
                 if found:

@@ -42,7 +42,6 @@ class Consumer(Seeking):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         super().__init__(config, settings)
-        self._interceptors = self._read_side.interceptors
         self._most = self._read_side.settings.number("max.poll.records")
 
     # What to read
@@ -116,8 +115,7 @@ class Consumer(Seeking):
             intake = self.intake
             if self._poll(lambda: intake.refill(most) or None, time.monotonic() + timeout_s) is None:
                 return []
-            records = intake.take(most)
-            return records if self._interceptors is None else self._interceptors.on_consume(records)
+            return intake.take(most)
 
     def wait(self, timeout_s: float) -> bool:
         """Whether records are there within so long; a poll then returns them at once."""
@@ -127,7 +125,7 @@ class Consumer(Seeking):
     def poll_one(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
         record = self.intake.pop()
-        if record is None and self.await_chunk(timeout_s):
+        if record is None and self.wait(timeout_s):
             record = self.intake.pop()
         return record
 
@@ -148,19 +146,7 @@ class Consumer(Seeking):
 
     def _await_next(self) -> bool:
         """For the iterator: False when the consumer was closed."""
-        return not self._closed and self.await_chunk(_FOR_EVER_S)
-
-    def await_chunk(self, timeout_s: float) -> bool:
-        """See that the intake has a chunk to take records from one by one."""
-        with self._one_thread:
-            intake = self.intake
-            deadline = time.monotonic() + timeout_s
-            while self._poll(self._refill, deadline) is not None:
-                if self._interceptors is not None and intake.at == 0:
-                    intake.replace_chunk(self._interceptors.on_consume(intake.chunk))
-                if intake.at < intake.count:
-                    return True
-            return False
+        return not self._closed and self.wait(_FOR_EVER_S)
 
     def _refill(self) -> bool | None:
         return self.intake.refill(self._most) or None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -49,12 +48,7 @@ class Doorbell:
 
     def run(self, engine: Engine, work: Coroutine[Any, Any, T], deadline: float, what: str = "the request") -> T:
         """The coroutine's result, unless `wakeup` or the deadline (on the monotonic clock) comes first."""
-        try:
-            engine.check_usable()
-        except BaseException:
-            work.close()
-            raise
-        done: Future[T] = asyncio.run_coroutine_threadsafe(work, engine.loop)
+        done: Future[T] = engine.begin(work)
         done.add_done_callback(self._on_done)
         try:
             while not done.done():

@@ -31,6 +31,7 @@ class Intake:
         on_drained: Callable[[], None],
         key_of: Deserialize | None = None,
         value_of: Deserialize | None = None,
+        on_consume: Callable[[list[ConsumerRecord]], list[ConsumerRecord]] | None = None,
     ) -> None:
         self.incoming: deque[FetchedSlice] = deque()
         # Bytes that arrived (the engine counts) and that are used up (this side counts).
@@ -42,6 +43,8 @@ class Intake:
         self._on_drained = on_drained
         self._key_of = key_of
         self._value_of = value_of
+        # What interceptors make of a chunk, once: however the program then takes its records.
+        self._on_consume: Callable[[list[ConsumerRecord]], list[ConsumerRecord]] | None = on_consume
         self._current: FetchedSlice | None = None
         # Of paused partitions, in the order they came.
         self._parked: list[FetchedSlice] = []
@@ -102,11 +105,6 @@ class Intake:
         self.at = at + 1
         return self.chunk[at]
 
-    def replace_chunk(self, records: list[ConsumerRecord]) -> None:
-        """What interceptors made of it."""
-        self.chunk = records
-        self.count = len(records)
-
     def take(self, most: int) -> list[ConsumerRecord]:
         """Up to so many records, in the order of their partition, and the positions moved past them."""
         records: list[ConsumerRecord] = _NO_RECORDS
@@ -156,6 +154,8 @@ class Intake:
             source.read(records, most)
             if records and (self._key_of is not None or self._value_of is not None):
                 self._deserialize(source, records)
+            if records and self._on_consume is not None:
+                records = self._on_consume(records)
             if source.is_used_up:
                 self._current = None
                 self._account(source)

@@ -73,7 +73,8 @@ class ReadSide:
                 settings, self.engine, self.nodes, self.metadata, self.subscription, self.doorbell, self.clock
             )
             self._join_group()
-            self.intake = Intake(self.subscription.lock, self._on_drained, key_of, value_of)
+            on_consume = None if self.interceptors is None else self.interceptors.on_consume
+            self.intake = Intake(self.subscription.lock, self._on_drained, key_of, value_of, on_consume)
             self.lookup = OffsetLookup(self.context)
             self.fetcher = Fetcher(self.context, self._tasks, self.intake)
             fetch_committed: FetchCommitted | None = None if self.commits is None else self.commits.fetch_committed
