@@ -17,7 +17,6 @@ import time
 import warnings
 from _thread import get_ident
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,7 +38,7 @@ from braidlog.client.producer.partitioners import sticky_of
 from braidlog.client.producer.sealing import Sealer, keep_freed_memory
 from braidlog.client.producer.sender import Sender
 from braidlog.client.producer.surroundings import EngineSurroundings
-from braidlog.client.producer.transactions import Transactions
+from braidlog.client.producer.transactions import Transactions, TransactionScope
 from braidlog.client.settings import PRODUCER, Settings
 from braidlog.client.view import PartitionView
 from braidlog.core.clock import SystemClock
@@ -119,6 +118,7 @@ class Producer(Intake):
             metadata,
             outcomes,
             identity_request.start,
+            refused=in_progress.fail_all,
             request_timeout_s=chosen.seconds("request.timeout.ms"),
             backoff_s=backoff_s,
         )
@@ -302,7 +302,7 @@ class Producer(Intake):
     def abort_transaction(self, timeout: float | None = None) -> None:
         self._transacting().abort_transaction(timeout)
 
-    def transaction(self) -> AbstractContextManager[None]:
+    def transaction(self) -> TransactionScope:
         """`with producer.transaction():` begins, and commits at the end or aborts when something is raised."""
         return self._transacting().scope()
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
-from braidlog.client.errors import ClientError
+from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
@@ -27,6 +27,7 @@ from braidlog.client.producer.outcomes import Outcomes
 from braidlog.client.producer.produce_requests import BatchesRequest, answers
 from braidlog.client.producer.sealing import Sealer
 from braidlog.client.view import ClusterView
+from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.apis import PRODUCE
@@ -79,6 +80,7 @@ class Sender:
         outcomes: Outcomes,
         get_identity: Callable[[], None],
         *,
+        refused: Callable[[Exception], None],
         request_timeout_s: float,
         backoff_s: float,
     ) -> None:
@@ -91,6 +93,8 @@ class Sender:
         self._metadata = metadata
         self._outcomes = outcomes
         self._get_identity = get_identity
+        # Told when a broker will not have us at all: waiting for it would only hide why.
+        self._refused = refused
         self._request_timeout_s = request_timeout_s
         self._backoff_s = backoff_s
         self._ask_again_at = 0.0
@@ -221,7 +225,11 @@ class Sender:
             await asyncio.sleep(min(0.1, max(deadline - self._loop.time(), 0.0)))
             if self._loop.time() >= deadline:
                 raise unknown_partition(topic, partition, len(view.partitions), timeout_s)
-            await self._metadata.refreshed()
+            try:
+                await self._metadata.refreshed()
+            except NoConnection:
+                # Until the deadline it may come back, as while a topic is waited for.
+                continue
             view = self._metadata.view.topic(topic) or view
         self._on_view(self._metadata.view, topic)
 
@@ -242,11 +250,14 @@ class Sender:
     async def _connect(self, node: int) -> None:
         try:
             await self._nodes.connection(node)
-        except ClientError as problem:
-            self._outcomes.note_unreachable(node, problem)
-            self._metadata.request_update()
-            # Batches whose time is up must not wait for a connection.
-            await asyncio.sleep(0.01)
+        except (ClientError, UserError) as problem:
+            if getattr(problem, "retriable", False):
+                self._outcomes.note_unreachable(node, problem)
+                self._metadata.request_update()
+                # Batches whose time is up must not wait for a connection.
+                await asyncio.sleep(0.01)
+            else:
+                self._refused(problem)
         finally:
             self._connecting.discard(node)
         self.turn_soon()

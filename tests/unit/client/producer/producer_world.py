@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees
@@ -168,6 +168,8 @@ class FakeNodes:
         await asyncio.sleep(0.05)
         if node in self._world.unreachable:
             raise NoConnection(f"broker {node} is away")
+        if node in self._world.unwelcome:
+            raise AuthenticationFailed(f"broker {node} does not know us")
         self.open[node] = FakeConnection(self._world, node)
         return self.open[node]
 
@@ -264,6 +266,8 @@ class ProducerWorld:
         self.logs = {(TOPIC, partition): Log() for partition in range(partitions)}
         self.leaders = list(leaders)
         self.unreachable: set[int] = set()
+        # Brokers that refuse our credentials.
+        self.unwelcome: set[int] = set()
         self.faults: deque[str | None] = deque()
         # Error codes that a broker answers the next batches of a partition with, without writing them (or with).
         self.refusals: dict[int, deque[int]] = {}
@@ -303,6 +307,7 @@ class ProducerWorld:
             _any(self.metadata),
             self.outcomes,
             identity.start,
+            refused=self.in_progress.fail_all,
             request_timeout_s=30.0,
             backoff_s=0.1,
         )

@@ -7,7 +7,13 @@ from collections import deque
 import pytest
 from producer_world import LOST_AFTER, TOPIC, ProducerWorld
 
-from braidlog.client.errors import BufferFullError, ClosedError, DeliveryTimeoutError, RecordTooLargeError
+from braidlog.client.errors import (
+    AuthenticationFailed,
+    BufferFullError,
+    ClosedError,
+    DeliveryTimeoutError,
+    RecordTooLargeError,
+)
 from braidlog.core.protocol_errors import (
     InvalidRecordError,
     MessageTooLargeError,
@@ -288,6 +294,21 @@ def test_everything_left_is_failed_when_asked(world: ProducerWorld) -> None:
         world.send(b"c")
     world.run(5.0)
     assert world.accumulator.pool.available == world.limits.memory
+
+
+def test_a_leader_that_refuses_our_credentials_is_told_at_once() -> None:
+    world = ProducerWorld(leaders=(2, 2))
+    world.learn()
+    world.run(0.5)
+    world.unwelcome.add(2)
+    delivery = world.send(b"a")
+    world.run(1.0)
+    with pytest.raises(AuthenticationFailed):
+        delivery.result(0)
+    world.unwelcome.clear()
+    after = world.send(b"b")
+    world.run(1.0)
+    assert after.result(0).offset == 0
 
 
 def test_an_answer_after_the_end_is_ignored() -> None:
