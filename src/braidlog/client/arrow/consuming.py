@@ -10,7 +10,6 @@ import pyarrow as pa
 from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetched import FetchedSlice
-from braidlog.client.errors import PoisonRecordError
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.records.columns_slice import SliceReader
@@ -82,20 +81,21 @@ class _Taking:
             fetched = self._intake.take_slice()
             if fetched is None:
                 break
-            room -= fetched.size
             try:
-                batch = self._read(fetched, left)
-            except PoisonRecordError:
-                # What came before it is returned first; the next poll tells.
+                batch, size = self._read(fetched, left)
+            except Exception:
+                # What came before it is returned first, since positions have moved past that; the next poll tells.
                 if batches:
                     break
                 raise
+            room -= max(size, fetched.size)
             if batch is not None:
                 batches.append(batch)
                 left -= batch.num_rows
         return batches or None
 
-    def _read(self, fetched: FetchedSlice, most: int) -> pa.RecordBatch | None:
+    def _read(self, fetched: FetchedSlice, most: int) -> tuple[pa.RecordBatch | None, int]:
+        """What there is to show of it, and the bytes that its batches hold uncompressed."""
         if fetched.problem is not None:
             raise fetched.problem
         state = fetched.state
@@ -105,10 +105,10 @@ class _Taking:
         )
         columns = self._shape.new_columns()
         try:
-            count = reader.read_into(columns, most)
+            count = reader.read_into(columns, most, check=fetched.check_crcs)
         except ProtocolError as problem:
             raise fetched.poisoned(problem, reader.position, reader.resume_at) from problem
         batch = to_record_batch(columns, self._shape, state.topic, int(state.partition)) if count else None
         epoch = columns.leader_epoch_runs[-1][0] if count else -1
         self._intake.advance_slice(fetched, reader.position, epoch, reader.is_done, count)
-        return batch
+        return batch, int(columns.size)

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from braidlog.client.arrow.pool import table_pool
 from braidlog.client.arrow.shape import HEADER_FIELDS, HEADERS, TableShape
 from braidlog.wire.records.columns import RecordColumns, SpanColumn
+
+_MOST_MILLIS: Final = ((1 << 63) - 1) // 1000
 
 
 def to_record_batch(columns: RecordColumns, shape: TableShape, topic: str, partition: int) -> pa.RecordBatch:
@@ -81,7 +84,14 @@ def _longs(source: _Source, content: bytes, kind: pa.DataType) -> pa.Array:
 def _timestamps(source: _Source) -> pa.Array:
     millis = _longs(source, source.columns.timestamps.getvalue(), pa.timestamp("ms", "UTC"))
     kind = source.shape.timestamp_type
-    return millis if kind == millis.type else millis.cast(kind, memory_pool=source.pool)
+    if kind == millis.type:
+        return millis
+    try:
+        return millis.cast(kind, memory_pool=source.pool)
+    except pa.ArrowInvalid:
+        # A producer may write any number: what has no microseconds in 64 bits becomes the latest or earliest that has.
+        numbers = pc.max_element_wise(pc.min_element_wise(millis.cast(pa.int64()), _MOST_MILLIS), -_MOST_MILLIS)
+        return numbers.cast(millis.type).cast(kind)
 
 
 _MAKERS: Final[dict[str, Callable[[_Source], pa.Array]]] = {

@@ -96,6 +96,8 @@ class TableDelivery:
     def __init__(self) -> None:
         self._pending: deque[tuple[TopicPartition, Batch]] = deque()
         self._outcomes: dict[TopicPartition, PartitionOutcome] = {}
+        # Callbacks on the engine's thread ask for the outcome while the program waits for it.
+        self._booking = Lock()
 
     def add(self, partition: TopicPartition, delivery: HasBatch) -> None:
         self._pending.append((partition, delivery.batch))
@@ -105,13 +107,18 @@ class TableDelivery:
     def _book_first(self) -> None:
         """Let go of the batches that are done, as far as they are in order."""
         pending = self._pending
-        while pending and pending[0][1].all_done():
-            partition, batch = pending.popleft()
-            self._outcomes.setdefault(partition, PartitionOutcome()).book(batch)
+        with self._booking:
+            while pending and pending[0][1].all_done():
+                partition, batch = pending.popleft()
+                self._outcomes.setdefault(partition, PartitionOutcome()).book(batch)
+
+    def _unbooked(self) -> list[Batch]:
+        self._book_first()
+        with self._booking:
+            return [batch for _, batch in self._pending]
 
     def done(self) -> bool:
-        self._book_first()
-        return all(batch.all_done() for _, batch in self._pending)
+        return all(batch.all_done() for batch in self._unbooked())
 
     def result(self, timeout: float | None = None) -> TableOutcome:
         """Wait until every row is written; TableDeliveryError when some failed, TimeoutError after `timeout` s."""
@@ -127,8 +134,7 @@ class TableDelivery:
     def outcome(self, timeout: float | None = None) -> TableOutcome:
         """Wait until every row is written or failed."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.done():
-            batches = [batch for _, batch in self._pending]
+        while batches := self._unbooked():
             lock = batches[0].guard.lock
             lock.acquire()
             try:
@@ -137,12 +143,11 @@ class TableDelivery:
                 lock.release()
             if bell is not None and not bell.wait(None if deadline is None else deadline - time.monotonic()):
                 raise TimeoutError(f"rows of the table were not acknowledged within {timeout:g} s; they still may be")
-        self._book_first()
         return TableOutcome(dict(self._outcomes))
 
     def add_done_callback(self, callback: Callable[[TableDelivery], object]) -> None:
         """Call with this delivery once every row is done, on the engine's thread; at once if that is so already."""
-        batches = [batch for _, batch in self._pending]
+        batches = self._unbooked()
         # One more, so that nothing is called before all are watched.
         countdown = _Countdown(len(batches) + 1, lambda: callback(self))
         for batch in batches:

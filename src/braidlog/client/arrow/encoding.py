@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ from braidlog.wire.records.columns_building import BytesColumn, HeaderColumns
 
 _INT32: Final = 4
 _INT64: Final = 8
+_LONGEST: Final = 0x7FFFFFFF
 
 
 def bytes_column(array: pa.Array, name: str) -> BytesColumn | None:
@@ -21,10 +22,25 @@ def bytes_column(array: pa.Array, name: str) -> BytesColumn | None:
         return None
     validity, starts, data = array.buffers()
     count = len(array)
+    if array.type in (pa.large_binary(), pa.large_string()):
+        return _large_column(array, name)
     packed, first, last = _starts(starts, array.offset, count)
     content = data.slice(first, last - first).to_pybytes() if last > first else b""
     bitmap, bit = _validity(validity, array)
     return BytesColumn(content, packed, base=first, validity=bitmap, bit=bit)
+
+
+def _large_column(array: pa.Array, name: str) -> BytesColumn:
+    """Rows that may lie anywhere in more than 2 GiB, of which they are a small part."""
+    validity, starts, data = array.buffers()
+    places = pa.Array.from_buffers(pa.int64(), len(array) + 1, [None, starts], 0, array.offset)
+    first, last = places[0].as_py(), places[-1].as_py()
+    if last - first > _LONGEST:
+        raise UserError(f"rows of column {name!r} have {last - first} bytes together, more than can be sent at once")
+    packed = _fixed(pc.subtract(places, first).cast(pa.int32()), _INT32)
+    content = data.slice(first, last - first).to_pybytes() if last > first else b""
+    bitmap, bit = _validity(validity, array)
+    return BytesColumn(content, packed, validity=bitmap, bit=bit)
 
 
 def _as_binary(array: pa.Array, name: str) -> pa.Array | None:
@@ -33,14 +49,9 @@ def _as_binary(array: pa.Array, name: str) -> pa.Array | None:
     kind = array.type
     if pa.types.is_null(kind) or array.null_count == len(array):
         return None
-    if kind in (pa.binary(), pa.string()):
+    if kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
         return array
-    if (
-        pa.types.is_large_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or kind in (pa.binary_view(), pa.string_view())
-    ):
+    if pa.types.is_fixed_size_binary(kind) or kind in (pa.binary_view(), pa.string_view()):
         return array.cast(pa.binary())
     raise UserError(
         f"column {name!r} is {kind}, but keys, values and headers are bytes or text: cast it, "
@@ -99,10 +110,12 @@ def timestamps(array: pa.Array, name: str, missing_ms: int) -> bytes:
     if pa.types.is_null(kind):
         array = pa.nulls(len(array), pa.int64())
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        array = array.cast(pa.timestamp("ms", kind.tz if pa.types.is_timestamp(kind) else None), safe=False)
-        array = array.cast(pa.int64())
+        millis = pa.timestamp("ms", kind.tz if pa.types.is_timestamp(kind) else None)
+        # What is finer than a millisecond is cut off, but nothing wraps around.
+        options = pc.CastOptions(millis, allow_time_truncate=True)
+        array = _cast(array, name, options=options).cast(pa.int64())
     elif pa.types.is_integer(kind):
-        array = array.cast(pa.int64())
+        array = _cast(array, name, pa.int64())
     else:
         raise UserError(f"column {name!r} is {kind}, but timestamps are times, or integers that count milliseconds")
     return _fixed(pc.fill_null(array, missing_ms) if array.null_count else array, _INT64)
@@ -112,7 +125,26 @@ def partition_numbers(array: pa.Array, name: str) -> bytes:
     """int32 partition numbers of a column of integers."""
     if array.null_count:
         raise UserError(f"column {name!r} has nulls, but every row needs the number of its partition")
-    return _fixed(array.cast(pa.int32()), _INT32)
+    return _fixed(_cast(array, name, pa.int32()), _INT32)
+
+
+def topic_names(array: pa.Array, name: str) -> pa.DictionaryArray:
+    """A column of topics, each name once."""
+    if pa.types.is_dictionary(array.type):
+        # Its words may be null, may be there twice, and need not be used.
+        array = array.dictionary_decode()
+    if not pa.types.is_null(array.type) and _as_binary(array, name) is not None:
+        array = _cast(array, name, pa.string())
+    if array.null_count:
+        raise UserError(f"column {name!r} has nulls, but every row needs a topic; or give one topic for all")
+    return array.dictionary_encode()
+
+
+def _cast(array: pa.Array, name: str, kind: pa.DataType | None = None, *, options: Any = None) -> pa.Array:
+    try:
+        return pc.cast(array, kind, options=options)
+    except pa.ArrowInvalid as problem:
+        raise UserError(f"column {name!r}: {problem}") from problem
 
 
 def _fixed(array: pa.Array, width: int) -> bytes:

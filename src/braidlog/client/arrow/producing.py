@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from braidlog.client.arrow.delivery import HasBatch, TableDelivery
-from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps
-from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of
+from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps, topic_names
+from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of, without_views
 from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
 from braidlog.client.memory import keep_large_buffers
 from braidlog.client.view import PartitionView
@@ -159,17 +159,14 @@ class _Sending:
     def _send_by_topic(self, piece: pa.RecordBatch) -> None:
         name = self._names.topic
         assert name is not None
-        coded = piece.column(name)
-        if not pa.types.is_dictionary(coded.type):
-            coded = coded.dictionary_encode()
-        if coded.null_count:
-            raise UserError(f"column {name!r} has nulls, but every row needs a topic; or give one topic for all")
+        coded = topic_names(piece.column(name), name)
         topics = coded.dictionary.to_pylist()
         if len(topics) == 1:
-            self._send_to(str(topics[0]), piece)
+            self._send_to(topics[0], piece)
             return
-        for index in pc.unique(coded.indices).to_pylist():
-            self._send_to(str(topics[index]), piece.filter(pc.equal(coded.indices, index)))
+        piece = without_views(piece, [each for each in self._names.parts().values() if each is not None])
+        for index, topic in enumerate(topics):
+            self._send_to(topic, piece.filter(pc.equal(coded.indices, index)))
 
     def _send_to(self, topic: str, piece: pa.RecordBatch) -> None:
         source = self._source(piece)

@@ -111,7 +111,9 @@ class RangeReader:
             while position < end:
                 ahead = ahead or self._begin(where, position, end)
                 fetched = ahead.result()
-                ahead = self._begin(where, fetched.next_offset, end) if fetched.next_offset < end else None
+                ahead = None
+                if position < fetched.next_offset < end:
+                    ahead = self._begin(where, fetched.next_offset, end)
                 reader = SliceReader(
                     fetched.records.buffer,
                     fetched.records.start,
@@ -121,7 +123,10 @@ class RangeReader:
                     until=end,
                 )
                 yield from self._batches(where, reader, shape, max_records)
-                position = max(reader.position, fetched.next_offset)
+                reached = max(reader.position, fetched.next_offset)
+                if reached == position:
+                    raise _nothing_whole(where, position, fetched.records.size)
+                position = reached
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -152,8 +157,7 @@ class RangeReader:
     # On the engine's thread
 
     def _begin(self, where: TopicPartition, offset: int, end: int) -> Future[Fetched]:
-        self._engine.check_usable()
-        return asyncio.run_coroutine_threadsafe(self._fetch(where, offset, end), self._engine.loop)
+        return self._engine.begin(self._fetch(where, offset, end))
 
     async def _fetch(self, where: TopicPartition, offset: int, end: int) -> Fetched:
         """Whole batches at the offset, waited for while there are none and the broker may still get them."""
@@ -247,14 +251,6 @@ class RangeReader:
         if not isinstance(records, ByteSlice) or records.size == 0:
             return None
         next_offset = end_of_batches(records.buffer, records.start, records.end, offset)
-        if next_offset == offset:
-            raise PoisonRecordError(
-                f"{where} at offset {offset}: what is there is no record batch, or one larger than the {records.size} "
-                "bytes that were asked for (raise fetch.max.bytes)",
-                where,
-                offset,
-                offset + 1,
-            )
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
         return Fetched(records, offset, next_offset, aborted)
 
@@ -274,6 +270,16 @@ class RangeReader:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _nothing_whole(where: TopicPartition, offset: int, size: int) -> PoisonRecordError:
+    return PoisonRecordError(
+        f"{where} at offset {offset}: what is there is no record batch, or one larger than the {size} bytes that were "
+        "asked for (raise fetch.max.bytes)",
+        where,
+        offset,
+        offset + 1,
+    )
 
 
 def read_range(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from braidlog.core.errors import UserError
 
@@ -14,6 +15,8 @@ PIECE_BYTES: Final = 4 * 1024 * 1024
 # Of rows that go to many partitions, so that each gets enough of them to fill a batch.
 MOST_PIECE_BYTES: Final = 16 * 1024 * 1024
 PIECE_ROWS: Final = 131_072
+# Rows differ in size: a piece may be so many times as large as it was meant to be.
+_TOLERANCE: Final = 4
 
 
 def batches_of(data: Any) -> Iterator[pa.RecordBatch]:
@@ -24,8 +27,49 @@ def batches_of(data: Any) -> Iterator[pa.RecordBatch]:
 def pieces_of(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about so many bytes, none of which is copied."""
     rows = batch.num_rows
-    step = max(min(rows * piece_bytes // max(batch.nbytes, 1), PIECE_ROWS), 1)
-    return (batch.slice(first, step) for first in range(0, rows, step))
+    step = max(min(rows * piece_bytes // max(_bytes_of(batch), 1), PIECE_ROWS), 1)
+    for first in range(0, rows, step):
+        yield from _halved(batch.slice(first, step), _TOLERANCE * piece_bytes)
+
+
+def _halved(piece: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """The piece, in halves of halves where the larger rows are together."""
+    rows = piece.num_rows
+    # How much of their buffers views use cannot be told without going through them.
+    if rows == 1 or any(_is_view(each.type) for each in piece.columns) or _bytes_of(piece) <= most:
+        yield piece
+        return
+    yield from _halved(piece.slice(0, rows // 2), most)
+    yield from _halved(piece.slice(rows // 2), most)
+
+
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    """What the rows take when they are written out: one word of a dictionary may stand for many rows."""
+    return sum(_words_bytes(each) if pa.types.is_dictionary(each.type) else each.nbytes for each in batch.columns)
+
+
+def _words_bytes(array: pa.DictionaryArray) -> int:
+    words = array.dictionary
+    if _is_view(words.type):
+        words = words.cast(pa.large_binary())
+    try:
+        total = pc.sum(pc.binary_length(words).take(array.indices)).as_py()
+    except pa.ArrowNotImplementedError:
+        # Words of another kind, which are refused if they are to be sent.
+        return int(array.nbytes)
+    return int(total or 0) + int(array.indices.nbytes)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(kind in (pa.binary_view(), pa.string_view()))
+
+
+def without_views(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
+    """These columns of it, laid out so that Arrow can pick rows of them: it cannot with views."""
+    chosen = {name: batch.column(name) for name in names}
+    return pa.record_batch(
+        {name: each.cast(pa.large_binary()) if _is_view(each.type) else each for name, each in chosen.items()}
+    )
 
 
 def _batches_of(data: Any) -> Iterable[pa.RecordBatch]:

@@ -55,12 +55,12 @@ class FetchedSlice:
 
     __slots__ = (
         "_batch",
-        "_check_crcs",
         "_coming_aborts",
         "_next_offset",
         "_open_aborts",
         "aborted",
         "batch_at",
+        "check_crcs",
         "data",
         "end",
         "high_watermark",
@@ -106,7 +106,7 @@ class FetchedSlice:
         self.problem: PoisonRecordError | None = None
         # Where the next batch starts.
         self.batch_at: i64 = start
-        self._check_crcs = check_crcs
+        self.check_crcs = check_crcs
         self._coming_aborts: list[AbortedRange] = sorted(aborted, key=_first_offset, reverse=True)
         self._open_aborts: set[int] = set()
         self._batch = OpenBatch(state)
@@ -174,7 +174,7 @@ class FetchedSlice:
             header = read_header(data, int(at), int(self.end))
             next_offset: i64 = header.next_offset
             self._next_offset = next_offset
-            if self._check_crcs:
+            if self.check_crcs:
                 check_crc(data, header)
             # Also of batches before the position: what they say of transactions counts after it.
             if not self._is_visible(header) or next_offset <= self.position or header.count == 0:
@@ -226,7 +226,8 @@ class FetchedSlice:
                 into.append(record)
 
     def rewind(self, offset: int) -> None:
-        """Read again from a record that was read before."""
+        """Read again from a record that was read before, and find again what is wrong after it."""
+        self.problem = None
         self.batch_at = self.start
         self.position = offset
         self.is_used_up = False

@@ -130,6 +130,7 @@ class RecordColumns:
         "keys",
         "leader_epoch_runs",
         "offsets",
+        "size",
         "timestamp_type_runs",
         "timestamps",
         "values",
@@ -155,6 +156,8 @@ class RecordColumns:
         self.wants_offsets = offsets
         self.wants_timestamps = timestamps
         self.count: i64 = 0
+        # Bytes of records, uncompressed, that were added: about what the columns take.
+        self.size: i64 = 0
         self.buffers: list[bytes] = []
         self.keys = SpanColumn()
         self.values = SpanColumn()

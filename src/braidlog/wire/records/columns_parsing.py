@@ -66,6 +66,7 @@ def parse_batch(
         raise InvalidRecordError(f"a record batch declares {header.count} records")
     walk = _Walk(columns, columns.index_of(buffer), position, until, most)
     _walk_records(buffer, start, end, header, walk)
+    columns.size += end - start
     columns.end_batch(walk.added, LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME, header.leader_epoch)
     return walk.resume_at
 
@@ -274,6 +275,7 @@ def _add_messages(
         pieces.append(record.key or b"")
         pieces.append(record.value or b"")
     content = b"".join(pieces)
+    columns.size += len(content)
     index = columns.index_of(content)
     at = 0
     for record in kept:

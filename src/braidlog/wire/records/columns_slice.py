@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from librt.strings import read_i32_be
 
@@ -14,6 +15,9 @@ from braidlog.wire.records.columns_parsing import parse_batch
 from braidlog.wire.records.compression import DEFAULT_LIMIT
 from braidlog.wire.records.reading import read_batch
 from braidlog.wire.records.scan import INT64_MAX
+
+# Columns with so many bytes of records take no further batch: what a few megabytes unfold to may be beyond 2 GiB.
+FULL: Final = 256 * 1024 * 1024
 
 
 class SliceReader:
@@ -30,6 +34,7 @@ class SliceReader:
         "_buffer",
         "_coming",
         "_end",
+        "_full",
         "_limit",
         "_until",
         "is_done",
@@ -47,6 +52,7 @@ class SliceReader:
         aborted: Iterable[tuple[int, int]] = (),
         until: int = INT64_MAX,
         limit: int = DEFAULT_LIMIT,
+        full: int = FULL,
     ) -> None:
         self._buffer = buffer
         self._at = start
@@ -54,6 +60,7 @@ class SliceReader:
         self.position = position
         self._until = until
         self._limit = limit
+        self._full = full
         # Latest first, so that the next to begin is popped off the end.
         self._coming = sorted(((first, producer) for producer, first in aborted), reverse=True)
         self._aborting: set[int] = set()
@@ -63,7 +70,7 @@ class SliceReader:
         self.resume_at = -1
 
     def read_into(self, columns: RecordColumns, most: int = INT64_MAX, *, check: bool = True) -> int:
-        """Add up to `most` records; returns how many.
+        """Add up to `most` records, and of compressed ones no more than Arrow has room for; returns how many.
 
         A batch that cannot be read raises (CorruptMessageError, InvalidRecordError) only when nothing was read
         before it in this call: what is whole before the damage is handed out first, and the next call raises.
@@ -72,6 +79,8 @@ class SliceReader:
         while not self.is_done and int(columns.count) - before < most:
             if self.position >= self._until:
                 self.is_done = True
+                break
+            if columns.count > 0 and columns.size >= self._full:
                 break
             mark = columns.mark()
             try:

@@ -6,10 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
+from braidlog.client.arrow import consuming
 from braidlog.client.arrow.consuming import poll_arrow
-from braidlog.client.arrow.shape import USUAL
+from braidlog.client.arrow.decoding import to_record_batch
+from braidlog.client.arrow.shape import USUAL, TableShape
 from braidlog.client.consumer.fetched import FetchedSlice
 from braidlog.client.consumer.intake import Intake
 from braidlog.client.consumer.partition import FETCHING, PartitionState
@@ -18,6 +21,7 @@ from braidlog.client.visibility import AbortedRange
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.reading import Record
 
 T = TypeVar("T")
@@ -158,3 +162,49 @@ def test_damage_does_not_take_other_partitions_rows_along() -> None:
 def test_at_least_one_record() -> None:
     with pytest.raises(UserError, match="at least one"):
         poll_arrow(Polling(), 0.0, 0)
+
+
+def test_rows_that_were_decoded_survive_what_goes_wrong_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    polling = Polling()
+    polling.arrives(0, batch(0, 3))
+    polling.arrives(1, batch(0, 2))
+    def failing(columns: RecordColumns, shape: TableShape, topic: str, partition: int) -> pa.RecordBatch:
+        if partition == 1:
+            raise pa.ArrowCapacityError("too much")
+        return to_record_batch(columns, shape, topic, partition)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(consuming, "to_record_batch", failing)
+        assert offsets(polling) == [0, 1, 2]
+        with pytest.raises(pa.ArrowCapacityError):
+            offsets(polling)
+    assert polling.positions() == [3, 0]
+    assert offsets(polling) == [0, 1]
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_checksums_are_checked_unless_that_is_not_wanted(checks: bool) -> None:
+    polling = Polling()
+    damaged = bytearray(batch(0, 2))
+    damaged[-2] ^= 1
+    fetched = FetchedSlice(polling.states[0], bytes(damaged), 0, len(damaged), 0, [], check_crcs=checks)
+    polling.intake.incoming.append(fetched)
+    if checks:
+        with pytest.raises(PoisonRecordError):
+            offsets(polling)
+    else:
+        assert offsets(polling) == [0, 1]
+
+
+def test_records_before_damage_are_there_for_a_table_amid_an_iteration() -> None:
+    polling = Polling()
+    damaged = bytearray(batch(3, 2))
+    damaged[-1] ^= 1
+    polling.arrives(0, batch(0, 3) + bytes(damaged))
+    assert polling.intake.refill(100)
+    first = polling.intake.pop()
+    assert first is not None
+    assert first.offset == 0
+    assert offsets(polling) == [1, 2]
+    with pytest.raises(PoisonRecordError):
+        offsets(polling)

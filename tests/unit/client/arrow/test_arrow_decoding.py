@@ -129,3 +129,10 @@ def test_views_copy_nothing() -> None:
 def test_wrong_wishes_are_told(arguments: dict[str, object], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         TableShape(**arguments)  # type: ignore[arg-type]
+
+
+def test_times_beyond_what_microseconds_can_say() -> None:
+    most = (2**63 - 1) // 1000
+    records = [Record(timestamp=each, value=b"") for each in (5, 2**62, most)]
+    batch = decoded(build_batch(records), TableShape(["timestamp"], timestamp_unit="us"))
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [5_000, most * 1000, most * 1000]

@@ -118,3 +118,32 @@ def test_batches_that_are_done_are_let_go(monkeypatch: pytest.MonkeyPatch) -> No
         sink.finish(at, at)
     assert len(delivery._pending) <= 2
     assert delivery.result(0.0).partitions[T0].ranges == [(0, 9)]
+
+
+def test_two_threads_that_ask_book_every_batch_once() -> None:
+    sink, delivery = sent(4)
+    first = sink.kept[0].batch
+    beside: list[threading.Thread] = []
+
+    class Asked:
+        """The first batch: while one thread looks at it, another asks as well."""
+
+        batch = first
+
+        def all_done(self) -> bool:
+            done = first.all_done()
+            if done and not beside:
+                beside.append(threading.Thread(target=delivery.done))
+                beside[0].start()
+                beside[0].join(0.2)
+            return done
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(first, name)
+
+    delivery._pending[0] = (T0, Asked())  # type: ignore[assignment]
+    sink.finish(0, 10)
+    assert not delivery.done()
+    beside[0].join()
+    sink.finish(1, 20)
+    assert delivery.result(0.0).partitions[T0].ranges == [(10, 11), (20, 21)]

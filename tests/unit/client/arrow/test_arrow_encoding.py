@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import mmap
+import struct
 
 import pyarrow as pa
 import pytest
@@ -139,3 +141,34 @@ def test_partition_numbers() -> None:
     assert partition_numbers(pa.array([9, 1, 2]).slice(1), "p") == b"\1\0\0\0\2\0\0\0"
     with pytest.raises(UserError, match="every row needs the number of its partition"):
         partition_numbers(pa.array([1, None]), "p")
+
+
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.large_string()])
+def test_rows_beyond_two_gibibytes(kind: pa.DataType) -> None:
+    far = 2**31 + 5
+    with mmap.mmap(-1, far + 30) as memory:
+        memory[far : far + 9] = b"onetwosix"
+        places = struct.pack("<6q", far, far + 3, far + 6, far + 6, far + 9, far + 9)
+        buffers = [pa.py_buffer(b"\x1b"), pa.py_buffer(places), pa.py_buffer(memory)]
+        array = pa.Array.from_buffers(kind, 5, buffers)
+        assert body_of(bytes_column(array, "v"), 5) == expected([b"one", b"two", None, b"six", b""])
+        assert body_of(bytes_column(array.slice(1, 3), "v"), 3) == expected([b"two", None, b"six"])
+        del array, buffers
+
+
+def test_rows_that_are_too_many_bytes_at_once() -> None:
+    with mmap.mmap(-1, 2**31) as memory:
+        places = struct.pack("<2q", 0, 2**31)
+        array = pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(places), pa.py_buffer(memory)])
+        with pytest.raises(UserError, match="more than can be sent at once"):
+            bytes_column(array, "v")
+        del array
+
+
+@pytest.mark.parametrize(
+    "array",
+    [pa.array([2**61], pa.timestamp("s")), pa.array([2**60], pa.timestamp("s")), pa.array([2**63], pa.uint64())],
+)
+def test_times_that_no_record_can_have_do_not_wrap_around(array: pa.Array) -> None:
+    with pytest.raises(UserError, match="column 'when'"):
+        timestamps(array, "when", 0)

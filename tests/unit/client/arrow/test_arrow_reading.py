@@ -115,6 +115,16 @@ def test_damage_is_told_after_what_came_before_it() -> None:
         assert (caught.value.offset, caught.value.resume_at) == (2, 5)
 
 
+def test_a_header_that_cannot_be_read_does_not_hide_what_came_before_it() -> None:
+    damaged = bytearray(batch(2, 3))
+    damaged[16] = 9
+    with ScriptedReader(holding(batch(0, 2) + bytes(damaged)), holding(bytes(damaged))) as reader:
+        read = reader.read("t", 0, 0, 5, columns=["offset"])
+        assert next(read).num_rows == 2
+        with pytest.raises(PoisonRecordError, match="t-0 cannot be read at offset 2"):
+            next(read)
+
+
 def test_bytes_without_a_whole_batch() -> None:
     with (
         ScriptedReader(holding(batch(0, 5)[:-1])) as reader,

@@ -208,6 +208,26 @@ def test_poison_is_told_after_what_came_before_it_and_again() -> None:
     assert world.take() == [(1, 1)]
 
 
+def test_paused_amid_what_came_before_poison() -> None:
+    world = World()
+    good = build_batch([Record(value=b"%d" % at) for at in range(3)])
+    bad = bytearray(build_batch([Record(value=b"3")], base_offset=3))
+    bad[-1] ^= 1
+    world.arrive_bytes(world.states[0], good + bytes(bad), 0)
+    assert world.intake.refill(100)
+    first = world.intake.pop()
+    assert first is not None
+    assert first.offset == 0
+    world.intake.settle()
+    world.states[0].is_paused = True
+    assert world.take() == []
+    world.states[0].is_paused = False
+    world.intake.settle()
+    assert world.take() == [(0, 1), (0, 2)], "not lost to who seeks past the poison"
+    with pytest.raises(PoisonRecordError):
+        world.take()
+
+
 def test_a_value_that_cannot_be_deserialised() -> None:
     def number(_topic: str, data: bytes) -> int:
         if data == b"2":

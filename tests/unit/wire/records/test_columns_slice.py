@@ -147,3 +147,17 @@ def test_offsets_and_timestamps_past_64_bits_are_refused() -> None:
         Record(1, 0, None, None),
     ]
     assert INT64_MIN < 0
+
+
+def test_columns_take_no_more_than_they_have_room_for() -> None:
+    data = b"".join(
+        build_batch([Record(value=bytes(100)) for _ in range(5)], base_offset=first, codec=1) for first in (0, 5, 10)
+    )
+    reader = SliceReader(data, 0, len(data), 0, full=600)
+    counts = []
+    while not reader.is_done:
+        columns = RecordColumns()
+        counts.append(reader.read_into(columns))
+        assert columns.size >= 100 * counts[-1]
+    assert counts[:2] == [10, 5]
+    assert reader.position == 15
