@@ -24,7 +24,7 @@ from braidlog.client.view import PartitionView
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidPartitionsError, InvalidRecordError, MessageTooLargeError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.records.columns_building import BytesColumn, RecordSource, build_bodies
+from braidlog.wire.records.columns_building import BuiltBody, BytesColumn, RecordSource, build_bodies
 from braidlog.wire.records.columns_partitioning import Turns, spread_by_key, spread_by_number
 
 # A table is there as a whole, so that its batches need not be as small as those that wait for single records.
@@ -146,38 +146,41 @@ class _Sending:
             self._schema = piece.schema
             self._names = self._names.found_in(piece.schema)
         try:
-            if self._topic is not None:
-                self._send_to(self._topic, piece)
-            else:
-                self._send_by_topic(piece)
+            # All of it before any is handed over: a row that cannot be sent keeps its whole piece back.
+            built = self._by_topic(piece) if self._topic is None else self._built(self._topic, piece)
         except MessageTooLargeError as problem:
             raise RecordTooLargeError(f"{problem.message}, counted from row {self._rows} of the table") from problem
         except (InvalidRecordError, InvalidPartitionsError) as problem:
             raise UserError(f"{problem.message}, counted from row {self._rows} of the table") from problem
         self._rows += piece.num_rows
+        for where, body in built:
+            delivery = self._producer.append_batch(
+                where.topic, where.partition, body.body, body.count, body.base_timestamp, body.max_timestamp
+            )
+            self.delivery.add(where, delivery)
+            self.handed_over += body.count
 
-    def _send_by_topic(self, piece: pa.RecordBatch) -> None:
+    def _by_topic(self, piece: pa.RecordBatch) -> list[tuple[TopicPartition, BuiltBody]]:
         name = self._names.topic
         assert name is not None
         coded = topic_names(piece.column(name), name)
         topics = coded.dictionary.to_pylist()
         if len(topics) == 1:
-            self._send_to(topics[0], piece)
-            return
+            return self._built(topics[0], piece)
         piece = without_views(piece, [each for each in self._names.parts().values() if each is not None])
+        built: list[tuple[TopicPartition, BuiltBody]] = []
         for index, topic in enumerate(topics):
-            self._send_to(topic, piece.filter(pc.equal(coded.indices, index)))
+            built += self._built(topic, piece.filter(pc.equal(coded.indices, index)))
+        return built
 
-    def _send_to(self, topic: str, piece: pa.RecordBatch) -> None:
+    def _built(self, topic: str, piece: pa.RecordBatch) -> list[tuple[TopicPartition, BuiltBody]]:
         source = self._source(piece)
         partitions = self._producer.partitions_for(topic)
-        for partition, order in self._spread(topic, partitions, piece, source):
-            for built in build_bodies(source, order, self._batch_size, self._largest):
-                delivery = self._producer.append_batch(
-                    topic, partition, built.body, built.count, built.base_timestamp, built.max_timestamp
-                )
-                self.delivery.add(TopicPartition(topic, partition), delivery)
-                self.handed_over += built.count
+        return [
+            (TopicPartition(topic, partition), body)
+            for partition, order in self._spread(topic, partitions, piece, source)
+            for body in build_bodies(source, order, self._batch_size, self._largest)
+        ]
 
     def _source(self, piece: pa.RecordBatch) -> RecordSource:
         names = self._names

@@ -168,6 +168,7 @@ def test_rows_that_were_decoded_survive_what_goes_wrong_after_them(monkeypatch: 
     polling = Polling()
     polling.arrives(0, batch(0, 3))
     polling.arrives(1, batch(0, 2))
+
     def failing(columns: RecordColumns, shape: TableShape, topic: str, partition: int) -> pa.RecordBatch:
         if partition == 1:
             raise pa.ArrowCapacityError("too much")

@@ -191,6 +191,15 @@ def test_what_was_handed_over_before_a_failure_is_told() -> None:
     assert caught.value.__notes__ == ["2 rows of the table were handed over before, and are being sent"]
 
 
+@pytest.mark.parametrize("topics", [None, ["t", "t", "u"]])
+def test_a_row_that_cannot_be_sent_keeps_the_rows_beside_it_back(topics: list[str] | None) -> None:
+    sink = KeepingSink({"t": 3, "u": 3}, Limits(max_request=1_000))
+    table = {"value": ["a", "b", "x" * 2_000], "where": [0, 1, 2]} | ({} if topics is None else {"topic": topics})
+    with pytest.raises(RecordTooLargeError):
+        send_arrow(sink, pa.table(table), "t" if topics is None else None, partition_by="where")
+    assert sink.kept == []
+
+
 def test_an_event_loop_is_not_kept() -> None:
     async def main() -> None:
         send_arrow(KeepingSink({"t": 1}), pa.table({"value": ["a"]}), "t")
