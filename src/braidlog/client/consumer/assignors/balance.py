@@ -61,6 +61,12 @@ def balanced(
     return shares
 
 
+def newest_owners(members: Sequence[Subscriber], claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
+    """The member whose each partition was by the newest claim; none where two claims are equal."""
+    ordered = sorted(members, key=lambda each: each.rank)
+    return {partition: ordered[place].member_id for partition, place in _owners(ordered, claims).items()}
+
+
 def _pools(ordered: Sequence[Subscriber], topics: TopicFacts) -> list[_Pool]:
     places = {member.member_id: place for place, member in enumerate(ordered)}
     pools: dict[tuple[int, ...], _Pool] = {}

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braidlog.client.consumer.assignors.balance import Claim, balanced
+from braidlog.client.consumer.assignors.balance import Claim, balanced, newest_owners
 from braidlog.client.consumer.assignors.interface import NO_GENERATION, Assignor, Share, Subscriber, TopicFacts
-from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.reader import Reader
 from braidlog.wire.writer import Writer
@@ -30,18 +29,12 @@ class CooperativeStickyAssignor(Assignor):
     def assign(self, members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, Share]:
         claims = {member.member_id: Claim(member.owned, generation_of(member)) for member in members}
         wanted = balanced(members, topics, claims)
-        owners: dict[TopicPartition, set[str]] = {}
-        for member in members:
-            for partition in member.owned:
-                owners.setdefault(partition, set()).add(member.member_id)
-        nobody: set[str] = set()
+        owned = {partition for member in members for partition in member.owned}
+        # What two say they have, with equal right, both have to give up before it goes to either.
+        owners = newest_owners(members, claims)
         shares: dict[str, Share] = {}
         for member_id, partitions in wanted.items():
-            mine: list[TopicPartition] = []
-            for partition in partitions:
-                having = owners.get(partition, nobody)
-                if not having or member_id in having:
-                    mine.append(partition)
+            mine = [each for each in partitions if each not in owned or owners.get(each) == member_id]
             shares[member_id] = Share(mine)
         return shares
 

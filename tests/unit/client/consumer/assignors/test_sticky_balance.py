@@ -140,6 +140,20 @@ def test_sticky_members_tell_what_they_had() -> None:
     assert all(between[name] <= after[name] for name in ("x", "y"))
 
 
+def test_what_two_members_have_with_equal_right_goes_to_neither_at_first() -> None:
+    zero, one = TopicPartition("a", 0), TopicPartition("a", 1)
+    told = [
+        Subscriber("m1", ("a",), owned=(zero,), generation=5),
+        Subscriber("m2", ("a",), owned=(zero, one), generation=5),
+    ]
+    shares = CooperativeStickyAssignor().assign(told, TopicFacts({"a": 2}))
+    assert {name: share.partitions for name, share in shares.items()} == {"m1": [], "m2": [one]}
+    # An older claim is not believed, and keeps nobody waiting.
+    told[1] = Subscriber("m2", ("a",), owned=(zero, one), generation=4)
+    shares = CooperativeStickyAssignor().assign(told, TopicFacts({"a": 2}))
+    assert {name: share.partitions for name, share in shares.items()} == {"m1": [zero], "m2": [one]}
+
+
 def test_cooperative_reads_the_generation_of_older_clients() -> None:
     mine = CooperativeStickyAssignor()
     mine.on_assignment(Share([]), 8)
