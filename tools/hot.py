@@ -75,6 +75,7 @@ UNITS: dict[str, list[str]] = {
         "braidlog.wire.records.builder",
         "braidlog.wire.records.filtering",
         "braidlog.wire.records.validation",
+        "braidlog.wire.records.key_hash",
         "braidlog.wire.records.columns",
         "braidlog.wire.records.columns_parsing",
         "braidlog.wire.records.columns_slice",
@@ -136,7 +137,6 @@ UNITS: dict[str, list[str]] = {
         "braidlog.client.consumer.fetched",
         "braidlog.client.consumer.intake",
     ),
-    "braidlog_client_keys": _modules("braidlog.client.partitioner"),
     "braidlog_client_producer": _modules(
         "braidlog.client.producer.batch",
         "braidlog.client.producer.delivery",

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from mypy_extensions import i64
 
-from braidlog.client.partitioner import partition_of_key
 from braidlog.client.producer.batch import NO_SEQUENCE, Batch
+from braidlog.wire.records.key_hash import partition_of_key
 
 NO_LEADER = -1
 

@@ -9,34 +9,11 @@ from mypy_extensions import i32, i64
 
 from braidlog.core.protocol_errors import InvalidPartitionsError
 from braidlog.wire.records.columns_building import BytesColumn
+from braidlog.wire.records.key_hash import murmur2
 
-_SEED: Final = 0x9747B28C
-_FACTOR: Final = 0x5BD1E995
-_WORD: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
-
 # What a record takes beside its key and value, about: lengths, deltas, attributes, header count.
 _RECORD_OVERHEAD: Final = 8
-
-
-def murmur2(data: bytes, at: i64, length: i64) -> i64:
-    """The hash of `data[at:at + length]` that Java's partitioner takes, as an unsigned number of 32 bits."""
-    mixed: i64 = (_SEED ^ length) & _WORD
-    rest: i64 = length
-    while rest >= 4:
-        word: i64 = (i64(read_i32_le(data, at)) & _WORD) * _FACTOR & _WORD
-        word = (word ^ word >> 24) * _FACTOR & _WORD
-        mixed = (mixed * _FACTOR & _WORD) ^ word
-        at += 4
-        rest -= 4
-    if rest > 0:
-        if rest == 3:
-            mixed ^= i64(data[at + 2]) << 16
-        if rest >= 2:
-            mixed ^= i64(data[at + 1]) << 8
-        mixed = (mixed ^ i64(data[at])) * _FACTOR & _WORD
-    mixed = (mixed ^ mixed >> 13) * _FACTOR & _WORD
-    return mixed ^ mixed >> 15
 
 
 class Turns:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from braidlog.client.arrow.producing import send_arrow
 from braidlog.client.arrow.rows import pieces_of
 from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
-from braidlog.client.partitioner import partition_of_key
 from braidlog.client.producer.accumulator import Limits
 from braidlog.core.errors import UserError
+from braidlog.wire.records.key_hash import partition_of_key
 
 
 def test_a_table_becomes_records() -> None:

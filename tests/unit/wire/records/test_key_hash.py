@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import braidlog
-from braidlog.client.partitioner import murmur2, partition_of_key
+from braidlog.wire.records import key_hash
+from braidlog.wire.records.key_hash import partition_of_key
 
 # (key, hash as Java's signed int, partition of 7), printed by Utils.murmur2 and toPositive of kafka-clients 3.9.1.
 TEXTS = [
@@ -47,6 +48,10 @@ LENGTHS = [
 BYTES = bytes((251 + 37 * index) % 256 for index in range(40))
 
 
+def murmur2(key: bytes) -> int:
+    return int(key_hash.murmur2(key, 0, len(key)))
+
+
 @pytest.mark.parametrize(
     ("key", "signed", "partition"),
     [(text.encode(), signed, partition) for text, signed, partition in TEXTS]
@@ -59,8 +64,8 @@ def test_keys_hash_as_in_java(key: bytes, signed: int, partition: int) -> None:
 
 def uncompiled() -> ModuleType:
     """The module from its source, also where the tests run with a compiled one."""
-    source = Path(braidlog.__file__).parent / "client" / "partitioner.py"
-    loader = SourceFileLoader("uncompiled_partitioner", str(source))
+    source = Path(braidlog.__file__).parent / "wire" / "records" / "key_hash.py"
+    loader = SourceFileLoader("uncompiled_key_hash", str(source))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -73,7 +78,7 @@ UNCOMPILED = uncompiled()
 
 @given(st.binary(max_size=70), st.integers(1, 100_000))
 def test_compiled_and_not_agree(key: bytes, partitions: int) -> None:
-    assert murmur2(key) == UNCOMPILED.murmur2(key)
+    assert murmur2(key) == UNCOMPILED.murmur2(key, 0, len(key))
     chosen = partition_of_key(key, partitions)
     assert chosen == UNCOMPILED.partition_of_key(key, partitions)
     assert 0 <= chosen < partitions
