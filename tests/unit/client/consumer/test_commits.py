@@ -14,6 +14,12 @@ from braidlog.core import protocol_errors as errors
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
 from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.generated.offset_commit import (
     OffsetCommitRequest,
@@ -30,7 +36,19 @@ from braidlog.wire.generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from support.membership_scene import BEAT, COMMIT, FETCH, FIND, JOIN, Scene, partitions, scene
+from support.membership_scene import (
+    BEAT,
+    COMMIT,
+    FETCH,
+    FIND,
+    JOIN,
+    LEAVE,
+    NEWER_BEAT,
+    Scene,
+    partitions,
+    scene,
+    topic_id,
+)
 from support.scripted_group import Coordinator
 
 ZERO, ONE = partitions("t", 0, 1)
@@ -362,6 +380,34 @@ def test_auto_commit_comes_before_leaving() -> None:
         here.membership.close(here.deadline())
         [request] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert written(request) == {ZERO: (5, "", -1)}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_that_takes_all_the_time_leaves_some_for_the_goodbye(protocol: str) -> None:
+    with scene({"t": 1}, enable_auto_commit=True, group_protocol=protocol) as here:
+        Coordinator(here.script)
+        here.script.always(
+            NEWER_BEAT,
+            lambda request, version: ConsumerGroupHeartbeatResponse(
+                member_id=request.member_id,
+                member_epoch=max(request.member_epoch, 1),
+                heartbeat_interval_ms=1_000,
+                assignment=Assignment(
+                    topic_partitions=[ResponseTopicPartitions(topic_id=topic_id("t"), partitions=[0])]
+                ),
+            ),
+        )
+        here.subscribe("t")
+        here.until(lambda: here.membership.is_settled and here.subscription.is_assigned(ZERO))
+        here.position(ZERO, 5)
+        here.script.then(COMMIT, None)
+        here.script.always(COMMIT, answer())
+        here.membership.leave(time.monotonic() + 0.05)
+        assert here.script.count(COMMIT) == 1
+        if protocol == "classic":
+            assert here.script.count(LEAVE) == 1
+        else:
+            assert here.script.asked(NEWER_BEAT, ConsumerGroupHeartbeatRequest)[-1].member_epoch == -1
 
 
 @pytest.mark.parametrize("was_member", [False, True])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.membership.interface import Saving
 from braidlog.client.consumer.membership.ownership import Ownership
 from braidlog.client.errors import ClientError, CommitFailedError
 from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError, name_of
+
+# To be out for ourselves, and to write the goodbye if the coordinator is known.
+_GOODBYE_S: Final = 0.2
 
 log = logging.getLogger("braidlog.client.group")
 
@@ -24,14 +27,19 @@ def part(
     deadline: float,
 ) -> None:
     """In the program's thread. Errors of the network are only logged: whoever leaves does not wait for better times."""
-    if is_known:
-        if commits is not None:
-            commits.auto_commit_before_rebalance(deadline)
-        ownership.revoke(context.subscription.assignment())
-    else:
-        ownership.lose(context.subscription.assignment())
     try:
-        context.engine.run(goodbye, max(deadline - context.clock.monotonic(), 0.0))
+        if is_known:
+            if commits is not None:
+                commits.auto_commit_before_rebalance(deadline)
+            ownership.revoke(context.subscription.assignment())
+        else:
+            ownership.lose(context.subscription.assignment())
+    except BaseException:
+        goodbye.close()
+        raise
+    try:
+        # Also where the commit took all the time: else it would go on being heard of, and keep what it does not read.
+        context.engine.run(goodbye, max(deadline - context.clock.monotonic(), _GOODBYE_S))
     except (ClientError, ProtocolError) as problem:
         log.info("group %s: left without a goodbye: %s", context.group_id, problem)
 
