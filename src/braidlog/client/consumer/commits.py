@@ -83,7 +83,11 @@ class Commits:
         if not self._auto or now < self._auto_due or self._auto_running:
             return
         self._auto_due = now + self._interval_s
-        offsets = self._context.subscription.consumed()
+        self.begin_auto_commit_of_all()
+
+    def begin_auto_commit_of_all(self) -> None:
+        """Without waiting; what `close` finds still under way it waits for."""
+        offsets = self._context.subscription.consumed() if self._auto else {}
         if offsets:
             self._auto_running = True
             self._begin_async(offsets, self._on_auto_commit)

@@ -83,7 +83,7 @@ class Consumer(Seeking):
                 self.unsubscribe()
                 return
             if self._subscription.kind is SubscriptionKind.MANUAL and self._commits is not None:
-                self._commits.auto_commit_before_rebalance(self._deadline(None))
+                self._commits.begin_auto_commit_of_all()
             self._subscription.assign(wanted)
             self._read_side.fetcher.nudge()
 

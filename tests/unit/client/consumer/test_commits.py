@@ -353,6 +353,20 @@ def test_auto_commit_writes_what_earlier_polls_returned() -> None:
         assert offsets == [5, 8]
 
 
+def test_who_assigns_other_partitions_does_not_wait_for_the_commit() -> None:
+    with scene({"t": 2}, enable_auto_commit=True) as here:
+        by_itself(here)
+        here.script.then(COMMIT, None)
+        here.commits.begin_auto_commit_of_all()
+        here.subscription.assign([ONE])
+        here.eventually(lambda: here.script.parked)
+        [request] = here.script.asked(COMMIT, OffsetCommitRequest)
+        assert written(request) == {ZERO: (5, "", -1)}
+        here.on_engine(lambda: here.script.parked[0].set_result(answer()(request, 8)))
+        here.commits.close(here.deadline())
+        assert here.commits.metrics()["commit-total"] == 1
+
+
 def test_auto_commit_comes_back_soon_after_what_may_pass() -> None:
     with scene({"t": 2}, enable_auto_commit=True, auto_commit_interval_ms=60_000) as here:
         by_itself(here)
