@@ -452,3 +452,19 @@ def test_a_group_goes_on_where_it_was(broker: Broker, topic: str) -> None:
         # What the second one read was committed when it closed.
         assert consumer.committed([where]) == {where: OffsetAndMetadata(20, "", 0)}
         assert consumer.position(where) == 20
+
+
+def test_closing_commits_what_was_read_of_partitions_that_nobody_shares(broker: Broker, topic: str) -> None:
+    confluent.create_topic(broker.bootstrap, topic)
+    confluent.send(confluent.producer(broker.bootstrap), topic, plain_samples(10))
+    where = TopicPartition(topic, 0)
+    given = {"bootstrap_servers": broker.bootstrap, "group_id": f"{topic}-readers", "auto_offset_reset": "earliest"}
+    with Consumer(auto_commit_interval_ms=600_000, **given) as consumer:
+        consumer.assign([where])
+        read = 0
+        while read < 4:
+            read += len(consumer.poll(5.0, max_records=4 - read))
+    with Consumer(**given) as consumer:
+        committed = consumer.committed([where])[where]
+        assert committed is not None
+        assert committed.offset == 4
