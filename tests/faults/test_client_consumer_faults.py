@@ -95,11 +95,12 @@ def test_connections_cut_in_the_middle_of_answers(tmp_path: Path) -> None:
         ) as consumer:
             end = proxy.misbehave(seed=4, pause_s=0.02)
             try:
-                seen = numbers(read(consumer, 30_000, max_records=100))
+                # A fast reader is through before enough was cut: then it reads everything again.
+                while proxy.cuts <= 3:
+                    consumer.seek_to_beginning()
+                    assert numbers(read(consumer, 30_000, max_records=100)) == list(range(30_000))
             finally:
                 end()
-        assert proxy.cuts > 3
-    assert seen == list(range(30_000))
 
 
 def test_a_broker_that_stands_still_is_waited_for(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ SOURCE = Path(braidlog.__file__).parent
 NOT_READERS = {
     *(f"config/{name}.py" for name in ("checks", "dynamic", "known", "log_settings", "sources")),
 }
+# Tables, and clients: those have settings of their own, some of the same names.
+NOT_ROOMS = ("config/definitions/", "wire/generated/", "client/", "security/")
 # Read through a property of LogSettings, or folded into the bounds that are read.
 READ_INDIRECTLY = {"message.timestamp.type", "message.timestamp.difference.max.ms", "cleanup.policy"}
 
@@ -23,7 +25,7 @@ def _code() -> str:
         path
         for path in paths
         if path.as_posix() not in NOT_READERS
-        and not path.as_posix().startswith(("config/definitions/", "wire/generated/"))
+        and not path.as_posix().startswith(NOT_ROOMS)
     )
     return "".join((SOURCE / path).read_text() for path in readers)
 
