@@ -29,8 +29,9 @@ check: $(VENV)/.dev
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
+# More workers than cores: interop and fault tests mostly wait for brokers and clients.
 test: setup check
-	$(PYTEST) -n 2 -m "not peer and not soak" tests
+	$(PYTEST) -n 4 -m "not peer and not soak" tests
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
 
 test-all: test

@@ -12,6 +12,8 @@ SOURCE = Path(braidlog.__file__).parent
 # Modules that name settings without obeying them.
 NOT_READERS = {
     *(f"config/{name}.py" for name in ("checks", "dynamic", "known", "log_settings", "sources")),
+    # The command line's clients.
+    *(f"cli/{name}.py" for name in ("options", "client_options")),
 }
 # Tables, and clients: those have settings of their own, some of the same names.
 NOT_ROOMS = ("config/definitions/", "wire/generated/", "client/", "security/")
