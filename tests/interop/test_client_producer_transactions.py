@@ -22,7 +22,9 @@ from braidlog.client.errors import (
     ClientError,
     FencedProducerError,
     ProducerFailedError,
+    RecordTooLargeError,
     RequestTimeout,
+    SerializationError,
     TransactionStateError,
 )
 from braidlog.core.types import TopicPartition
@@ -235,6 +237,32 @@ def test_a_record_that_failed_forbids_the_commit(quick_broker: Broker, topic: st
             with producer.transaction():
                 write(producer, topic, f"next {number}")
     assert values(quick_broker, topic) == ["next 0", "next 1", "next 2"]
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda producer, topic: producer.send(topic, bytes(20_000)),
+        lambda producer, topic: producer.append_batch(topic, 0, bytes(20_000), 1, 0, 0),
+    ],
+    ids=["record", "batch"],
+)
+def test_a_record_that_was_never_queued_forbids_the_commit_too(
+    quick_broker: Broker, topic: str, send: Callable[[Producer, str], object]
+) -> None:
+    with transactor(quick_broker.bootstrap, topic, max_request_size=10_000) as producer:
+        producer.begin_transaction()
+        write(producer, topic, "with it")
+        with pytest.raises(RecordTooLargeError):
+            send(producer, topic)
+        with pytest.raises(AbortableError, match=r"cannot be committed: a record of it was refused .*abort"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            with pytest.raises(SerializationError):
+                producer.send(topic, object())
+            write(producer, topic, "alone")
+    assert values(quick_broker, topic) == ["alone"]
 
 
 def test_what_is_raised_within_aborts(quick_broker: Broker, topic: str) -> None:

@@ -98,8 +98,14 @@ class Doorway:
         while batch is None:
             known = accumulator.topics.get(topic)
             if known is None or partition >= known.count:
-                self._refuse_to_keep_a_loop()
-                self.surroundings.await_topic(topic, partition, max(deadline - accumulator.clock.monotonic(), 0.0))
+                remaining = max(deadline - accumulator.clock.monotonic(), 0.0)
+                try:
+                    self._refuse_to_keep_a_loop()
+                    self.surroundings.await_topic(topic, partition, remaining)
+                except BaseException:
+                    if granted:
+                        self._give_back(size)
+                    raise
                 continue
             waiter: MemoryWaiter | None = None
             accumulator.lock.acquire()
@@ -146,6 +152,13 @@ class Doorway:
         self.accumulator.lock.acquire()
         try:
             self.accumulator.pool.give_up(waiter)
+        finally:
+            self.accumulator.lock.release()
+
+    def _give_back(self, size: i64) -> None:
+        self.accumulator.lock.acquire()
+        try:
+            self.accumulator.pool.release(size)
         finally:
             self.accumulator.lock.release()
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from braidlog.client.errors import BufferFullError, RecordTooLargeError, RequestTimeout
 from braidlog.client.producer.delivery import Delivery, OnDelivery, ProducerRecord
 from braidlog.client.producer.intake import Headers, Intake, as_bytes
 from braidlog.client.producer.interceptors import ProducerInterceptors, interceptors_of
 from braidlog.client.producer.partitioners import UNDECIDED, Partitioner, Partitions, partitioner_of
 from braidlog.client.serialization import Serializer, serializer_of
 from braidlog.client.settings import Settings
+from braidlog.core.protocol_errors import ProtocolError
 
+# A record that fails with one of these was meant for the transaction and is not in it.
+COSTLY: Final = (BufferFullError, RecordTooLargeError, RequestTimeout, ProtocolError)
 # Waits for the topic's metadata; none when the caller must not wait.
 FindTopic = Callable[[str], Partitions | None]
 
@@ -41,6 +45,10 @@ class OwnDressing:
             partitioner_of(settings),
         )
         return cls(*parts, find_topic) if any(part is not None for part in parts) else None
+
+    @classmethod
+    def plain(cls, find_topic: FindTopic) -> OwnDressing:
+        return cls(None, None, None, None, find_topic)
 
     def send(
         self,
@@ -103,3 +111,35 @@ class OwnDressing:
         for part in (self._key_serializer, self._value_serializer, self._partitioner, self._interceptors):
             if part is not None:
                 part.close()
+
+
+class TransactionDressing:
+    """Tells the transaction of each record that could not even be queued: the rest must not be committed without it.
+
+    What the program can mend by itself (a value without a serializer, a call at the wrong time) is only raised.
+    """
+
+    def __init__(self, inner: OwnDressing) -> None:
+        self._inner = inner
+        self.on_refused: Callable[[Exception], None] | None = None
+
+    def send(
+        self,
+        intake: Intake,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        try:
+            return self._inner.send(intake, topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        except COSTLY as problem:
+            self.tell(problem)
+            raise
+
+    def tell(self, problem: Exception) -> None:
+        if self.on_refused is not None:
+            self.on_refused(problem)

@@ -26,7 +26,8 @@ from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer import lifetime
 from braidlog.client.producer.accumulator import Accumulator
-from braidlog.client.producer.dressing import OwnDressing
+from braidlog.client.producer.delivery import Delivery
+from braidlog.client.producer.dressing import COSTLY, OwnDressing, TransactionDressing
 from braidlog.client.producer.guarantees import Guarantees, guarantees_of
 from braidlog.client.producer.identity import ProducerIdentity
 from braidlog.client.producer.identity_request import IdentityRequest
@@ -73,7 +74,10 @@ class Producer(Intake):
             ignore_keys=partitioner is not None,
         )
         accumulator.partitioner = partitioner
-        super().__init__(accumulator, surroundings, dressing)
+        self._transaction_dressing: TransactionDressing | None = None
+        if guarantees.transactional_id is not None:
+            self._transaction_dressing = TransactionDressing(dressing or OwnDressing.plain(surroundings.find_topic))
+        super().__init__(accumulator, surroundings, self._transaction_dressing or dressing)
         self._own_dressing = dressing
         self._sealer = Sealer(*_codec(chosen))
         keep_freed_memory(self.limits.batch_size)
@@ -128,6 +132,8 @@ class Producer(Intake):
             transactions = Transactions(chosen, engine, nodes, metadata, identity, in_progress, sender.wake)
             accumulator.transactions = outcomes.transactions = sender.transactions = transactions
             self._transactions = transactions
+            assert self._transaction_dressing is not None
+            self._transaction_dressing.on_refused = transactions.on_send_refused
         accumulator.guard.engine_thread = engine.run(_thread_id())
 
     def __repr__(self) -> str:
@@ -199,8 +205,8 @@ class Producer(Intake):
             return False
         return True
 
-    async def close_async(self, timeout_s: float | None = None) -> None:
-        await asyncio.to_thread(self.close, timeout_s)
+    async def close_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        await asyncio.to_thread(self.close, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -322,6 +328,16 @@ class Producer(Intake):
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine.loop))
 
     # Arrow
+
+    def append_batch(
+        self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
+    ) -> Delivery:
+        try:
+            return super().append_batch(topic, partition, body, count, base_timestamp, max_timestamp)
+        except COSTLY as problem:
+            if self._transaction_dressing is not None:
+                self._transaction_dressing.tell(problem)
+            raise
 
     def send_arrow(self, data: Any, topic: str | None = None, **options: Any) -> Any:
         """Send the rows of an Arrow table or batch as records; `docs/client/arrow.md` has the options."""

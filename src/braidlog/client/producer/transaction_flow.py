@@ -313,6 +313,16 @@ class TransactionFlow:
             else:
                 self._spoil(problem)
 
+    def on_send_refused(self, error: Exception) -> None:
+        """From the thread that sends: a record of this transaction could not be queued."""
+        self._worker.soon(self._lose_record, error)
+
+    def _lose_record(self, error: Exception) -> None:
+        if self.state in _OPEN:
+            problem = spoilt(f"a record of it was refused ({error})")
+            problem.__cause__ = error
+            self._spoil(problem)
+
     # Errors
 
     def _refuse(self, error: ClientError) -> None:
