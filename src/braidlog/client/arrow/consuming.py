@@ -39,14 +39,14 @@ class PollsSlices(Protocol):
     @property
     def intake(self) -> SliceIntake: ...
 
-    def poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+    def poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """All that `poll` does around taking records: the group, commits, errors, waiting."""
         ...
 
 
 def poll_arrow(
     consumer: PollsSlices,
-    timeout_s: float = 0.0,
+    timeout: float = 0.0,
     max_records: int | None = None,
     columns: Sequence[str] | None = None,
     *,
@@ -62,7 +62,7 @@ def poll_arrow(
         raise UserError(f"max_records={max_records}: ask for at least one")
     shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
     taking = _Taking(consumer.intake, shape, _ALL if max_records is None else max_records)
-    batches = consumer.poll_with(taking.take, timeout_s)
+    batches = consumer.poll_with(taking.take, timeout)
     return pa.Table.from_batches(batches or [], schema=shape.schema)
 
 

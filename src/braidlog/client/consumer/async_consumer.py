@@ -69,11 +69,11 @@ class _Thread:
         # A task that is cancelled goes; its call goes on to its end.
         return await asyncio.shield(running)
 
-    async def wait(self, look: Callable[[float], bool], timeout_s: float, take: Callable[[], list[R]]) -> list[R]:
+    async def wait(self, look: Callable[[float], bool], timeout: float, take: Callable[[], list[R]]) -> list[R]:
         """What `take` takes in the loop's thread after `look` found something; none when it found none or made way."""
         await self._consumers_owner.acquire()
         is_given_up = threading.Event()
-        running = asyncio.get_running_loop().run_in_executor(self._pool, self._look, look, timeout_s, is_given_up)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, self._look, look, timeout, is_given_up)
         try:
             found = await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -89,13 +89,13 @@ class _Thread:
         finally:
             self._consumers_owner.release()
 
-    def _look(self, look: Callable[[float], bool], timeout_s: float, is_given_up: threading.Event) -> bool:
+    def _look(self, look: Callable[[float], bool], timeout: float, is_given_up: threading.Event) -> bool:
         with self._guard:
             if is_given_up.is_set():
                 return False
             self._is_waiting = True
             # However many calls come, each wait has at least a look.
-            wait_s = 0.0 if self._wanted else timeout_s
+            wait_s = 0.0 if self._wanted else timeout
         try:
             return look(wait_s)
         except WakeupError:
@@ -162,11 +162,11 @@ class AsyncConsumer:
 
     # Records
 
-    async def poll(self, timeout_s: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records, waiting so long for the first."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout
         try:
-            async with asyncio.timeout(max(timeout_s, 0.0)):
+            async with asyncio.timeout(max(timeout, 0.0)):
                 await self._turn.acquire()
         except TimeoutError:
             return []
@@ -207,8 +207,8 @@ class AsyncConsumer:
     async def seek_to_end(self, partitions: Partitions = ()) -> None:
         await self._call(self.consumer.seek_to_end, partitions)
 
-    async def position(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
-        return await self._call(self.consumer.position, partition, timeout_s)
+    async def position(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
+        return await self._call(self.consumer.position, partition, timeout)
 
     async def pause(self, partitions: Partitions) -> None:
         await self._call(self.consumer.pause, partitions)
@@ -222,48 +222,48 @@ class AsyncConsumer:
     # Offsets
 
     async def beginning_offsets(
-        self, partitions: Partitions, timeout_s: float | None = None
+        self, partitions: Partitions, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        return await self._call(self.consumer.beginning_offsets, partitions, timeout_s)
+        return await self._call(self.consumer.beginning_offsets, partitions, timeout)
 
-    async def end_offsets(self, partitions: Partitions, timeout_s: float | None = None) -> dict[TopicPartition, int]:
-        return await self._call(self.consumer.end_offsets, partitions, timeout_s)
+    async def end_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
+        return await self._call(self.consumer.end_offsets, partitions, timeout)
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+        self, times_ms: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return await self._call(self.consumer.offsets_for_times, times_ms, timeout_s)
+        return await self._call(self.consumer.offsets_for_times, times_ms, timeout)
 
-    async def lag(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
-        return await self._call(self.consumer.lag, partition, timeout_s)
+    async def lag(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
+        return await self._call(self.consumer.lag, partition, timeout)
 
-    async def commit(self, offsets: Offsets | None = None, timeout_s: float | None = None) -> None:
-        await self._call(self.consumer.commit, offsets, timeout_s)
+    async def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
+        await self._call(self.consumer.commit, offsets, timeout)
 
     async def committed(
-        self, partitions: Partitions, timeout_s: float | None = None
+        self, partitions: Partitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        return await self._call(self.consumer.committed, partitions, timeout_s)
+        return await self._call(self.consumer.committed, partitions, timeout)
 
     async def group_metadata(self) -> GroupMetadata:
         return await self._call(self.consumer.group_metadata)
 
     # The cluster
 
-    async def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[PartitionView]:
-        return await self._call(self.consumer.partitions_for, topic, timeout_s)
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionView]:
+        return await self._call(self.consumer.partitions_for, topic, timeout)
 
-    async def list_topics(self, timeout_s: float | None = None) -> dict[str, TopicView]:
-        return await self._call(self.consumer.list_topics, timeout_s)
+    async def list_topics(self, timeout: float | None = None) -> dict[str, TopicView]:
+        return await self._call(self.consumer.list_topics, timeout)
 
     # Life
 
-    async def close(self, timeout_s: float | None = None) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, close the connections."""
         if self._closed:
             return
         try:
-            await self._call(self.consumer.close, timeout_s)
+            await self._call(self.consumer.close, timeout)
         finally:
             self._closed = True
             self._thread.close()

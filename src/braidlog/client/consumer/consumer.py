@@ -106,32 +106,32 @@ class Consumer(Seeking):
 
     # Records
 
-    def poll(self, timeout_s: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records, waiting so long for the first; at most `max.poll.records`. Positions move past what is returned."""
         with self._one_thread:
             most = self._most if max_records is None else max_records
             if most < 1:
                 raise UserError(f"max_records={most}: ask for at least one")
             intake = self.intake
-            if self._poll(lambda: intake.refill(most) or None, time.monotonic() + timeout_s) is None:
+            if self._poll(lambda: intake.refill(most) or None, time.monotonic() + timeout) is None:
                 return []
             return intake.take(most)
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout: float) -> bool:
         """Whether records are there within so long; a poll then returns them at once."""
         with self._one_thread:
-            return self._poll(self._refill, time.monotonic() + timeout_s) is not None
+            return self._poll(self._refill, time.monotonic() + timeout) is not None
 
-    def poll_one(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
+    def poll_one(self, timeout: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
         record = self.intake.pop()
-        if record is None and self.wait(timeout_s):
+        if record is None and self.wait(timeout):
             record = self.intake.pop()
         return record
 
     def poll_arrow(
         self,
-        timeout_s: float = 0.0,
+        timeout: float = 0.0,
         max_records: int | None = None,
         columns: Sequence[str] | None = None,
         **options: Any,
@@ -139,7 +139,7 @@ class Consumer(Seeking):
         """As `poll`, with whole batches as one Arrow table: no object for each record."""
         from braidlog.client.arrow.consuming import poll_arrow
 
-        return poll_arrow(self, timeout_s, max_records, columns, **options)
+        return poll_arrow(self, timeout, max_records, columns, **options)
 
     def __iter__(self) -> RecordIterator:
         return RecordIterator(self.intake, self._await_next)
@@ -154,12 +154,12 @@ class Consumer(Seeking):
     # Offsets of the group
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_s: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
     ) -> None:
         """Write down how far the group is: these offsets, or the positions; returns when that is safe."""
         with self._one_thread:
             self._settle()
-            self._need_commits("commit").commit(_offsets(offsets), self._deadline(timeout_s))
+            self._need_commits("commit").commit(_offsets(offsets), self._deadline(timeout))
 
     def commit_async(
         self,
@@ -172,12 +172,12 @@ class Consumer(Seeking):
             self._need_commits("commit").commit_async(_offsets(offsets), callback)
 
     def committed(
-        self, partitions: Partitions, timeout_s: float | None = None
+        self, partitions: Partitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         with self._one_thread:
             self._settle()
             return self._need_commits("ask for committed offsets").committed(
-                partitions_of(partitions), self._deadline(timeout_s)
+                partitions_of(partitions), self._deadline(timeout)
             )
 
     def group_metadata(self) -> GroupMetadata:
@@ -215,13 +215,13 @@ class Consumer(Seeking):
                 numbers.update(part.metrics())
         return numbers
 
-    def close(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, close the connections; within so long (30 s by default)."""
         with self._one_thread:
             if self._closed:
                 return
             self.intake.settle()
-            deadline = time.monotonic() + (_CLOSE_S if timeout_s is None else timeout_s)
+            deadline = time.monotonic() + (_CLOSE_S if timeout is None else timeout)
             try:
                 try:
                     if self._membership is not None:

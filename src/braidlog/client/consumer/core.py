@@ -34,13 +34,13 @@ class ConsumerCore:
         self._commits = side.commits
         self._api_timeout_s = side.settings.seconds("default.api.timeout.ms")
 
-    def poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+    def poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """What every poll does: look after the group, then see whether `take` finds something, until it does.
 
         For who takes something else than records from the intake, as `poll_arrow` does.
         """
         with self._one_thread:
-            return self._poll(take, time.monotonic() + timeout_s)
+            return self._poll(take, time.monotonic() + timeout)
 
     def _poll(self, take: Callable[[], T | None], deadline: float) -> T | None:
         self._settle()
@@ -72,11 +72,11 @@ class ConsumerCore:
             raise ClosedError("this consumer is closed; make a new one")
         self.intake.settle()
 
-    def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + (self._api_timeout_s if timeout_s is None else timeout_s)
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self._api_timeout_s if timeout is None else timeout)
 
-    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float | None, what: str) -> T:
-        return self._doorbell.run(self._read_side.engine, work, self._deadline(timeout_s), what)
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None, what: str) -> T:
+        return self._doorbell.run(self._read_side.engine, work, self._deadline(timeout), what)
 
     def _need_membership(self, what: str) -> Membership:
         if self._membership is None:

@@ -47,13 +47,13 @@ class Seeking(ConsumerCore):
                     self._subscription.state(each).ask_reset(target)
             self._read_side.fetcher.nudge()
 
-    def position(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
+    def position(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
         """The offset of the next record that poll returns; waits until it is known."""
         with self._one_thread:
             self._settle()
             where = TopicPartition(*partition)
             state = self._subscription.state(where)
-            deadline = self._deadline(timeout_s)
+            deadline = self._deadline(timeout)
             self._read_side.fetcher.nudge()
             while not state.has_position():
                 self._doorbell.check()
@@ -85,22 +85,22 @@ class Seeking(ConsumerCore):
 
     # Offsets of the cluster
 
-    def beginning_offsets(self, partitions: Partitions, timeout_s: float | None = None) -> dict[TopicPartition, int]:
-        return self._ends(partitions, EARLIEST, timeout_s)
+    def beginning_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
+        return self._ends(partitions, EARLIEST, timeout)
 
-    def end_offsets(self, partitions: Partitions, timeout_s: float | None = None) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The offsets after the last records that this consumer may read."""
-        return self._ends(partitions, LATEST, timeout_s)
+        return self._ends(partitions, LATEST, timeout)
 
-    def _ends(self, partitions: Partitions, target: int, timeout_s: float | None) -> dict[TopicPartition, int]:
+    def _ends(self, partitions: Partitions, target: int, timeout: float | None) -> dict[TopicPartition, int]:
         with self._one_thread:
             self._settle()
             work = self._read_side.lookup.ask_until_known(dict.fromkeys(partitions_of(partitions), target))
-            found = self._run(work, timeout_s, "looking up offsets")
+            found = self._run(work, timeout, "looking up offsets")
             return {each: answer.offset for each, answer in found.items()}
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+        self, times_ms: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time; None where there is none."""
         with self._one_thread:
@@ -109,7 +109,7 @@ class Seeking(ConsumerCore):
                 if time_ms < 0:
                     raise UserError(f"{each}: time {time_ms} is before 1970; give milliseconds since then")
             targets = {TopicPartition(*each): time_ms for each, time_ms in times_ms.items()}
-            found = self._run(self._read_side.lookup.ask_until_known(targets), timeout_s, "looking up offsets")
+            found = self._run(self._read_side.lookup.ask_until_known(targets), timeout, "looking up offsets")
             return {
                 each: OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
                 if answer.offset >= 0
@@ -117,26 +117,26 @@ class Seeking(ConsumerCore):
                 for each, answer in found.items()
             }
 
-    def lag(self, partition: TopicPartition | tuple[str, int], timeout_s: float | None = None) -> int:
+    def lag(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
         """How many offsets lie between the position and the end of what may be read."""
         with self._one_thread:
             where = TopicPartition(*partition)
-            position = self.position(where, timeout_s)
+            position = self.position(where, timeout)
             committed = self._read_side.settings.text("isolation.level").lower() == "read_committed"
             end = self._subscription.state(where).end_for(committed)
             if end == UNKNOWN or end < position:
-                end = self.end_offsets([where], timeout_s)[where]
+                end = self.end_offsets([where], timeout)[where]
             return max(end - position, 0)
 
-    def partitions_for(self, topic: str, timeout_s: float | None = None) -> list[PartitionView]:
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionView]:
         with self._one_thread:
             self._settle()
-            left = self._api_timeout_s if timeout_s is None else timeout_s
+            left = self._api_timeout_s if timeout is None else timeout
             found = self._run(self._read_side.metadata.topic(topic, left), left + 1.0, "looking up partitions")
             return list(found.partitions)
 
-    def list_topics(self, timeout_s: float | None = None) -> dict[str, TopicView]:
+    def list_topics(self, timeout: float | None = None) -> dict[str, TopicView]:
         """Every topic of the cluster that this client may see."""
         with self._one_thread:
             self._settle()
-            return self._run(self._read_side.all_topics(), timeout_s, "listing topics")
+            return self._run(self._read_side.all_topics(), timeout, "listing topics")
