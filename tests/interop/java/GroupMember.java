@@ -53,6 +53,9 @@ public final class GroupMember {
                     next.forEach((place, offset) -> System.out.println("committed " + place.partition() + " " + offset.offset()));
                 } catch (org.apache.kafka.clients.consumer.CommitFailedException refused) {
                     System.out.println("refused");
+                } catch (org.apache.kafka.common.errors.RebalanceInProgressException early) {
+                    // Kafka's advice: poll, then commit again; here the next commit covers it.
+                    System.out.println("refused for now");
                 }
             }
             System.out.flush();
