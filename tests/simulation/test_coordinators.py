@@ -18,7 +18,7 @@ import pytest
 from coordinator_history import GroupHistory, TransactionHistory
 from simulation_invariants import check, every_request_was_answered, no_bug_was_met
 
-from braidlog.client.visibility import AbortedRange, visible_records
+from braidlog.client.visibility import AbortedRange
 from braidlog.core.errors import BraidlogError
 from braidlog.testing.client import Admin, Client
 from braidlog.testing.consumer import bytes_of
@@ -27,6 +27,7 @@ from braidlog.testing.producer import Target
 from braidlog.testing.simulation import BrokerEnded, Simulation
 from braidlog.testing.transactor import ScriptedTransactor
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.visible import visible_records
 
 QUICK_SEEDS = 25
 QUICK_STEPS = 12

@@ -89,11 +89,6 @@ class Settings:
         _warn(kind, unused, {key: known[key] for key, value in given.items() if value != known[key].default})
         return cls(kind, known, given)
 
-    def with_defaults(self, **keywords: Any) -> Settings:
-        """The same with other defaults for what was not given."""
-        others = {name.replace("_", "."): value for name, value in keywords.items()}
-        return Settings(self.kind, self._known, {**others, **self._given})
-
     def limited(self, key: str, most: int) -> Settings:
         """The same with a number that is at most so large."""
         return Settings(self.kind, self._known, {**self._given, key: min(self.number(key), most)})

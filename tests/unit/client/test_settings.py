@@ -94,12 +94,6 @@ def test_secrets_are_not_shown() -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_other_defaults_give_way_to_what_was_given() -> None:
-    settings = Settings.of(ADMIN, None, {"client_id": "mine"}).with_defaults(client_id="theirs", client_rack="r")
-    assert settings.text("client.id") == "mine"
-    assert settings.text("client.rack") == "r"
-
-
 def test_objects_stay_objects() -> None:
     settings = Settings.of(PRODUCER, None, {"key_serializer": str.encode, "interceptor_classes": [len]})
     assert settings.object("key.serializer") is str.encode

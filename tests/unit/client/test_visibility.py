@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.client.visibility import AbortedRange, visible_records
+from braidlog.client.visibility import AbortedRange
 from braidlog.core.protocol_errors import CorruptMessageError
 from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
 from braidlog.wire.records.reading import Record
+from support.visible import visible_records
 
 
 def batch(base: int, *values: str, producer: int = -1, codec: int = 0) -> bytes:

@@ -47,7 +47,6 @@ _CHOOSES: Final = 4
 _ANSWERS_COUNT: Final = 5
 # The first versions that know of topic ids, and of the operations that are allowed.
 _DELETES_BY_ID: Final = 6
-_DESCRIBES_BY_ID: Final = 12
 _TELLS_OPERATIONS: Final = 8
 # A topic is a handful of partitions: so many are described, made or deleted by one request.
 _AT_ONCE: Final = 1000

@@ -181,9 +181,6 @@ class SubscriptionState:
         with self.lock:
             return frozenset(self._states)
 
-    def is_assigned(self, partition: TopicPartition) -> bool:
-        return partition in self._states
-
     def states(self) -> list[PartitionState]:
         with self.lock:
             return list(self._states.values())

@@ -412,7 +412,7 @@ def test_a_commit_that_takes_all_the_time_leaves_some_for_the_goodbye(protocol: 
             ),
         )
         here.subscribe("t")
-        here.until(lambda: here.membership.is_settled and here.subscription.is_assigned(ZERO))
+        here.until(lambda: here.membership.is_settled and ZERO in here.subscription.assigned())
         here.position(ZERO, 5)
         here.script.then(COMMIT, None)
         here.script.always(COMMIT, answer())

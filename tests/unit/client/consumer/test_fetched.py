@@ -13,11 +13,12 @@ from braidlog.client.consumer.fetched import FetchedSlice, end_of_batches
 from braidlog.client.consumer.partition import PartitionState
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import PoisonRecordError
-from braidlog.client.visibility import AbortedRange, visible_records
+from braidlog.client.visibility import AbortedRange
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.batch import iterate_headers
 from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
 from braidlog.wire.records.reading import Record
+from support.visible import visible_records
 
 WHERE = TopicPartition("orders", 3)
 
