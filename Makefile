@@ -13,7 +13,7 @@ $(VENV)/.run: pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop]"
+	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop,spark]"
 	touch $@
 
 build: $(VENV)/.run
@@ -31,7 +31,8 @@ check: $(VENV)/.dev
 
 # More workers than cores: interop and fault tests mostly wait for brokers and clients.
 test: setup check
-	$(PYTEST) -n 4 -m "not peer and not soak" tests
+	$(PYTEST) -n 4 -m "not peer and not soak and not spark" tests
+	$(PYTEST) -n 2 --dist loadfile -m "spark and not peer and not soak" tests/spark
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
 
 test-all: test

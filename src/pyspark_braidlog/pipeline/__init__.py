@@ -1,0 +1,1 @@
+"""Plain functions from DataFrame to DataFrame for what pipelines over topics need again and again."""

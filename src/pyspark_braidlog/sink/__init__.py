@@ -1,0 +1,1 @@
+"""Writing DataFrames to topics, at least once or exactly once."""

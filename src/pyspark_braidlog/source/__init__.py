@@ -1,0 +1,1 @@
+"""Reading topics as DataFrames: options, offsets, plans on the driver; Arrow batches in the tasks."""
