@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -12,6 +15,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from braidlog.core.errors import UserError
 
 _FIELDS = (
     StructField("key", BinaryType()),
@@ -25,7 +30,47 @@ _FIELDS = (
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 )
+_BY_NAME: Final = {field.name: field for field in (*_FIELDS, _HEADERS)}
+# A record need not have these.
+_OPTIONAL: Final = ("key", "value", "headers")
 
 
 def record_schema(*, with_headers: bool) -> StructType:
     return StructType([*_FIELDS, _HEADERS] if with_headers else list(_FIELDS))
+
+
+def check_schema(schema: StructType) -> None:
+    """UserError unless every column of the schema is one that a record has, of the type that it has."""
+    if not schema.fields:
+        raise UserError(f"the schema has no columns; choose among {_said(_BY_NAME.values())}")
+    for field in schema.fields:
+        right = _BY_NAME.get(field.name)
+        if right is None:
+            raise UserError(
+                f"records have no column {field.name!r}; a schema for the format 'braidlog' chooses among "
+                f"{_said(_BY_NAME.values())}"
+            )
+        if _without_nullability(field.dataType) != _without_nullability(right.dataType):
+            raise UserError(_wrong_type(field, right))
+        if field.name in _OPTIONAL and not field.nullable:
+            raise UserError(f"column {field.name} cannot be NOT NULL: records without one are read as null")
+    if len(set(schema.names)) < len(schema.names):
+        raise UserError(f"the schema has a column twice: {', '.join(schema.names)}")
+
+
+def _wrong_type(field: StructField, right: StructField) -> str:
+    given, wanted = field.dataType.simpleString(), right.dataType.simpleString()
+    told = f"column {field.name} is {wanted}, not {given}"
+    if isinstance(field.dataType, StringType):
+        return f"{told}; read it so and cast it: .schema('{field.name} {wanted}'), then CAST({field.name} AS STRING)"
+    return f"{told}; give it that type in .schema(…), or leave .schema(…) out"
+
+
+def _without_nullability(kind: DataType) -> str:
+    """Types are alike when they say this alike: which parts may be null is ours to know."""
+    return kind.simpleString()
+
+
+def _said(fields: object) -> str:
+    assert hasattr(fields, "__iter__")
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
