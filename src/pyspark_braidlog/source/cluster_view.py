@@ -1,0 +1,152 @@
+"""What the driver asks a cluster: topics, and offsets in bulk; each answer in time, each failure one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Final, TypeVar
+
+from braidlog import Admin, TopicPartition
+from braidlog.client.admin.records import IsolationLevel, OffsetSpec
+from braidlog.client.admin.topics import TopicDescription
+from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTimeout
+from braidlog.client.settings import ADMIN, definitions
+from braidlog.core.errors import BraidlogError, UserError
+from braidlog.core.protocol_errors import (
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, TopicFacts, compiled
+
+_PATIENCE: Final = "default.api.timeout.ms"
+# Kafka's clients would try for a minute; a person who mistyped an address sits before the query.
+_PATIENCE_MS: Final = "10000"
+
+Answer = TypeVar("Answer")
+
+
+class MissingTopics(UserError):
+    """Topics or partitions that the query names do not exist (any more)."""
+
+    def __init__(self, message: str, topics: Iterable[str]) -> None:
+        super().__init__(message)
+        self.topics = tuple(topics)
+
+
+class ClusterView:
+    """One cluster, seen from the driver; `client` are settings of a consumer. Connects when first asked."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        known = definitions(ADMIN)
+        settings = {name: value for name, value in client.items() if name in known}
+        settings.setdefault(_PATIENCE, _PATIENCE_MS)
+        self._servers = client["bootstrap.servers"]
+        self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").upper()]
+        self._admin = Admin(settings)
+
+    def __enter__(self) -> ClusterView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._admin.close()
+
+    # Topics
+
+    def topics(self, choice: Choice, *, missing_ok: bool = False) -> dict[str, TopicFacts]:
+        """By name those that the choice is about; with `missing_ok` without those that are not there."""
+        if isinstance(choice, Subscribe):
+            return self._named(choice.topics, missing_ok)
+        if isinstance(choice, Assign):
+            return self._assigned(choice, missing_ok)
+        pattern = compiled(choice.pattern)
+        listed = self._asked(lambda: self._admin.list_topics(internal=False))
+        names = [each.name for each in listed if pattern.search(each.name)]
+        # One may be deleted between the two questions.
+        return self._named(names, missing_ok=True) if names else {}
+
+    def _assigned(self, choice: Assign, missing_ok: bool) -> dict[str, TopicFacts]:
+        wanted: dict[str, set[int]] = {}
+        for topic, partition in choice.partitions:
+            wanted.setdefault(topic, set()).add(partition)
+        found: dict[str, TopicFacts] = {}
+        for topic, facts in self._named(wanted, missing_ok).items():
+            absent = sorted(wanted[topic].difference(facts.partitions))
+            if absent and not missing_ok:
+                count = len(facts.partitions)
+                raise MissingTopics(
+                    f"topic {topic} has no partition {absent[0]}; it has {count}, counted from 0", [topic]
+                )
+            found[topic] = facts._replace(partitions=tuple(sorted(wanted[topic].intersection(facts.partitions))))
+        return found
+
+    def _named(self, names: Iterable[str], missing_ok: bool) -> dict[str, TopicFacts]:
+        outcomes = self._asked(lambda: self._admin.describe_topics(sorted(names))).outcomes
+        found: dict[str, TopicFacts] = {}
+        missing: list[str] = []
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, TopicDescription):
+                partitions = tuple(each.partition for each in outcome.partitions)
+                found[outcome.name] = TopicFacts(str(outcome.topic_id) if outcome.topic_id else "", partitions)
+            elif isinstance(outcome, UnknownTopicOrPartitionError):
+                missing.append(str(name))
+            else:
+                raise self._told(outcome) from None
+        if missing and not missing_ok:
+            raise _absent(missing, self._servers)
+        return found
+
+    # Offsets
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._offsets(dict.fromkeys(partitions, int(OffsetSpec.EARLIEST)))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """After the last record; under read_committed after the last of which is known whether it counts."""
+        return self._offsets(dict.fromkeys(partitions, int(OffsetSpec.LATEST)))
+
+    def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first record at or after a time; none where there is no such record."""
+        found = self._offsets(timestamps_ms)
+        return {where: offset if offset >= 0 else None for where, offset in found.items()}
+
+    def _offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not at:
+            return {}
+        outcomes = self._asked(lambda: self._admin.list_offsets(at, isolation=self._isolation))
+        missing = [where for where, error in outcomes.errors.items() if isinstance(error, UnknownTopicOrPartitionError)]
+        for error in outcomes.errors.values():
+            if not isinstance(error, UnknownTopicOrPartitionError):
+                raise self._told(error) from None
+        if missing:
+            raise _absent(sorted({where.topic for where in missing}), self._servers)
+        return {where: listed.offset for where, listed in outcomes.items()}
+
+    # Failures
+
+    def _asked(self, question: Callable[[], Answer]) -> Answer:
+        try:
+            return question()
+        except (ProtocolError, BraidlogError) as problem:
+            raise self._told(problem) from None
+
+    def _told(self, problem: Exception) -> UserError:
+        """In one sentence, with what to do; the traceback of the client below says nothing to a reader of topics."""
+        if isinstance(problem, AuthenticationFailed):
+            return UserError(f"the brokers at {self._servers} refused to let this query in: {problem}")
+        if isinstance(problem, (NoConnection, RequestTimeout)):
+            return UserError(f"no answer from kafka.bootstrap.servers={self._servers}: {problem}")
+        if isinstance(problem, TopicAuthorizationFailedError):
+            return UserError(f"no permission to read: {problem}")
+        return problem if isinstance(problem, UserError) else UserError(str(problem))
+
+
+def _absent(topics: list[str], servers: str) -> MissingTopics:
+    listed = ", ".join(topics[:5]) + (f" and {len(topics) - 5} more" if len(topics) > 5 else "")
+    what = f"topic {listed} does not exist" if len(topics) == 1 else f"topics {listed} do not exist"
+    return MissingTopics(f"{what} at {servers}; create it first, or correct the name", topics)

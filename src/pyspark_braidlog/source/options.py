@@ -1,0 +1,195 @@
+"""The options of a read, checked: names, defaults, precedence and refusals of Spark's own Kafka connector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeVar
+
+from braidlog.core.errors import UserError
+from pyspark_braidlog.source import option_text
+from pyspark_braidlog.source.client_options import client_settings
+from pyspark_braidlog.source.limits import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Bound, Earliest, Latest
+from pyspark_braidlog.source.option_names import check_spelling
+from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, SubscribePattern, compiled
+
+Strategy = Literal["error", "latest"]
+Value = TypeVar("Value")
+
+_CHOICES: Final = ("subscribe", "subscribePattern", "assign")
+_DEFAULT_DELAY_S: Final = 15 * 60.0
+# A start and an end are said by one of three options; the first that is given counts.
+_START: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_END: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a query reads, and how; docs/spark/source.md has the options one by one."""
+
+    # The `kafka.*` options without their prefix: settings of a consumer.
+    client: dict[str, str]
+    choice: Choice
+    starting: Bound
+    ending: Bound
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_s: float = _DEFAULT_DELAY_S
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    # The group that progress is committed to, for all to see; none commits nothing.
+    group_id: str | None = None
+    push_filters: bool = False
+    # What to do where no record is as late as the start asked for.
+    starting_strategy: Strategy = "error"
+
+    @classmethod
+    def checked(cls, options: Mapping[str, str]) -> ReadOptions:
+        """What batches and streams share; everything is parsed, so that mistakes show before a query runs."""
+        given = _Given(options)
+        check_spelling(given.names())
+        client = client_settings(given.values)
+        found = cls(
+            client=client,
+            choice=_choice(given),
+            starting=_bound(given, _START, Earliest()),
+            ending=_bound(given, _END, Latest()),
+            max_offsets=given.read("maxOffsetsPerTrigger", option_text.positive),
+            min_offsets=given.read("minOffsetsPerTrigger", option_text.positive),
+            max_delay_s=given.read("maxTriggerDelay", option_text.seconds, _DEFAULT_DELAY_S),
+            min_partitions=given.read("minPartitions", option_text.positive_int),
+            max_records_per_partition=given.read("maxRecordsPerPartition", option_text.positive),
+            fail_on_data_loss=given.read("failOnDataLoss", option_text.flag, True),
+            include_headers=given.read("includeHeaders", option_text.flag, False),
+            group_id=_group_id(given, client),
+            push_filters=given.read("pushFilters", option_text.flag, False),
+            starting_strategy=given.read("startingOffsetsByTimestampStrategy", _strategy, "error"),
+        )
+        if found.min_offsets and found.max_offsets and found.min_offsets > found.max_offsets:
+            raise UserError(
+                f"option minOffsetsPerTrigger={found.min_offsets} is higher than "
+                f"maxOffsetsPerTrigger={found.max_offsets}; lower one or raise the other"
+            )
+        return found
+
+    @classmethod
+    def for_batch(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Begins with the earliest record unless told otherwise; limits of triggers are without effect."""
+        found = cls.checked(options)
+        if isinstance(found.starting, Latest):
+            raise UserError("option startingOffsets can't be latest in a batch query: there would be nothing to read")
+        if isinstance(found.ending, Earliest):
+            raise UserError("option endingOffsets can't be earliest in a batch query: there would be nothing to read")
+        _refuse(found.starting, LATEST, "latest (-1)")
+        _refuse(found.ending, EARLIEST, "earliest (-2)")
+        _check_order(found.starting, found.ending)
+        return found
+
+    @classmethod
+    def for_stream(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Begins with what comes after now unless told otherwise, and has no end."""
+        given = _Given(options)
+        for name in _END:
+            if name in given:
+                raise UserError(f"option {name} is not valid in a streaming query, which has no end; read a batch")
+        found = cls.checked(options)
+        return found if any(name in given for name in _START) else replace(found, starting=Latest())
+
+
+class _Given:
+    """The options that were given, whatever the case of their names."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.values = {name.lower(): value for name, value in options.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.values
+
+    def names(self) -> list[str]:
+        return list(self.values)
+
+    def text(self, name: str) -> str:
+        return self.values[name.lower()]
+
+    def read(self, name: str, parse: Callable[[str, str], Value], default: Value | None = None) -> Value:
+        return parse(name, self.text(name)) if name in self else default  # type: ignore[return-value]
+
+
+def _choice(given: _Given) -> Choice:
+    named = [name for name in _CHOICES if name in given]
+    if len(named) != 1:
+        what = f"{' and '.join(named)} are given together" if named else "nothing says what to read"
+        raise UserError(f"{what}; give exactly one of the options subscribe, subscribePattern and assign")
+    (name,) = named
+    text = given.text(name)
+    if name == "subscribe":
+        return Subscribe(option_text.names(name, text))
+    if name == "assign":
+        return Assign(option_text.partitions(name, text))
+    if not text.strip():
+        raise UserError("option subscribePattern is empty; give a regular expression")
+    compiled(text.strip())
+    return SubscribePattern(text.strip())
+
+
+def _bound(given: _Given, options: tuple[str, str, str], default: Bound) -> Bound:
+    at_time, by_timestamp, at_offsets = options
+    if at_time in given:
+        return AtTime(option_text.timestamp_ms(at_time, given.text(at_time)), at_time)
+    if by_timestamp in given:
+        return AtTimes(option_text.timestamps(by_timestamp, given.text(by_timestamp)), by_timestamp)
+    if at_offsets not in given:
+        return default
+    text = given.text(at_offsets).strip()
+    if text.lower() == "earliest":
+        return Earliest()
+    if text.lower() == "latest":
+        return Latest()
+    if not text.startswith("{"):
+        raise UserError(f"option {at_offsets}={text!r} is neither earliest nor latest nor JSON with offsets")
+    return AtOffsets(option_text.offsets(at_offsets, text), at_offsets)
+
+
+def _strategy(name: str, text: str) -> Strategy:
+    word = text.strip().lower()
+    if word == "error":
+        return "error"
+    if word == "latest":
+        return "latest"
+    raise UserError(f"option {name}={text!r} is neither error nor latest")
+
+
+def _group_id(given: _Given, client: Mapping[str, str]) -> str | None:
+    named = given.text("groupId").strip() if "groupId" in given else ""
+    theirs = client.get("group.id", "")
+    if named and theirs and named != theirs:
+        raise UserError(f"options groupId={named!r} and kafka.group.id={theirs!r} name two groups; give one of them")
+    return named or theirs or None
+
+
+def _refuse(bound: Bound, offset: int, word: str) -> None:
+    if isinstance(bound, AtOffsets):
+        for where, asked in bound.offsets.items():
+            if asked == offset:
+                raise UserError(f"option {bound.option} for {where} can't be {word} in a batch query")
+
+
+def _check_order(start: Bound, end: Bound) -> None:
+    """What can be known of a start and an end before the cluster is asked."""
+    if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
+        starts, ends = start.offsets, end.offsets
+    elif isinstance(start, AtTimes) and isinstance(end, AtTimes):
+        starts, ends = start.timestamps_ms, end.timestamps_ms
+    else:
+        return
+    unmatched = sorted(starts.keys() ^ ends.keys())
+    if unmatched:
+        raise UserError(
+            f"options {start.option} and {end.option} have to name the same partitions: {unmatched[0]} is in one"
+        )
+    for where, first in starts.items():
+        # -1 and -2 stand for offsets that only the cluster knows.
+        if first > ends[where] >= 0:
+            raise UserError(f"{start.option} of {where} is {first}, after {end.option}, which is {ends[where]}")
