@@ -1,0 +1,122 @@
+"""A Spark session that is ready for braidlog: Java found, logs quiet, loopback in local mode, the right Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from braidlog.core.errors import UserError
+from pyspark_braidlog.java import find_java, home_for_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_SETTINGS: Final = Path(__file__).parent / "templates" / "log4j2.properties"
+HOW_TO_GET_SPARK: Final = "Spark is not installed: pip install 'braidlog[spark]'"
+
+_LOOPBACK: Final = "127.0.0.1"
+_LOCAL: Final = re.compile(r"local(-cluster)?(\[.*\])?")
+
+# For every session that we start, under what the user says.
+_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# In local mode: a table of hundreds of shuffle partitions on a laptop is only waiting.
+_LOCAL_DEFAULTS: Final = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+}
+
+
+def spark_session(
+    app_name: str,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    java: str | os.PathLike[str] | None = None,
+) -> SparkSession:
+    """A session on `master` (default: Spark's own, or `local[*]`), or on a Spark Connect server at `remote`.
+
+    `conf` has Spark's settings; they win over what is set here.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as problem:
+        raise UserError(HOW_TO_GET_SPARK) from problem
+    if master is not None and remote is not None:
+        raise UserError("a session is either on a master or on a remote Spark Connect server: give one of the two")
+    if remote is not None and not _LOCAL.fullmatch(remote):
+        builder = SparkSession.builder.remote(remote).appName(app_name)
+        for name, value in (conf or {}).items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    running = SparkSession.getActiveSession() if remote is None else None
+    where = remote or master or (conf or {}).get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    builder = SparkSession.builder.appName(app_name)
+    builder = builder.remote(where) if remote is not None else builder.master(where)
+    for name, value in session_settings(where, conf or {}).items():
+        builder = builder.config(name, value)
+    if running is not None:
+        # Java is running already: what is said about it would come too late.
+        return builder.getOrCreate()
+    with _environment(spark_environment(where, java=java)):
+        return builder.getOrCreate()
+
+
+def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for a session on `master`."""
+    settings = dict(_DEFAULTS)
+    if is_local(master):
+        settings |= _LOCAL_DEFAULTS
+    settings |= conf
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "log4j" not in options and "spark.log.level" not in conf:
+        settings["spark.driver.extraJavaOptions"] = f"{log_option()} {options}".strip()
+    return settings
+
+
+def log_option() -> str:
+    """The word on Java's command line that keeps Spark quiet."""
+    return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+
+
+def is_local(master: str) -> bool:
+    return _LOCAL.fullmatch(master) is not None
+
+
+def spark_environment(
+    master: str = "local[*]",
+    *,
+    java: str | os.PathLike[str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """The variables that Spark's programs need; those that the user set are left as they are, but for JAVA_HOME."""
+    wanted = {"JAVA_HOME": str(home_for_spark(find_java(java, environment)))}
+    if "PYSPARK_PYTHON" not in environment:
+        wanted["PYSPARK_PYTHON"] = sys.executable
+    if is_local(master) and "SPARK_LOCAL_IP" not in environment:
+        wanted["SPARK_LOCAL_IP"] = _LOOPBACK
+    return wanted
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Java and its workers inherit these; what this program starts otherwise does not."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

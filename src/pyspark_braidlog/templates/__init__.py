@@ -1,0 +1,1 @@
+"""Files that Spark and new projects are given; no code of ours runs here."""
