@@ -13,42 +13,45 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
-from braidlog.client.arrow.decoding import to_record_batch
+from braidlog.client.arrow.range_read import Fetched, RangeRead, Wish
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
 from braidlog.client.consumer.fetch_session import has_id
 from braidlog.client.consumer.fetched import end_of_batches
-from braidlog.client.errors import ClientError, NoOffsetError, PoisonRecordError, RequestTimeout
+from braidlog.client.errors import ClientError, NoOffsetError, RequestTimeout
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.refusals import refusal
 from braidlog.client.settings import CONSUMER, Settings
+from braidlog.client.view import TopicView
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolError, from_code
+from braidlog.core.ids import id_text
+from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, from_code
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from braidlog.wire.records.columns_slice import SliceReader
+from braidlog.wire.records.columns_slice import FULL
+from braidlog.wire.records.scan import INT64_MAX
 
 _FETCH: Final = 1
 _LAST_VERSION_WITH_NAMES: Final = 12
 # One partition is read in bulk here, where a consumer shares `fetch.max.bytes` among many.
 _BULK_BYTES: Final = 8 * 1024 * 1024
 _LONE_REQUEST: Final = -1
+# Who knows the offsets of a topic knows that there was one: it is missed for so long only.
+_MISSED_S: Final = 5.0
+# A broker may be the last to hear of a topic: it is asked so often before it is believed.
+_ASKED: Final = 5
+_ID_SIZE: Final = 16
 
 
-class Fetched(NamedTuple):
-    """Whole batches from `offset` on, and the offset to fetch on at."""
-
-    records: ByteSlice
-    offset: int
-    next_offset: int
-    aborted: list[tuple[int, int]]
+class TopicReplacedError(ClientError):
+    """The topic was deleted and made anew since the offsets were found out: they mean other records now."""
 
 
 class RangeReader:
@@ -88,84 +91,44 @@ class RangeReader:
         timestamp_unit: TimeUnit = "us",
         bytes_layout: BytesLayout = "binary",
         max_records: int | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+        max_bytes: int = FULL,
+        topic_id: bytes | None = None,
+    ) -> RangeRead:
         """The records with offsets in [start_offset, end_offset), in batches of about one fetch each.
 
+        A batch ends after `max_records`, and with the record batch that takes it past `max_bytes` uncompressed.
         Compacted and aborted records are simply not there. Raises NoOffsetError when the log no longer has, or does
-        not yet have, an offset of the range; PoisonRecordError, after what came before it, at a broken batch.
+        not yet have, an offset of the range; TopicReplacedError when the topic has not the id that is given;
+        PoisonRecordError, after what came before it, at a broken batch.
         """
         if not 0 <= start_offset <= end_offset:
             raise UserError(f"[{start_offset}, {end_offset}) is no range of offsets")
         if max_records is not None and max_records < 1:
             raise UserError(f"max_records={max_records}: a batch has at least one")
+        if topic_id is not None and len(topic_id) != _ID_SIZE:
+            raise UserError(f"{topic_id!r} is no topic id, which has {_ID_SIZE} bytes")
         shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
         self._engine.check_usable()
-        return self._read(TopicPartition(topic, partition), start_offset, end_offset, shape, max_records)
-
-    def _read(
-        self, where: TopicPartition, start: int, end: int, shape: TableShape, max_records: int | None
-    ) -> Iterator[pa.RecordBatch]:
-        position = start
-        ahead: Future[Fetched] | None = None
-        try:
-            while position < end:
-                ahead = ahead or self._begin(where, position, end)
-                fetched = ahead.result()
-                ahead = None
-                if position < fetched.next_offset < end:
-                    ahead = self._begin(where, fetched.next_offset, end)
-                reader = SliceReader(
-                    fetched.records.buffer,
-                    fetched.records.start,
-                    fetched.records.end,
-                    position,
-                    aborted=fetched.aborted,
-                    until=end,
-                )
-                yield from self._batches(where, reader, shape, max_records)
-                reached = max(reader.position, fetched.next_offset)
-                if reached == position:
-                    raise _nothing_whole(where, position, fetched.records.size)
-                position = reached
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-
-    def _batches(
-        self, where: TopicPartition, reader: SliceReader, shape: TableShape, max_records: int | None
-    ) -> Iterator[pa.RecordBatch]:
-        while not reader.is_done:
-            columns = shape.new_columns()
-            try:
-                if max_records is None:
-                    reader.read_into(columns, check=self._checks_crcs)
-                else:
-                    reader.read_into(columns, max_records, check=self._checks_crcs)
-            except ProtocolError as problem:
-                offset = reader.position
-                resume_at = max(reader.resume_at, offset + 1)
-                raise PoisonRecordError(
-                    f"{where} cannot be read at offset {offset}: {problem}; read on at offset {resume_at}, "
-                    "or have the partition repaired",
-                    where,
-                    offset,
-                    resume_at,
-                ) from problem
-            if columns.count:
-                yield to_record_batch(columns, shape, where.topic, where.partition)
+        where = TopicPartition(topic, partition)
+        most = INT64_MAX if max_records is None else max_records
+        return RangeRead(
+            self, Wish(where, start_offset, end_offset, topic_id, shape, most, max_bytes, self._checks_crcs)
+        )
 
     # On the engine's thread
 
-    def _begin(self, where: TopicPartition, offset: int, end: int) -> Future[Fetched]:
-        return self._engine.begin(self._fetch(where, offset, end))
+    def begin(self, wish: Wish, offset: int) -> Future[Fetched]:
+        return self._engine.begin(self._fetch(wish, offset))
 
-    async def _fetch(self, where: TopicPartition, offset: int, end: int) -> Fetched:
+    async def _fetch(self, wish: Wish, offset: int) -> Fetched:
         """Whole batches at the offset, waited for while there are none and the broker may still get them."""
+        where = wish.where
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
         problem = "its leader did not answer"
         while loop.time() < deadline:
             try:
+                await self._check_identity(wish, deadline - loop.time())
                 answer = await self._ask(where, offset, deadline - loop.time())
             except ClientError as failed:
                 if not failed.retriable:
@@ -178,7 +141,7 @@ class RangeReader:
                 fetched = self._taken(where, offset, answer)
                 if fetched is not None:
                     return fetched
-                problem = self._why_nothing(answer, end)
+                problem = self._why_nothing(answer, wish.end)
                 if not self._max_wait_ms:
                     await asyncio.sleep(self._pause_s)
                 continue
@@ -205,8 +168,26 @@ class RangeReader:
             return f"a transaction that began at offset {stable} is still open"
         return f"the log ends at offset {answer.high_watermark}, and the range at {end}"
 
+    async def _check_identity(self, wish: Wish, timeout_s: float) -> None:
+        if wish.topic_id is None:
+            return
+        for asked in range(_ASKED):
+            topic = await self._topic(wish.where.topic, timeout_s)
+            if topic.topic_id == wish.topic_id or not has_id(topic.topic_id):
+                return
+            if asked:
+                await asyncio.sleep(self._pause_s)
+            await self._metadata.refreshed()
+        raise TopicReplacedError(
+            f"topic {wish.where.topic} was deleted and made anew: it has the id {id_text(topic.topic_id)} now, "
+            f"and the offsets are those of {id_text(wish.topic_id)}"
+        )
+
+    async def _topic(self, name: str, timeout_s: float) -> TopicView:
+        return await self._metadata.topic(name, min(timeout_s, _MISSED_S))
+
     async def _ask(self, where: TopicPartition, offset: int, timeout_s: float) -> PartitionData:
-        topic = await self._metadata.topic(where.topic, timeout_s)
+        topic = await self._topic(where.topic, timeout_s)
         if where.partition >= len(topic.partitions):
             raise UserError(f"{where.topic} has no partition {where.partition}; it has {len(topic.partitions)}")
         leader = topic.partitions[where.partition]
@@ -270,16 +251,6 @@ class RangeReader:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _nothing_whole(where: TopicPartition, offset: int, size: int) -> PoisonRecordError:
-    return PoisonRecordError(
-        f"{where} at offset {offset}: what is there is no record batch, or one larger than the {size} bytes that were "
-        "asked for (raise fetch.max.bytes)",
-        where,
-        offset,
-        offset + 1,
-    )
 
 
 def read_range(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from braidlog.client.arrow.reading import RangeReader
+from braidlog.client.arrow.reading import RangeReader, TopicReplacedError
 from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, PoisonRecordError, RequestTimeout
+from braidlog.client.view import TopicView
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NotLeaderOrFollowerError,
@@ -147,3 +148,59 @@ def test_a_closed_reader_says_so() -> None:
     reader.close()
     with pytest.raises(ClosedError):
         reader.read("t", 0, 0, 5)
+
+
+def test_batches_end_where_they_hold_enough() -> None:
+    data = b"".join(batch(first, 5) for first in range(0, 20, 5))
+    with ScriptedReader(holding(data)) as reader:
+        assert [each.num_rows for each in reader.read("t", 0, 0, 20, columns=["offset"], max_bytes=50)] == [10, 10]
+        assert [each.num_rows for each in reader.read("t", 0, 3, 20, columns=["offset"], max_records=7)] == [7, 7, 3]
+
+
+def test_the_position_is_behind_what_was_returned() -> None:
+    with ScriptedReader(holding(batch(0, 5)), PartitionData(error_code=OffsetOutOfRangeError.code)) as reader:
+        read = reader.read("t", 0, 2, 12, columns=["value"])
+        assert read.position == 2
+        next(read)
+        assert read.position == 5
+        with pytest.raises(NoOffsetError):
+            next(read)
+        assert read.position == 5
+
+
+class RenewedReader(ScriptedReader):
+    """One whose brokers come to know of these ids of the topic, one a refresh."""
+
+    def __init__(self, *ids: bytes, answer: Answer) -> None:
+        super().__init__(answer)
+        self._ids = list(ids)
+        self._metadata.refreshed = self._refresh  # type: ignore[method-assign, assignment]
+
+    async def _topic(self, name: str, timeout_s: float) -> TopicView:
+        return TopicView(name, self._ids[0], 0, False, ())
+
+    async def _refresh(self) -> None:
+        if len(self._ids) > 1:
+            self._ids.pop(0)
+
+
+OLD, NEW, NONE_AT_ALL = b"o" * 16, b"n" * 16, bytes(16)
+
+
+@pytest.mark.parametrize("ids", [(NEW,), (OLD, NEW), (OLD, OLD, NEW), (NONE_AT_ALL,)])
+def test_a_topic_of_the_right_id_is_read(ids: tuple[bytes, ...]) -> None:
+    with RenewedReader(*ids, answer=holding(batch(0, 5))) as reader:
+        assert [each.num_rows for each in reader.read("t", 0, 0, 5, topic_id=NEW)] == [5]
+
+
+def test_a_topic_that_was_made_anew_is_not_read() -> None:
+    with (
+        RenewedReader(NEW, answer=holding(batch(0, 5))) as reader,
+        pytest.raises(TopicReplacedError, match=r"topic t was deleted and made anew: .*the offsets are those of b29v"),
+    ):
+        list(reader.read("t", 0, 0, 5, topic_id=OLD))
+
+
+def test_an_id_has_sixteen_bytes() -> None:
+    with ScriptedReader(holding(batch(0, 5))) as reader, pytest.raises(UserError, match="no topic id"):
+        reader.read("t", 0, 0, 5, topic_id=b"short")
