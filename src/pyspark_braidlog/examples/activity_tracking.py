@@ -1,0 +1,94 @@
+"""Activity tracking: page views become visits, each visit ending when its user was away for half an hour.
+
+Views arrive a little out of order. A watermark of ten minutes says how long the stream waits for stragglers; a visit
+is written once, when no view can join it any more. Visits that are still open stay in the query's state.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pyspark_braidlog.examples.stage import Event, Stage, play
+
+VIEW: Final = "user STRING, page STRING, at TIMESTAMP"
+AWAY: Final = "30 minutes"
+LATENESS: Final = "10 minutes"
+_MORNING: Final = datetime(2026, 3, 2, 8, tzinfo=UTC)
+_PAGES: Final = ("/", "/search", "/cart", "/checkout", "/help", "/account")
+
+
+def views(count: int, seed: int = 2) -> Iterator[Event]:
+    """Page views of a morning: users come, look at some pages within minutes, and may come back later."""
+    chance = random.Random(seed)
+    drawn: list[tuple[datetime, str, str]] = []
+    while len(drawn) < count:
+        user = f"user-{chance.randrange(max(2, count // 12))}"
+        moment = _MORNING + timedelta(milliseconds=chance.randrange(5 * 3_600_000))
+        for _ in range(min(chance.randint(1, 8), count - len(drawn))):
+            drawn.append((moment, user, chance.choice(_PAGES)))
+            moment += timedelta(milliseconds=chance.randint(5_000, 600_000))
+    # Sent when they happened, give or take two minutes: well within what the watermark waits for.
+    drawn.sort(key=lambda view: (view[0] + timedelta(seconds=chance.randint(-120, 120)), view))
+    for at, user, page in drawn:
+        yield Event(user, json.dumps({"user": user, "page": page, "at": at.isoformat()}))
+
+
+def visits(records: DataFrame) -> DataFrame:
+    """Records of page views in; visits out, one row each, once they are over."""
+    return (
+        records.select(F.from_json(F.col("value").cast("string"), VIEW).alias("view"))
+        .select("view.*")
+        .withWatermark("at", LATENESS)
+        .groupBy("user", F.session_window("at", AWAY).alias("session"))
+        .agg(F.count("*").alias("views"), F.min_by("page", "at").alias("landed_on"), F.max("at").alias("ended"))
+        .select("user", F.col("session.start").alias("began"), "ended", "views", "landed_on")
+    )
+
+
+def as_records(visits: DataFrame) -> DataFrame:
+    return visits.select(F.col("user").alias("key"), F.to_json(F.struct("*")).alias("value"))
+
+
+def run(stage: Stage) -> None:
+    views_topic = stage.create_topic("views")
+    visits_topic = stage.create_topic("visits")
+    group = stage.group("sessions")
+    stage.send(views_topic, views(stage.events))
+
+    incoming = (
+        stage.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", stage.bootstrap)
+        .option("subscribe", views_topic)
+        .option("startingOffsets", "earliest")
+        .option("groupId", group)
+        .load()
+    )
+    query = (
+        as_records(visits(incoming))
+        .writeStream.format("braidlog")
+        .option("kafka.bootstrap.servers", stage.bootstrap)
+        .option("topic", visits_topic)
+        .option("checkpointLocation", stage.checkpoint("visits"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    over = stage.written(visits_topic).select(
+        F.from_json("value", "user STRING, began TIMESTAMP, ended TIMESTAMP, views INT, landed_on STRING").alias(
+            "visit"
+        )
+    )
+    stage.show("The longest visits:", over.select("visit.*").orderBy(F.desc("views"), "began").limit(10))
+    stage.show_lag(group)
+
+
+if __name__ == "__main__":
+    play(run, __doc__)

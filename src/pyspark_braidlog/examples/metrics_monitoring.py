@@ -1,0 +1,99 @@
+"""Metrics monitoring: samples become figures for every minute, and alerts where a minute is bad.
+
+One query writes both: each row of figures goes to the topic of figures, and, if it is bad, to that of alerts as well.
+The sink's `topic` column tells them apart, and a transaction has both or none.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pyspark_braidlog.examples.stage import Event, Stage, play
+
+SAMPLE: Final = "host STRING, latency_ms BIGINT, status INT, at TIMESTAMP"
+FIGURES: Final = "host STRING, minute TIMESTAMP, requests BIGINT, mean_ms DOUBLE, slowest_ms BIGINT, failed BIGINT"
+SLOW_MS: Final = 250
+_NOON: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)
+_HOSTS: Final = ("web-1", "web-2", "web-3")
+
+
+def samples(count: int, seed: int = 3) -> Iterator[Event]:
+    """Requests that three hosts served, about two a second; web-2 gets slow, and then fails, in the middle of it."""
+    chance = random.Random(seed)
+    moment = _NOON
+    for number in range(count):
+        moment += timedelta(milliseconds=chance.randint(0, 1000))
+        host = chance.choice(_HOSTS)
+        is_ill = host == "web-2" and count * 4 // 10 <= number < count * 6 // 10
+        latency_ms = chance.randint(300, 900) if is_ill else chance.randint(20, 200)
+        status = 503 if chance.random() < (0.4 if is_ill else 0.01) else 200
+        sample = {"host": host, "latency_ms": latency_ms, "status": status, "at": moment.isoformat()}
+        yield Event(host, json.dumps(sample))
+
+
+def figures(records: DataFrame) -> DataFrame:
+    """Records of samples in; one row out for every host and minute, once the minute is over."""
+    return (
+        records.select(F.from_json(F.col("value").cast("string"), SAMPLE).alias("sample"))
+        .select("sample.*")
+        .withWatermark("at", "30 seconds")
+        .groupBy("host", F.window("at", "1 minute"))
+        .agg(
+            F.count("*").alias("requests"),
+            F.avg("latency_ms").alias("mean_ms"),
+            F.max("latency_ms").alias("slowest_ms"),
+            F.count_if(F.col("status") >= 500).alias("failed"),
+        )
+        .select("host", F.col("window.start").alias("minute"), "requests", "mean_ms", "slowest_ms", "failed")
+    )
+
+
+def figures_and_alerts(figures: DataFrame, figures_topic: str, alerts_topic: str) -> DataFrame:
+    """Every row for the topic of figures, and those that are slow or fail often for the topic of alerts too."""
+    is_bad = (F.col("mean_ms") > SLOW_MS) | (F.col("failed") * 10 > F.col("requests"))
+    topics = F.when(is_bad, F.array(F.lit(figures_topic), F.lit(alerts_topic))).otherwise(F.array(F.lit(figures_topic)))
+    return figures.select(
+        F.col("host").alias("key"), F.to_json(F.struct("*")).alias("value"), F.explode(topics).alias("topic")
+    )
+
+
+def run(stage: Stage) -> None:
+    samples_topic = stage.create_topic("samples")
+    figures_topic = stage.create_topic("figures")
+    alerts_topic = stage.create_topic("alerts", partitions=1)
+    group = stage.group("monitor")
+    stage.send(samples_topic, samples(stage.events))
+
+    incoming = (
+        stage.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", stage.bootstrap)
+        .option("subscribe", samples_topic)
+        .option("startingOffsets", "earliest")
+        .option("groupId", group)
+        .load()
+    )
+    query = (
+        figures_and_alerts(figures(incoming), figures_topic, alerts_topic)
+        .writeStream.format("braidlog")
+        .option("kafka.bootstrap.servers", stage.bootstrap)
+        .option("checkpointLocation", stage.checkpoint("figures"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    for title, topic in (("Figures:", figures_topic), ("Alerts:", alerts_topic)):
+        rows = stage.written(topic).select(F.from_json("value", FIGURES).alias("row")).select("row.*")
+        stage.show(title, rows.orderBy("minute", "host"), rows=12)
+    stage.show_lag(group)
+
+
+if __name__ == "__main__":
+    play(run, __doc__)
