@@ -1,0 +1,173 @@
+"""What a stream cannot read any more, told apart by its cause; what only looks like a loss is none.
+
+Records that compaction removed leave holes between offsets that are there: nobody misses them. Lost is what lies
+before the log's first offset, after its last, in a topic that is gone, or in one that is another than it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final
+
+from braidlog import TopicPartition
+from braidlog.core.errors import UserError
+from pyspark_braidlog.source.limits import AtOffsets
+from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.options import ReadOptions
+from pyspark_braidlog.source.stream_offset import StreamOffset
+from pyspark_braidlog.source.topics import Choice, Subscribe, SubscribePattern, TopicFacts, compiled
+
+# So many are told in full.
+_TOLD: Final = 5
+
+
+class Cause(Enum):
+    # The log begins after the position: time or size took what was before, or somebody deleted records.
+    RETENTION = auto()
+    # The log ends before the position, and it is the same topic: an unclean election, or a disk that lost a tail.
+    TRUNCATION = auto()
+    # The name stands for another topic now.
+    RECREATION = auto()
+    DELETION = auto()
+    # The topic is there, but the options do not choose it any more.
+    UNCHOSEN = auto()
+    # A new stream was told to begin where there is nothing.
+    OUT_OF_RANGE = auto()
+
+
+_POSITIONAL: Final = (Cause.RETENTION, Cause.TRUNCATION)
+
+
+class DataLoss(UserError):
+    """A stream was to read what is not there; the message says what, why, and how to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    cause: Cause
+    place: TopicPartition
+    # The next offset that the stream was to read; None of a partition that it had not begun to read.
+    position: int | None
+    # Where it can go on; None if it cannot.
+    resume: int | None
+
+    def __str__(self) -> str:
+        place, position, resume = self.place, self.position, self.resume
+        match self.cause:
+            case Cause.RETENTION if position is None or resume is None:
+                return f"{place} is new to the stream and begins at offset {resume}: retention took what was before"
+            case Cause.RETENTION:
+                return (
+                    f"{place}: retention deleted {resume - position} offsets ({position} to {resume - 1}) before they "
+                    f"were read; the log begins at {resume}"
+                )
+            case Cause.TRUNCATION:
+                return (
+                    f"{place}: the log was truncated: it ends at {resume}, but the stream has read up to {position}; "
+                    "what was in between is gone, and what comes there will be other records"
+                )
+            case Cause.RECREATION:
+                return (
+                    f"{place}: the topic was deleted and created again (its id is another); the stream was at offset "
+                    f"{position} of the old one, whose unread records are gone"
+                )
+            case Cause.DELETION:
+                return f"{place} was deleted; the stream was at offset {position}, and what came after is gone"
+            case Cause.UNCHOSEN:
+                return f"{place} is not among what the options choose any more; the stream was at offset {position}"
+            case Cause.OUT_OF_RANGE if position is not None and resume is not None and position < resume:
+                return f"{place}: the stream was to begin at offset {position}, but the log begins at {resume}"
+            case Cause.OUT_OF_RANGE:
+                return f"{place}: the stream was to begin at offset {position}, but the log ends at {resume}"
+
+    @property
+    def way_on(self) -> str:
+        return f"reading it ends at {self.position}" if self.resume is None else f"reading goes on at {self.resume}"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    losses: tuple[Loss, ...]
+    # Where the next batch begins, in all partitions that can be read.
+    begin: Offsets
+
+
+def examine(
+    start: StreamOffset,
+    options: ReadOptions,
+    facts: Mapping[str, TopicFacts],
+    *,
+    earliest: Offsets,
+    ends: Offsets,
+) -> Findings:
+    """Compare where a stream stands with what there is.
+
+    `earliest` may leave out partitions of which it is not asked; of those that are new to the stream, or of another
+    topic than before, it is needed. `ends` are log ends, not those of committed records.
+    """
+    losses: list[Loss] = []
+    begin: Offsets = {}
+    there = {TopicPartition(topic, each) for topic, fact in facts.items() for each in fact.partitions}
+    for place in sorted(there | start.offsets.keys()):
+        position = start.offsets.get(place)
+        loss: Loss | None = None
+        if place not in there:
+            cause = Cause.DELETION if is_chosen(options.choice, place) else Cause.UNCHOSEN
+            losses.append(Loss(cause, place, position, None))
+            continue
+        first = earliest.get(place)
+        if position is None:
+            begin[place] = first or 0
+            loss = Loss(Cause.RETENTION, place, None, first) if first else None
+        elif is_other_topic(start, facts, place.topic):
+            begin[place] = first or 0
+            loss = Loss(Cause.RECREATION, place, position, first or 0)
+        elif position > ends[place]:
+            begin[place] = ends[place]
+            loss = Loss(Cause.TRUNCATION, place, position, ends[place])
+        elif first is not None and position < first:
+            begin[place] = first
+            loss = Loss(Cause.RETENTION, place, position, first)
+        else:
+            begin[place] = position
+        if loss is not None and loss.cause in _POSITIONAL and start.is_initial and position is not None:
+            # Nothing was read yet: only offsets that somebody asked for by number can be missed.
+            loss = replace(loss, cause=Cause.OUT_OF_RANGE) if isinstance(options.starting, AtOffsets) else None
+        if loss is not None:
+            losses.append(loss)
+    return Findings(tuple(losses), begin)
+
+
+def is_other_topic(start: StreamOffset, facts: Mapping[str, TopicFacts], topic: str) -> bool:
+    before, now = start.ids.get(topic, ""), facts[topic].topic_id
+    return bool(before and now and before != now)
+
+
+def is_chosen(choice: Choice, place: TopicPartition) -> bool:
+    """Whether the options mean this partition, be it there or not."""
+    if isinstance(choice, Subscribe):
+        return place.topic in choice.topics
+    if isinstance(choice, SubscribePattern):
+        return compiled(choice.pattern).search(place.topic) is not None
+    return place in choice.partitions
+
+
+def refusal(losses: Sequence[Loss]) -> DataLoss:
+    """The end of a stream with failOnDataLoss=true."""
+    ways = "; ".join(_some(f"{each.place}: {each.way_on}" for each in losses))
+    return DataLoss(
+        f"data was lost. {'. '.join(_some(map(str, losses)))}. To go on with what is there, set "
+        f"failOnDataLoss=false ({ways}); to begin anew, use a new checkpoint location"
+    )
+
+
+def notice(loss: Loss) -> str:
+    """What is said of it with failOnDataLoss=false."""
+    return f"data was lost. {loss}; failOnDataLoss=false: {loss.way_on}"
+
+
+def _some(sentences: Iterable[str]) -> list[str]:
+    told = list(sentences)
+    return told if len(told) <= _TOLD else [*told[:_TOLD], f"and {len(told) - _TOLD} more partitions"]

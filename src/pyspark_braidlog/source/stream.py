@@ -1,0 +1,104 @@
+"""A topic as a stream: what Spark asks a source for, from the first offset to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pyspark_braidlog.source.admission import Admission
+from pyspark_braidlog.source.model import RangePartition
+from pyspark_braidlog.source.options import ReadOptions
+from pyspark_braidlog.source.planning import split
+from pyspark_braidlog.source.progress import GroupProgress, group_calls
+from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic, ranges
+from pyspark_braidlog.source.stream_planning import StreamPlanner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def new_stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    return StreamReader(ReadOptions.for_stream(options), schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One of these lives as long as the query, in a process beside the driver, and plans; another is sent to the
+    tasks, and reads. Neither may count on `stop`: Spark ends the planning process the hard way.
+
+    Of a batch that is done Spark tells the source only with the next question for an offset, whose `start` is then
+    where that batch ended: so it is there that progress is shown.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._planner: StreamPlanner | None = None
+        self._progress: GroupProgress | None = None
+
+    # The driver's
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._planning().initial().written()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._planning().set_goal()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return Admission(most=self._options.max_offsets, least=self._options.min_offsets).own_limit
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        planner = self._planning()
+        begin = StreamOffset.of(start)
+        self._show(begin)
+        end = planner.next_end(begin, limit)
+        if end == begin and planner.has_goal:
+            # The query ends with this answer.
+            self._show(begin, is_last_chance=True)
+        return end.written()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        latest = self._planner.latest if self._planner else {}
+        return by_topic(latest) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Asks nobody: a batch that is tried again, perhaps by another process, must be the same batch."""
+        work = split(
+            ranges(StreamOffset.of(start), StreamOffset.of(end)),
+            self._options.min_partitions,
+            self._options.max_records_per_partition,
+        )
+        return [RangePartition(each) for each in work]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._show(StreamOffset.of(end))
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+        if self._progress is not None:
+            self._progress.close()
+        self._planner = self._progress = None
+
+    def _planning(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(self._options)
+            if self._options.group_id is not None:
+                self._progress = GroupProgress(group_calls(self._options.client), self._options.group_id)
+                self._progress.check()
+        return self._planner
+
+    def _show(self, position: StreamOffset, *, is_last_chance: bool = False) -> None:
+        if self._progress is not None:
+            self._progress.show(position.offsets, is_last_chance=is_last_chance)
+
+    # The tasks'
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark_braidlog.source.reading import read_range
+
+        assert isinstance(partition, RangePartition)
+        return read_range(self._options, self._schema, partition.work)

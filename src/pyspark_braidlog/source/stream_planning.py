@@ -1,0 +1,207 @@
+"""The driver's half of a stream: where it begins, and batch by batch how far it may read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import Final, Protocol
+
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from braidlog import TopicPartition
+from pyspark_braidlog.source.admission import Admission
+from pyspark_braidlog.source.bounds import OffsetLookup, starting_offsets
+from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics
+from pyspark_braidlog.source.data_loss import Findings, examine, is_other_topic, notice, refusal
+from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.options import ReadOptions
+from pyspark_braidlog.source.progress import say
+from pyspark_braidlog.source.stream_offset import StreamOffset
+from pyspark_braidlog.source.topics import Choice, TopicFacts, topic_partitions
+
+# Spark asks a hundred times a second while there is nothing to read; new partitions may wait a little.
+_TOPICS_GOOD_FOR_S: Final = 1.0
+# After an election a leader may for a moment not know how far its log is committed.
+_LOOKS: Final = 4
+_BETWEEN_LOOKS_S: Final = 0.25
+
+
+class View(OffsetLookup, Protocol):
+    """What of a `ClusterView` is needed here."""
+
+    def topics(self, choice: Choice, *, missing_ok: bool = False) -> dict[str, TopicFacts]: ...
+
+    def close(self) -> None: ...
+
+
+class StreamPlanner:
+    """Says where the next batch ends. Keeps its connections from trigger to trigger."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        new_view: Callable[[Mapping[str, str]], View] = ClusterView,
+        *,
+        tell: Callable[[str], None] = say,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._new_view = new_view
+        self._view = new_view(options.client)
+        self._tell = tell
+        self._now = now
+        self._pause = pause
+        self._admission = Admission(
+            most=options.max_offsets, least=options.min_offsets, max_delay_s=options.max_delay_s, now=now
+        )
+        self._initial: StreamOffset | None = None
+        self._facts: dict[str, TopicFacts] | None = None
+        self._facts_at = 0.0
+        # Where a query ends that reads what is available now.
+        self._goal: Offsets | None = None
+        self._told: set[str] = set()
+        # What was last seen to be available.
+        self.latest: Offsets = {}
+
+    @property
+    def own_limit(self) -> ReadLimit:
+        return self._admission.own_limit
+
+    @property
+    def has_goal(self) -> bool:
+        return self._goal is not None
+
+    def close(self) -> None:
+        self._view.close()
+
+    def initial(self) -> StreamOffset:
+        """Where a new stream begins. Spark asks twice; the second answer must be the first."""
+        if self._initial is None:
+            facts = self._view.topics(self._options.choice)
+            offsets = starting_offsets(self._view, self._options, facts)
+            self._initial = StreamOffset(offsets, _ids(facts, offsets), is_initial=True)
+        return self._initial
+
+    def set_goal(self) -> None:
+        """From now on nothing is available but what there is now."""
+        facts = self._view.topics(self._options.choice, missing_ok=True)
+        self._goal = self._view.latest(topic_partitions(facts))
+
+    def next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        """Where the batch from `start` on ends; `start` itself if there is nothing to read, or not enough."""
+        for _ in range(_LOOKS):
+            try:
+                return self._next_end(start, limit)
+            except MissingTopics as problem:
+                # Deleted a moment ago: the next look tells whether that is a loss.
+                self._facts = None
+                missing = problem
+        raise missing
+
+    def _next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        known = self._facts
+        facts = self._topics(start)
+        available = self._available(facts)
+        if self._facts is known and _is_odd(start, facts, available):
+            self._facts = None
+            facts = self._topics(start)
+            available = self._available(facts)
+        findings = self._findings(start, facts, available)
+        self._weigh(findings)
+        begin = findings.begin
+        available = {place: max(available[place], begin[place]) for place in begin}
+        self.latest = available
+        end = self._admission.end(begin, available, limit, is_last_chance=self.has_goal)
+        ids = _ids(facts, end)
+        if start.is_initial:
+            # Differs from `start` also without records: so Spark writes this batch down, and the beginning with it.
+            return StreamOffset(end, ids, begin)
+        if end == start.offsets and ids == start.ids:
+            return start
+        return StreamOffset(
+            end, ids, {place: each for place, each in begin.items() if start.offsets.get(place) != each}
+        )
+
+    def _topics(self, start: StreamOffset) -> dict[str, TopicFacts]:
+        is_first = self._facts is None and self._facts_at == 0.0
+        now = self._now()
+        # With a goal, what is new does not matter.
+        if self._facts is None or (not self.has_goal and now - self._facts_at >= _TOPICS_GOOD_FOR_S):
+            facts = self._view.topics(self._options.choice, missing_ok=True)
+            if is_first and self._options.fail_on_data_loss:
+                self._check_there(facts, start)
+            self._facts, self._facts_at = facts, now
+        if self._goal is None:
+            return self._facts
+        return _restricted(self._facts, self._goal.keys() | start.offsets.keys())
+
+    def _check_there(self, facts: dict[str, TopicFacts], start: StreamOffset) -> None:
+        """A topic that is named, but was never there, is a mistake and no loss."""
+        if {place.topic for place in start.offsets} <= facts.keys():
+            self._view.topics(self._options.choice)
+
+    def _available(self, facts: dict[str, TopicFacts]) -> Offsets:
+        places = topic_partitions(facts)
+        if self._goal is None:
+            return self._view.latest(places)
+        return {place: self._goal.get(place, 0) for place in places}
+
+    def _findings(self, start: StreamOffset, facts: dict[str, TopicFacts], available: Offsets) -> Findings:
+        """Ask for the first offsets only where a batch would begin: nothing else can have been lost."""
+        others = {topic for topic in facts if is_other_topic(start, facts, topic)}
+        asked = [
+            place for place, until in available.items() if place.topic in others or start.offsets.get(place, -1) < until
+        ]
+        same = [place for place in available if place in start.offsets and place.topic not in others]
+        ends = available | self._log_ends({place: start.offsets[place] for place in same}, available)
+        return examine(start, self._options, facts, earliest=self._view.earliest(asked), ends=ends)
+
+    def _log_ends(self, positions: Offsets, available: Offsets) -> Offsets:
+        """Of partitions that seem to end before the stream's position: it may be that only transactions are open."""
+        short = [place for place, position in positions.items() if available[place] < position]
+        if not short:
+            return {}
+        found: Offsets = {}
+        with closing(self._new_view({**self._options.client, "isolation.level": "read_uncommitted"})) as view:
+            for look in range(_LOOKS):
+                if look:
+                    self._pause(_BETWEEN_LOOKS_S)
+                found = view.latest(short)
+                if all(found[place] >= positions[place] for place in short):
+                    break
+        return found
+
+    def _weigh(self, findings: Findings) -> None:
+        if findings.losses and self._options.fail_on_data_loss:
+            raise refusal(findings.losses)
+        for loss in findings.losses:
+            sentence = notice(loss)
+            if sentence not in self._told:
+                self._told.add(sentence)
+                self._tell(sentence)
+
+
+def _is_odd(start: StreamOffset, facts: dict[str, TopicFacts], available: Offsets) -> bool:
+    """Something is not as the last batch left it: worth a fresh look at the topics before it is called a loss."""
+    return available.keys() != start.offsets.keys() or any(
+        available[place] < position or is_other_topic(start, facts, place.topic)
+        for place, position in start.offsets.items()
+    )
+
+
+def _restricted(facts: dict[str, TopicFacts], places: Iterable[TopicPartition]) -> dict[str, TopicFacts]:
+    wanted: dict[str, set[int]] = {}
+    for topic, partition in places:
+        wanted.setdefault(topic, set()).add(partition)
+    return {
+        topic: fact._replace(partitions=tuple(each for each in fact.partitions if each in wanted[topic]))
+        for topic, fact in facts.items()
+        if topic in wanted
+    }
+
+
+def _ids(facts: Mapping[str, TopicFacts], offsets: Offsets) -> dict[str, str]:
+    read = {place.topic for place in offsets}
+    return {topic: fact.topic_id for topic, fact in facts.items() if fact.topic_id and topic in read}
