@@ -1,0 +1,139 @@
+"""Records whose bytes are JSON: decoded and encoded by Spark itself, with no Python in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+
+from pyspark_braidlog.pipeline.decoding import check_bytes_column, decoded_columns, quoted
+from pyspark_braidlog.pipeline.schemas import Schema, spark_schema
+
+# Spark's reader takes the first JSON value of a text and ignores what follows it. So the text is put into a frame,
+# {"data":[ text ],"end":true}: data with one element, and an end that was reached, are a text that was all read.
+_PARSED: Final = "__parsed_json"
+_CORRUPT: Final = "__corrupt"
+_OPTIONS: Final[Mapping[str, str]] = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    # What JSON itself does not allow; options turn them on again.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+
+
+def decode_json(
+    records: DataFrame,
+    schema: Schema,
+    *,
+    column: str = "value",
+    flatten: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Decode the JSON objects in `column`, and say in `error` why one cannot be.
+
+    `schema` is a StructType, DDL, or the name of a file (see `schemas`). Malformed is what is not UTF-8, not JSON,
+    not one object, has a field that does not fit its type, or lacks a field that is not nullable. `flatten` puts the
+    fields beside the record's columns instead of under `column`. `options` are those of Spark's JSON reader.
+    """
+    check_bytes_column(records, column, "decode_json")
+    fields = spark_schema(schema)
+    text = quoted(column).cast("string")
+    framed = F.concat(F.lit('{"data":['), text, F.lit('],"end":true}'))
+    frame = StructType(
+        [
+            StructField("data", ArrayType(_nullable(fields))),
+            StructField("end", BooleanType()),
+            StructField(_CORRUPT, StringType()),
+        ]
+    )
+    parsed = F.from_json(framed, frame, {**_OPTIONS, **(options or {}), "columnNameOfCorruptRecord": _CORRUPT})
+    # A filter on `error` must not be pushed below the parsing, where Spark would parse once for the filter and again
+    # for the columns: it does not push through a generator.
+    once = records.select("*", F.explode(F.array(parsed)).alias(_PARSED))
+    error = _error(fields, column, text)
+    value = F.when(error.isNull(), _data())
+    return decoded_columns(records, once, column, value, error, fields if flatten else None)
+
+
+def encode_json(frame: DataFrame, *, column: str = "value", fields: list[str] | None = None) -> DataFrame:
+    """Put JSON bytes into `column`: of that column itself, or of `fields` together, which are then dropped."""
+    if fields is None:
+        return frame.withColumn(column, F.to_json(quoted(column)).cast("binary"))
+    made = F.to_json(F.struct(*map(quoted, fields))).cast("binary")
+    kept = [name for name in frame.columns if name not in fields and name != column]
+    return frame.select(*map(quoted, kept), made.alias(column))
+
+
+def _data() -> Column:
+    return F.get(F.col(f"{_PARSED}.data"), F.lit(0))
+
+
+def _error(fields: StructType, column: str, text: Column) -> Column:
+    """Null for good records and those without a value; the dearer questions are asked of bad ones only."""
+    parsed = F.col(_PARSED)
+    whole = (F.size(parsed["data"]) == 1) & parsed["end"].isNotNull()
+    bad = parsed[_CORRUPT].isNotNull() | F.coalesce(~whole, F.lit(True)) | _data().isNull()
+    error = (
+        F.when(text.isNull(), F.lit(None).cast("string"))
+        .when(~F.is_valid_utf8(text), F.lit(f"{column} is not UTF-8"))
+        .when(bad, _fault(fields, column, text))
+    )
+    for path, present in _required(fields, _data(), ""):
+        error = error.when(~present, F.lit(f"{column} lacks {path}, which the schema requires"))
+    return error
+
+
+def _fault(fields: StructType, column: str, text: Column) -> Column:
+    """What is wrong with a text that did not fit: the fields that are there but were left empty, where any are."""
+    partly = F.from_json(text, _nullable(fields), {"mode": "PERMISSIVE"})
+    misfits = [
+        F.when(
+            F.get_json_object(text, f"$['{field.name}']").isNotNull() & partly.getField(field.name).isNull(),
+            F.lit(f"{field.name} is not {field.dataType.simpleString()}"),
+        )
+        for field in fields.fields
+        if not set(field.name) & set("'[]")
+    ]
+    named = F.concat_ws(", ", *misfits) if misfits else F.lit("")
+    return (
+        F.when(F.try_parse_json(text).isNull(), F.lit(f"{column} is not JSON"))
+        .when(
+            ~F.coalesce(F.schema_of_variant(F.try_parse_json(text)).startswith("OBJECT"), F.lit(False)),
+            F.lit(f"{column} is not a JSON object"),
+        )
+        .when(named != "", F.concat(F.lit(f"{column} does not fit the schema: "), named))
+        .otherwise(F.lit(f"{column} does not fit the schema"))
+    )
+
+
+def _required(fields: StructType, value: Column, prefix: str) -> Iterator[tuple[str, Column]]:
+    """Fields that must be there, outside of arrays and maps; those inside a structure only where it is there."""
+    for field in fields.fields:
+        own = value.getField(field.name)
+        if not field.nullable:
+            yield prefix + field.name, own.isNotNull()
+        if isinstance(field.dataType, StructType):
+            for path, present in _required(field.dataType, own, f"{prefix}{field.name}."):
+                yield path, own.isNull() | present
+
+
+def _nullable(fields: StructType) -> StructType:
+    """Spark's reader may not meet a null where the type forbids one; what is required is checked after it."""
+    return StructType.fromJson(_loosened(fields.jsonValue()))
+
+
+def _loosened(described: object) -> dict[str, object]:
+    made = _walk(described)
+    assert isinstance(made, dict)
+    return made
+
+
+def _walk(described: object) -> object:
+    if isinstance(described, dict):
+        loose = {"nullable": True, "containsNull": True, "valueContainsNull": True}
+        return {name: loose[name] if name in loose else _walk(each) for name, each in described.items()}
+    return [_walk(each) for each in described] if isinstance(described, list) else described
