@@ -1,0 +1,41 @@
+"""Writing a DataFrame once: `df.write.format("braidlog").mode("append")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from braidlog.core.errors import UserError
+from pyspark_braidlog.sink.columns import Columns
+from pyspark_braidlog.sink.options import Delivery, WriteOptions
+from pyspark_braidlog.sink.target import check_target
+from pyspark_braidlog.sink.task_count import check_task_count
+from pyspark_braidlog.sink.tasks import TaskWritten, write_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def new_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    """On the driver, before any task runs: refuses what cannot be written."""
+    if overwrite:
+        raise UserError("mode overwrite is not possible: topics are only appended to; use mode append")
+    chosen = WriteOptions.checked(options, Delivery.AT_LEAST_ONCE)
+    columns = Columns.of(schema, chosen.topic)
+    check_target(chosen)
+    return BatchWriter(chosen, columns)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_task(self._options, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        check_task_count(self._options, cast(list[TaskWritten | None], messages))

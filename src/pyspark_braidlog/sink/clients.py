@@ -1,0 +1,101 @@
+"""The clients of a task: made for it, or kept by its process for the next one.
+
+Python workers are reused, so that a producer without transactions, and the connection that markers are read over, serve
+many tasks. A transactional producer serves one attempt: taking its id over is what fences the attempt before.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+from braidlog import Admin, Producer, TopicPartition
+from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.settings import ADMIN, definitions
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import InvalidTransactionTimeoutError
+from pyspark_braidlog.sink.options import WriteOptions
+
+# One that nobody used for so long is closed when the next is asked for, before brokers hang up by themselves.
+_IDLE_S: Final = 300.0
+# A task that failed does not wait long for brokers that may be the reason.
+_ABORT_S: Final = 5.0
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=Closable)
+_Settings = tuple[tuple[str, str], ...]
+
+
+class Kept(Generic[Client]):
+    """One client for each combination of settings; tasks of a process run one after the other."""
+
+    def __init__(
+        self,
+        new: Callable[[Mapping[str, str]], Client],
+        now: Callable[[], float] = time.monotonic,
+        process: Callable[[], int] = os.getpid,
+    ) -> None:
+        self._new = new
+        self._now = now
+        self._process = process
+        self._made_in = process()
+        self._resting: dict[_Settings, tuple[Client, float]] = {}
+
+    @contextmanager
+    def use(self, settings: Mapping[str, str]) -> Iterator[Client]:
+        """One that failed is not used again."""
+        if self._process() != self._made_in:
+            # Threads and connections stayed with the parent of a fork.
+            self._made_in, self._resting = self._process(), {}
+        chosen = tuple(sorted(settings.items()))
+        client, rested = self._resting.pop(chosen, (None, 0.0))
+        if client is not None and self._now() - rested > _IDLE_S:
+            client.close()
+            client = None
+        client = client or self._new(settings)
+        try:
+            yield client
+        except BaseException:
+            client.close()
+            raise
+        self._resting[chosen] = (client, self._now())
+
+
+PRODUCERS: Final[Kept[Producer]] = Kept(Producer)
+ADMINS: Final[Kept[Admin]] = Kept(Admin)
+
+
+def admin_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Those of a producer's that an admin has too."""
+    known = definitions(ADMIN)
+    return {name: value for name, value in client.items() if name in known}
+
+
+def committed_offsets(options: WriteOptions, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a group committed, waiting for transactions that are about to."""
+    with ADMINS.use(admin_settings(options.client)) as admin:
+        return admin.list_group_offsets([group], require_stable=True)[group]
+
+
+@contextmanager
+def transactional_producer(options: WriteOptions, name: str) -> Iterator[Producer]:
+    """Closing it aborts what is not committed."""
+    producer = Producer({**options.client, "transactional.id": name})
+    try:
+        yield producer
+    except BaseException as problem:
+        producer.close(_ABORT_S)
+        if isinstance(problem.__cause__, InvalidTransactionTimeoutError):
+            raise UserError(
+                f"the brokers allow no transactions of {options.client['transaction.timeout.ms']} ms: set the option "
+                "kafka.transaction.timeout.ms to at most their transaction.max.timeout.ms, but more than a task takes"
+            ) from problem
+        raise
+    producer.close()

@@ -1,0 +1,117 @@
+"""What a writer is told: the topic, how rows are delivered, and settings of the producer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final, TypeVar
+
+from braidlog.client.producer.guarantees import guarantees_of
+from braidlog.client.settings import ADMIN, CONSUMER, PRODUCER, Settings, definitions, without_effect
+from braidlog.core.errors import UserError
+
+_PREFIX: Final = "kafka."
+_ENCODE: Final = "are written as the bytes they are; cast or encode them with functions of the DataFrame"
+_REFUSED: Final = {
+    "key.serializer": f"keys {_ENCODE}",
+    "value.serializer": f"values {_ENCODE}",
+    "interceptor.classes": "records are built many at a time, and no interceptor would see them",
+    "partitioner.class": "records are spread many at a time; give each row its partition in a column named partition",
+    "transactional.id": "the writer chooses it by query and task; tell several sinks of a query apart with sinkName",
+}
+_ALIKE: Final = 0.92
+# What fits into names of groups and transactional ids, and can be told from what they are made of besides.
+_SINK_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# A transaction is open from the task's first row to its last. Fifteen minutes is the most that brokers allow by
+# default, a minute (the clients' default) less than a slow task may take.
+TRANSACTION_TIMEOUT_MS: Final = "900000"
+
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+class Delivery(Enum):
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class Recomputed(Enum):
+    """What to do when a batch that was written before comes again with other rows."""
+
+    REFUSE = "refuse"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    topic: str | None
+    delivery: Delivery
+    # Tells several sinks of one query apart; "" where there is one.
+    sink_name: str
+    recomputed: Recomputed
+    # A producer's, by Kafka's names; there may be passwords among them.
+    client: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def checked(cls, options: Mapping[str, str], default: Delivery) -> WriteOptions:
+        """`options` as Spark hands them over: names in any case. Nothing is connected to."""
+        given = {name.lower(): value for name, value in options.items()}
+        delivery = _one_of(Delivery, "delivery", given.get("delivery", default.value))
+        name = given.get("sinkname", "").strip()
+        if name and not _SINK_NAME.fullmatch(name):
+            raise UserError(f"option sinkName={name!r} has to be of letters, digits, - and _, at most 64 of them")
+        topic = given.get("topic")
+        if topic is not None and not topic.strip():
+            raise UserError("option topic is empty; name a topic, or leave it out and have a column topic")
+        return cls(
+            topic=None if topic is None else topic.strip(),
+            delivery=delivery,
+            sink_name=name,
+            recomputed=_one_of(Recomputed, "recomputed", given.get("recomputed", Recomputed.REFUSE.value)),
+            client=_client_settings(given, delivery),
+        )
+
+    @property
+    def servers(self) -> str:
+        return self.client["bootstrap.servers"]
+
+
+def _one_of(kind: type[Choice], name: str, text: str) -> Choice:
+    try:
+        return kind(text.strip().lower())
+    except ValueError:
+        known = " or ".join(each.value for each in kind)
+        raise UserError(f"option {name}={text!r} is not known; give {known}") from None
+
+
+def _client_settings(options: Mapping[str, str], delivery: Delivery) -> dict[str, str]:
+    found = {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
+    for name, reason in _REFUSED.items():
+        if name in found:
+            raise UserError(f"option kafka.{name} is not supported: {reason}")
+    if not found.get("bootstrap.servers", "").strip():
+        raise UserError("option kafka.bootstrap.servers is missing; give brokers to ask first as HOST:PORT")
+    _check_spelling(found)
+    if delivery is Delivery.EXACTLY_ONCE:
+        found.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+        # Raises for what rules transactions out, such as acks=1.
+        guarantees_of(Settings.of(PRODUCER, {**found, "transactional.id": "to be chosen"}))
+    else:
+        guarantees_of(Settings.of(PRODUCER, found))
+    return found
+
+
+def _check_spelling(names: Mapping[str, str]) -> None:
+    """Clients pass over settings that they do not know; a misspelt one of security should not be."""
+    known = {**definitions(PRODUCER), **without_effect()}
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return
+    known = {**known, **definitions(CONSUMER), **definitions(ADMIN)}
+    for name in unknown:
+        close = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+        if close and close[0] != name:
+            raise UserError(f"there is no option kafka.{name}; did you mean kafka.{close[0]}?")

@@ -1,0 +1,48 @@
+"""A task's side of both writers, and what the driver learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pyspark_braidlog.sink.clients import PRODUCERS, committed_offsets, transactional_producer
+from pyspark_braidlog.sink.columns import Columns
+from pyspark_braidlog.sink.delivery import WriteOnce, write_at_least_once
+from pyspark_braidlog.sink.identity import TaskIdentity
+from pyspark_braidlog.sink.input_end import check_complete, task_input
+from pyspark_braidlog.sink.options import Delivery, Recomputed, WriteOptions
+
+
+@dataclass(frozen=True)
+class TaskWritten(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    rows: int
+    # None where it was at least once.
+    task: TaskIdentity | None = None
+    skipped: bool = False
+    continues_run: bool = False
+
+
+def write_task(options: WriteOptions, columns: Columns, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
+    if options.delivery is Delivery.AT_LEAST_ONCE:
+        with PRODUCERS.use(options.client) as producer:
+            return TaskWritten(write_at_least_once(producer, columns, batches))
+    task = TaskIdentity.current()
+    source = task_input()
+    name = task.name(options.sink_name)
+    with transactional_producer(options, name) as producer:
+        once = WriteOnce(
+            producer,
+            lambda group: committed_offsets(options, group),
+            lambda: check_complete(source),
+            task,
+            name,
+            columns,
+            keep_recomputed=options.recomputed is Recomputed.KEEP,
+        )
+        written = once.write(batches)
+    return TaskWritten(written.rows.rows, task, written.skipped, written.continues_run)
