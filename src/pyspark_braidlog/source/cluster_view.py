@@ -66,7 +66,7 @@ class ClusterView:
             return self._assigned(choice, missing_ok)
         pattern = compiled(choice.pattern)
         listed = self._asked(lambda: self._admin.list_topics(internal=False))
-        names = [each.name for each in listed if pattern.search(each.name)]
+        names = [each.name for each in listed if pattern.fullmatch(each.name)]
         # One may be deleted between the two questions.
         return self._named(names, missing_ok=True) if names else {}
 
@@ -110,15 +110,22 @@ class ClusterView:
         """After the last record; under read_committed after the last of which is known whether it counts."""
         return self._offsets(dict.fromkeys(partitions, int(OffsetSpec.LATEST)))
 
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """After the last record, whatever becomes of its transaction."""
+        return self._offsets(dict.fromkeys(partitions, int(OffsetSpec.LATEST)), IsolationLevel.READ_UNCOMMITTED)
+
     def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first record at or after a time; none where there is no such record."""
         found = self._offsets(timestamps_ms)
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
 
-    def _offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _offsets(
+        self, at: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, int]:
         if not at:
             return {}
-        outcomes = self._asked(lambda: self._admin.list_offsets(at, isolation=self._isolation))
+        level = self._isolation if isolation is None else isolation
+        outcomes = self._asked(lambda: self._admin.list_offsets(at, isolation=level))
         missing = [where for where, error in outcomes.errors.items() if isinstance(error, UnknownTopicOrPartitionError)]
         for error in outcomes.errors.values():
             if not isinstance(error, UnknownTopicOrPartitionError):

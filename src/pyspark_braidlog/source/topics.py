@@ -56,15 +56,35 @@ _CLASSES: Final = {
     "Punct": r"!-/:-@\[-`{-~",
     "XDigit": "0-9a-fA-F",
 }
+_FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "u": re.NOFLAG}
+_LEADING_FLAGS: Final = re.compile(r"\(\?([a-zA-Z]+)\)")
 # A quotation, an escape with a class, a named group, an intersection of classes; else any escape or character.
 _JAVA: Final = re.compile(r"\\Q(.*?)(?:\\E|$)|\\([pP])\{(\w+)\}|\(\?<(?=[a-zA-Z])|&&|\\z|\\.|.", re.DOTALL)
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A Java regular expression as Python has it."""
+    """A Java regular expression as Python has it; `fullmatch` of a topic's name tells whether it is meant.
+
+    As in Spark's connector the expression may match any part of the name: anchors make it the whole.
+    """
+    flags = re.ASCII
+    given = _LEADING_FLAGS.match(pattern)
+    for letter in given[1] if given else "":
+        if letter not in _FLAGS:
+            raise _refused(pattern, f"the flag {letter} is not supported")
+        flags |= _FLAGS[letter]
+    inner = _translated(pattern, pattern[given.end() :] if given else pattern)
+    try:
+        re.compile(inner, flags)
+        return re.compile(f".*?(?:{inner}\n).*" if flags & re.VERBOSE else f".*?(?:{inner}).*", flags)
+    except re.error as problem:
+        raise _refused(pattern, str(problem)) from None
+
+
+def _translated(pattern: str, expression: str) -> str:
     written: list[str] = []
     in_class = False
-    for token in _JAVA.finditer(pattern):
+    for token in _JAVA.finditer(expression):
         text = token[0]
         if token[1] is not None:
             text = re.escape(token[1])
@@ -74,19 +94,14 @@ def compiled(pattern: str) -> re.Pattern[str]:
             text = "(?P<"
         elif text == r"\z":
             text = r"\Z"
-        elif text == "&&" and in_class:
-            raise _refused(pattern, "classes with && are not supported")
+        elif in_class and text in ("&&", "["):
+            raise _refused(pattern, "classes made of classes are not supported")
         elif text == "[":
-            if in_class:
-                raise _refused(pattern, "classes within classes are not supported")
             in_class = True
         elif text == "]":
             in_class = False
         written.append(text)
-    try:
-        return re.compile("".join(written), re.ASCII)
-    except re.error as problem:
-        raise _refused(pattern, str(problem)) from None
+    return "".join(written)
 
 
 def _class(pattern: str, kind: str, name: str, in_class: bool) -> str:
@@ -94,7 +109,7 @@ def _class(pattern: str, kind: str, name: str, in_class: bool) -> str:
         raise _refused(pattern, f"the class {name} is not supported")
     if in_class:
         if kind == "P":
-            raise _refused(pattern, "classes within classes are not supported")
+            raise _refused(pattern, "classes made of classes are not supported")
         return _CLASSES[name]
     return f"[{'^' if kind == 'P' else ''}{_CLASSES[name]}]"
 
