@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from pyspark_braidlog.source.schema import check_schema
 
 # Spark's name -> the name in our own tables.
 _OUR_NAMES: Final = {"timestampType": "timestamp_type"}
+# Tiny records come by the million; for each batch the JVM makes room at once.
+_MOST_ROWS: Final = 131_072
 
 
 class SparkRows:
@@ -24,13 +27,15 @@ class SparkRows:
         self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self.columns = [_OUR_NAMES.get(name, name) for name in schema.names]
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows; `batch` has `columns`, times in microseconds, bytes as `binary`."""
+    def of(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The same rows, in pieces; `batch` has `columns`, times in microseconds, bytes as `binary`."""
         arrays = [
             _headers(array, field.type) if field.name == "headers" else array
             for array, field in zip(batch.columns, self.schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        whole = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        for first in range(0, whole.num_rows, _MOST_ROWS):
+            yield whole.slice(first, _MOST_ROWS)
 
 
 def _headers(array: pa.ListArray, kind: pa.DataType) -> pa.Array:

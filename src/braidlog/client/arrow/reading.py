@@ -54,6 +54,10 @@ class TopicReplacedError(ClientError):
     """The topic was deleted and made anew since the offsets were found out: they mean other records now."""
 
 
+class NoPartitionError(UserError):
+    """The topic has no partition of that number."""
+
+
 class RangeReader:
     """Reads ranges of partitions over one set of connections; takes the settings of a consumer.
 
@@ -166,6 +170,8 @@ class RangeReader:
         stable = answer.last_stable_offset
         if self._is_committed and 0 <= stable < answer.high_watermark:
             return f"a transaction that began at offset {stable} is still open"
+        if answer.high_watermark >= end:
+            return f"the broker sends nothing, though the log goes on to offset {answer.high_watermark}"
         return f"the log ends at offset {answer.high_watermark}, and the range at {end}"
 
     async def _check_identity(self, wish: Wish, timeout_s: float) -> None:
@@ -189,7 +195,11 @@ class RangeReader:
     async def _ask(self, where: TopicPartition, offset: int, timeout_s: float) -> PartitionData:
         topic = await self._topic(where.topic, timeout_s)
         if where.partition >= len(topic.partitions):
-            raise UserError(f"{where.topic} has no partition {where.partition}; it has {len(topic.partitions)}")
+            # It may have got more since it was last looked at.
+            await self._metadata.refreshed()
+            topic = await self._topic(where.topic, timeout_s)
+        if where.partition >= len(topic.partitions):
+            raise NoPartitionError(f"{where.topic} has no partition {where.partition}; it has {len(topic.partitions)}")
         leader = topic.partitions[where.partition]
         if leader.leader < 0:
             self._metadata.request_update()
