@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run setup build test test-unit test-pure test-all check bench bench-client soak wheel clean generate
+.PHONY: run setup build test test-unit test-pure test-all check bench bench-client bench-spark soak wheel clean generate
 
 $(VENV)/.run: pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -47,6 +47,9 @@ bench: setup
 
 bench-client: setup
 	$(PY) -m bench.client
+
+bench-spark: setup
+	$(PY) -m bench.spark
 
 generate: $(VENV)/.dev
 	$(PY) -m tools.protocol
