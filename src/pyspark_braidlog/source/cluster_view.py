@@ -41,6 +41,7 @@ class ClusterView:
         known = definitions(ADMIN)
         settings = {name: value for name, value in client.items() if name in known}
         settings.setdefault(_PATIENCE, _PATIENCE_MS)
+        self.patience_s = int(settings[_PATIENCE]) / 1000
         self._servers = client["bootstrap.servers"]
         self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").upper()]
         self._admin = Admin(settings)

@@ -58,8 +58,8 @@ _CLASSES: Final = {
 }
 _FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "u": re.NOFLAG}
 _LEADING_FLAGS: Final = re.compile(r"\(\?([a-zA-Z]+)\)")
-# A quotation, an escape with a class, a named group, an intersection of classes; else any escape or character.
-_JAVA: Final = re.compile(r"\\Q(.*?)(?:\\E|$)|\\([pP])\{(\w+)\}|\(\?<(?=[a-zA-Z])|&&|\\z|\\.|.", re.DOTALL)
+# A quotation, a named class, what a named group matched, the group, an intersection; else any escape or character.
+_JAVA: Final = re.compile(r"\\Q(.*?)(?:\\E|$)|\\([pP])\{(\w+)\}|\\k<(\w+)>|\(\?<(?=[a-zA-Z])|&&|\\.|.", re.DOTALL)
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
@@ -90,6 +90,8 @@ def _translated(pattern: str, expression: str) -> str:
             text = re.escape(token[1])
         elif token[2] is not None:
             text = _class(pattern, token[2], token[3], in_class)
+        elif token[4] is not None:
+            text = f"(?P={token[4]})"
         elif text == "(?<":
             text = "(?P<"
         elif text == r"\z":
