@@ -120,7 +120,8 @@ def _explained(error: sqlite3.IntegrityError, table: str, batch_id: int) -> User
 def _affinity(kind: DataType) -> str:
     word = kind.typeName()
     if word in _INTEGERS:
-        return "INTEGER"
+        # Not INTEGER: as a primary key that would make SQLite invent a number for a null.
+        return "BIGINT"
     if word in ("float", "double"):
         return "REAL"
     return "BLOB" if word == "binary" else "TEXT"
