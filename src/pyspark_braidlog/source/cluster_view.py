@@ -13,6 +13,7 @@ from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTi
 from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import (
+    ClusterAuthorizationFailedError,
     ProtocolError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -22,6 +23,8 @@ from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, TopicFacts
 _PATIENCE: Final = "default.api.timeout.ms"
 # Kafka's clients would try for a minute; a person who mistyped an address sits before the query.
 _PATIENCE_MS: Final = "10000"
+# So many missing topics are named.
+_TOLD: Final = 5
 
 Answer = TypeVar("Answer")
 
@@ -97,7 +100,7 @@ class ClusterView:
             elif isinstance(outcome, UnknownTopicOrPartitionError):
                 missing.append(str(name))
             else:
-                raise self._told(outcome) from None
+                raise told(outcome, self._servers) from None
         if missing and not missing_ok:
             raise _absent(missing, self._servers)
         return found
@@ -130,31 +133,33 @@ class ClusterView:
         missing = [where for where, error in outcomes.errors.items() if isinstance(error, UnknownTopicOrPartitionError)]
         for error in outcomes.errors.values():
             if not isinstance(error, UnknownTopicOrPartitionError):
-                raise self._told(error) from None
+                raise told(error, self._servers) from None
         if missing:
             raise _absent(sorted({where.topic for where in missing}), self._servers)
         return {where: listed.offset for where, listed in outcomes.items()}
-
-    # Failures
 
     def _asked(self, question: Callable[[], Answer]) -> Answer:
         try:
             return question()
         except (ProtocolError, BraidlogError) as problem:
-            raise self._told(problem) from None
+            raise told(problem, self._servers) from None
 
-    def _told(self, problem: Exception) -> UserError:
-        """In one sentence, with what to do; the traceback of the client below says nothing to a reader of topics."""
-        if isinstance(problem, AuthenticationFailed):
-            return UserError(f"the brokers at {self._servers} refused to let this query in: {problem}")
-        if isinstance(problem, (NoConnection, RequestTimeout)):
-            return UserError(f"no answer from kafka.bootstrap.servers={self._servers}: {problem}")
-        if isinstance(problem, TopicAuthorizationFailedError):
-            return UserError(f"no permission to read: {problem}")
-        return problem if isinstance(problem, UserError) else UserError(str(problem))
+
+def told(problem: Exception, servers: str) -> UserError:
+    """In one sentence, with what to do; the traceback of the client below says nothing to a reader of topics."""
+    if isinstance(problem, AuthenticationFailed):
+        return UserError(f"the brokers at {servers} do not let this query in: {problem}")
+    if isinstance(problem, (NoConnection, RequestTimeout)):
+        return UserError(f"no answer from kafka.bootstrap.servers={servers}: {problem}")
+    if isinstance(problem, (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)):
+        return UserError(f"no permission to read: {problem.message or problem.name}")
+    return problem if isinstance(problem, UserError) else UserError(str(problem))
 
 
 def _absent(topics: list[str], servers: str) -> MissingTopics:
-    listed = ", ".join(topics[:5]) + (f" and {len(topics) - 5} more" if len(topics) > 5 else "")
-    what = f"topic {listed} does not exist" if len(topics) == 1 else f"topics {listed} do not exist"
-    return MissingTopics(f"{what} at {servers}; create it first, or correct the name", topics)
+    listed = ", ".join(topics[:_TOLD]) + (f" and {len(topics) - _TOLD} more" if len(topics) > _TOLD else "")
+    if len(topics) == 1:
+        return MissingTopics(
+            f"topic {listed} does not exist at {servers}; create it first, or correct the name", topics
+        )
+    return MissingTopics(f"topics {listed} do not exist at {servers}; create them first, or correct the names", topics)

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from braidlog import Producer, TopicPartition
+from braidlog.client.errors import AuthenticationFailed, RequestTimeout, SettingError
 from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import CorruptMessageError, TopicAuthorizationFailedError
 from braidlog.testing import Broker
-from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics
+from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, told
 from pyspark_braidlog.source.topics import Assign, Subscribe, SubscribePattern, TopicFacts
 
 
@@ -115,6 +117,21 @@ class TestFailures:
             ):
                 view.topics(Subscribe(("t",)))
             assert time.monotonic() - begun < 5
+
+    @pytest.mark.parametrize(
+        ("problem", "begins"),
+        [
+            (AuthenticationFailed("wrong password"), "the brokers at kafka:9092 do not let this query in: wrong"),
+            (RequestTimeout("too slow"), "no answer from kafka.bootstrap.servers=kafka:9092: too slow"),
+            (TopicAuthorizationFailedError("topic secret"), "no permission to read: topic secret"),
+            (SettingError("port=x: no number"), "port=x: no number"),
+            (CorruptMessageError("damaged"), "CORRUPT_MESSAGE: damaged"),
+        ],
+    )
+    def test_each_is_one_sentence_of_the_users(self, problem: Exception, begins: str) -> None:
+        sentence = told(problem, "kafka:9092")
+        assert isinstance(sentence, UserError)
+        assert str(sentence).startswith(begins)
 
     def test_waits_ten_seconds_unless_told_otherwise(self) -> None:
         with ClusterView({"bootstrap.servers": "127.0.0.1:1"}) as view:
