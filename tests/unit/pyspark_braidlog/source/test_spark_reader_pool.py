@@ -1,0 +1,109 @@
+"""Readers that tasks of one worker share, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from pyspark_braidlog.source.reader_pool import ReaderPool
+
+HERE = {"bootstrap.servers": "here:1"}
+THERE = {"bootstrap.servers": "there:1"}
+
+
+class Reader:
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = dict(settings)
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.process = 1
+        self.made: list[Reader] = []
+        self.pool = ReaderPool(self._make, lambda: self.now, lambda: self.process)  # type: ignore[arg-type]
+
+    def _make(self, settings: Mapping[str, str]) -> Reader:
+        self.made.append(Reader(settings))
+        return self.made[-1]
+
+    def use(self, settings: Mapping[str, str] = HERE) -> Reader:
+        with self.pool.reader(settings) as reader:
+            assert isinstance(reader, Reader)
+            return reader
+
+
+def test_tasks_share_a_reader_of_their_settings() -> None:
+    world = World()
+    assert world.use(HERE) is world.use(dict(reversed(HERE.items())))
+    assert world.use(THERE) is not world.use(HERE)
+    assert [each.settings for each in world.made] == [HERE, THERE]
+
+
+def test_a_reader_has_one_user_at_a_time() -> None:
+    world = World()
+    with world.pool.reader(HERE) as first, world.pool.reader(HERE) as second:
+        assert first is not second
+
+
+def test_one_that_failed_is_closed() -> None:
+    world = World()
+    with pytest.raises(OSError, match="broken"), world.pool.reader(HERE):
+        raise OSError("broken")
+    assert world.made[0].is_closed
+    assert world.use() is not world.made[0]
+
+
+def test_who_reads_no_further_gives_it_back() -> None:
+    world = World()
+
+    def rows() -> Iterator[int]:
+        with world.pool.reader(HERE):
+            yield from range(10)
+
+    reading = rows()
+    assert next(reading) == 0
+    reading.close()  # type: ignore[attr-defined]
+    assert world.use() is world.made[0]
+
+
+def test_after_a_fork_the_child_makes_its_own() -> None:
+    world = World()
+    before = world.use()
+    world.process = 2
+    after = world.use()
+    assert after is not before
+    # Its connections are the parent's, who may be using them.
+    assert not before.is_closed
+    assert world.use() is after
+
+
+def test_one_that_was_in_use_at_a_fork_is_not_taken_back_by_the_child() -> None:
+    world = World()
+    with world.pool.reader(HERE):
+        world.process = 2
+    assert world.use() is world.made[1]
+
+
+def test_one_that_rested_long_is_closed() -> None:
+    world = World()
+    world.use(THERE)
+    world.now = 299.0
+    world.use(HERE)
+    assert [each.is_closed for each in world.made] == [False, False]
+    world.now = 301.0
+    world.use(HERE)
+    assert [each.is_closed for each in world.made] == [True, False]
+
+
+def test_closing_closes_all_that_rest() -> None:
+    world = World()
+    world.use(HERE)
+    world.use(THERE)
+    world.pool.close()
+    assert all(each.is_closed for each in world.made)
