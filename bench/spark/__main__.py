@@ -71,6 +71,7 @@ def start_session(work: Path, connector: Connector | None, conf: list[str]) -> S
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "spark.master": f"local[{CORES}]",
         "spark.ui.enabled": "false",

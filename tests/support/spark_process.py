@@ -114,7 +114,8 @@ def spark_process(conf: Mapping[str, str], environment: Mapping[str, str] | None
     here, there = Pipe()
     with tempfile.TemporaryDirectory(prefix="spark-process-") as scratch, here:
         log = Path(scratch) / "log"
-        env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **(environment or {})}
+        own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        env = {**os.environ, **own, **(environment or {})}
         settings = {"spark.sql.warehouse.dir": f"{scratch}/warehouse", "spark.local.dir": scratch, **conf}
         arguments = [f"{key}={value}" for key, value in settings.items()]
         with log.open("wb") as output, there:
