@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.pipeline import decode_json, sessions, split_malformed
 
 VIEW: Final = "user STRING, page STRING, at TIMESTAMP"
-AWAY: Final = "30 minutes"
-LATENESS: Final = "10 minutes"
+VISIT: Final = "user STRING, began TIMESTAMP, ended TIMESTAMP, views INT, landed_on STRING"
 _MORNING: Final = datetime(2026, 3, 2, 8, tzinfo=UTC)
 _PAGES: Final = ("/", "/search", "/cart", "/checkout", "/help", "/account")
 
@@ -29,7 +29,7 @@ def views(count: int, seed: int = 2) -> Iterator[Event]:
     chance = random.Random(seed)
     drawn: list[tuple[datetime, str, str]] = []
     while len(drawn) < count:
-        user = f"user-{chance.randrange(max(2, count // 12))}"
+        user = f"user-{chance.randrange(max(2, count // 8))}"
         moment = _MORNING + timedelta(milliseconds=chance.randrange(5 * 3_600_000))
         for _ in range(min(chance.randint(1, 8), count - len(drawn))):
             drawn.append((moment, user, chance.choice(_PAGES)))
@@ -42,14 +42,15 @@ def views(count: int, seed: int = 2) -> Iterator[Event]:
 
 def visits(records: DataFrame) -> DataFrame:
     """Records of page views in; visits out, one row each, once they are over."""
-    return (
-        records.select(F.from_json(F.col("value").cast("string"), VIEW).alias("view"))
-        .select("view.*")
-        .withWatermark("at", LATENESS)
-        .groupBy("user", F.session_window("at", AWAY).alias("session"))
-        .agg(F.count("*").alias("views"), F.min_by("page", "at").alias("landed_on"), F.max("at").alias("ended"))
-        .select("user", F.col("session.start").alias("began"), "ended", "views", "landed_on")
-    )
+    views, _ = split_malformed(decode_json(records, VIEW))
+    return sessions(
+        views.select("value.*"),
+        on="at",
+        gap="30 minutes",
+        late="10 minutes",
+        by="user",
+        aggregates={"ended": "max(at)", "views": "count(*)", "landed_on": "min_by(page, at)"},
+    ).select("user", F.col("session_start").alias("began"), "ended", "views", "landed_on")
 
 
 def as_records(visits: DataFrame) -> DataFrame:
@@ -81,12 +82,8 @@ def run(stage: Stage) -> None:
     )
     query.awaitTermination()
 
-    over = stage.written(visits_topic).select(
-        F.from_json("value", "user STRING, began TIMESTAMP, ended TIMESTAMP, views INT, landed_on STRING").alias(
-            "visit"
-        )
-    )
-    stage.show("The longest visits:", over.select("visit.*").orderBy(F.desc("views"), "began").limit(10))
+    over = stage.written(visits_topic).select(F.from_json("value", VISIT).alias("visit")).select("visit.*")
+    stage.show("The longest visits:", over.orderBy(F.desc("views"), "began"), rows=10)
     stage.show_lag(group)
 
 

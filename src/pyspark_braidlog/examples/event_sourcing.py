@@ -2,7 +2,7 @@
 
 An account's events are in one partition (they have its name as key), so that their offsets are their order.
 Rebuilding is a fold over them, in plain Python. Reading up to a moment (`endingTimestamp`) gives the state as it was
-then. What was rebuilt is published as a snapshot: a compacted topic, for those who want the balance and not the history.
+then. The result is published as a snapshot: a compacted topic, for those who want the balance and not the history.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.pipeline import decode_json
 
-REQUEST: Final = "order STRING, items ARRAY<STRUCT<sku: STRING, quantity: INT, cents: BIGINT>>"
+REQUEST: Final = "order STRING NOT NULL, items ARRAY<STRUCT<sku: STRING, quantity: INT, cents: BIGINT>> NOT NULL"
 _SKUS: Final = {"ink": 450, "lamp": 2990, "pen": 120, "desk": 18900, "chair": 7400}
 
 
@@ -38,16 +39,15 @@ def requests(count: int, reply_topics: Sequence[str], seed: int = 1) -> Iterator
 
 def replies(requests: DataFrame, dead_letters: str) -> DataFrame:
     """Requests in, replies out: columns topic, key, value and headers, as the sink takes them."""
-    request = F.from_json(F.col("value").cast("string"), REQUEST)
     total_cents = F.aggregate(
-        "request.items", F.lit(0).cast("bigint"), lambda total, item: total + item["quantity"] * item["cents"]
+        "value.items", F.lit(0).cast("bigint"), lambda total, item: total + item["quantity"] * item["cents"]
     )
-    priced = F.to_json(F.struct(F.col("request.order").alias("order"), total_cents.alias("total_cents")))
-    refused = F.to_json(F.struct(F.lit("the request is not the JSON of an order").alias("error")))
-    return requests.withColumn("request", request).select(
+    priced = F.to_json(F.struct("value.order", total_cents.alias("total_cents")))
+    refused = F.to_json(F.struct("error"))
+    return decode_json(requests, REQUEST).select(
         F.coalesce(_header("reply-to").cast("string"), F.lit(dead_letters)).alias("topic"),
-        F.col("key"),
-        F.when(F.col("request.items").isNotNull(), priced).otherwise(refused).alias("value"),
+        "key",
+        F.when(F.col("error").isNull(), priced).otherwise(refused).alias("value"),
         F.array(
             F.struct(F.lit("correlation-id").alias("key"), _header("correlation-id").alias("value")),
         ).alias("headers"),
@@ -84,9 +84,9 @@ def run(stage: Stage) -> None:
     )
     query.awaitTermination()
 
-    for topic in [*reply_topics, dead_letters]:
-        written = stage.written(topic)
-        stage.show(f"{topic}: {written.count():,} records, the first of them", written.limit(5))
+    written = stage.written(*reply_topics, dead_letters)
+    answers = written.groupBy("topic").agg(F.count("*").alias("replies"), F.min_by("value", "key").alias("one of them"))
+    stage.show("Who got how many replies:", answers.orderBy("topic"))
     stage.say("The queue is worked off when there is no lag:")
     stage.show_lag(group)
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.pipeline import decode_json, split_malformed, windowed
 
 SAMPLE: Final = "host STRING, latency_ms BIGINT, status INT, at TIMESTAMP"
 FIGURES: Final = "host STRING, minute TIMESTAMP, requests BIGINT, mean_ms DOUBLE, slowest_ms BIGINT, failed BIGINT"
@@ -25,11 +26,11 @@ _HOSTS: Final = ("web-1", "web-2", "web-3")
 
 
 def samples(count: int, seed: int = 3) -> Iterator[Event]:
-    """Requests that three hosts served, about two a second; web-2 gets slow, and then fails, in the middle of it."""
+    """Requests that three hosts served, about one a second; web-2 gets slow, and then fails, in the middle of it."""
     chance = random.Random(seed)
     moment = _NOON
     for number in range(count):
-        moment += timedelta(milliseconds=chance.randint(0, 1000))
+        moment += timedelta(milliseconds=chance.randint(0, 2000))
         host = chance.choice(_HOSTS)
         is_ill = host == "web-2" and count * 4 // 10 <= number < count * 6 // 10
         latency_ms = chance.randint(300, 900) if is_ill else chance.randint(20, 200)
@@ -40,19 +41,20 @@ def samples(count: int, seed: int = 3) -> Iterator[Event]:
 
 def figures(records: DataFrame) -> DataFrame:
     """Records of samples in; one row out for every host and minute, once the minute is over."""
-    return (
-        records.select(F.from_json(F.col("value").cast("string"), SAMPLE).alias("sample"))
-        .select("sample.*")
-        .withWatermark("at", "30 seconds")
-        .groupBy("host", F.window("at", "1 minute"))
-        .agg(
-            F.count("*").alias("requests"),
-            F.avg("latency_ms").alias("mean_ms"),
-            F.max("latency_ms").alias("slowest_ms"),
-            F.count_if(F.col("status") >= 500).alias("failed"),
-        )
-        .select("host", F.col("window.start").alias("minute"), "requests", "mean_ms", "slowest_ms", "failed")
-    )
+    samples, _ = split_malformed(decode_json(records, SAMPLE))
+    return windowed(
+        samples.select("value.*"),
+        on="at",
+        size="1 minute",
+        late="30 seconds",
+        by="host",
+        aggregates={
+            "requests": "count(*)",
+            "mean_ms": "avg(latency_ms)",
+            "slowest_ms": "max(latency_ms)",
+            "failed": "count_if(status >= 500)",
+        },
+    ).select("host", F.col("window_start").alias("minute"), "requests", "mean_ms", "slowest_ms", "failed")
 
 
 def figures_and_alerts(figures: DataFrame, figures_topic: str, alerts_topic: str) -> DataFrame:

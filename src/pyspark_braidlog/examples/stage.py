@@ -94,16 +94,16 @@ class Stage:
 
     # Showing
 
-    def written(self, topic: str) -> DataFrame:
-        """What a topic holds, as text; of transactions only those that were committed."""
+    def written(self, *topics: str) -> DataFrame:
+        """What topics hold, as text; of transactions only those that were committed."""
         records = (
             self.spark.read.format("braidlog")
             .option("kafka.bootstrap.servers", self.bootstrap)
             .option("kafka.isolation.level", "read_committed")
-            .option("subscribe", topic)
+            .option("subscribe", ",".join(topics))
             .load()
         )
-        return records.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+        return records.selectExpr("topic", "CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
 
     def show(self, title: str, frame: DataFrame, rows: int = 20) -> None:
         self.say(f"\n{title}")
