@@ -1,0 +1,49 @@
+"""Who a task is, as Spark tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark import TaskContext
+
+from braidlog.core.errors import UserError
+from pyspark_braidlog.sink.identity import TaskIdentity
+
+IDS = {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "12", "spark.jobGroup.id": "run-1"}
+
+
+@pytest.fixture(autouse=True)
+def context() -> Iterator[None]:
+    yield
+    TaskContext._setTaskContext(None)
+
+
+def within_task(**properties: str) -> None:
+    TaskContext._setTaskContext(None)
+    TaskContext(partitionId=3, localProperties=properties)
+
+
+def test_query_batch_task_and_run() -> None:
+    within_task(**IDS)
+    task = TaskIdentity.current()
+    assert task == TaskIdentity("q-1", 12, 3, "run-1")
+    assert task.name("") == "braidlog-spark-sink.q-1.3"
+    assert task.name("audit") == "braidlog-spark-sink.q-1.audit.3"
+
+
+def test_the_run_may_be_unknown() -> None:
+    within_task(**{name: IDS[name] for name in IDS if "jobGroup" not in name})
+    assert TaskIdentity.current().run == ""
+
+
+@pytest.mark.parametrize("missing", ["sql.streaming.queryId", "streaming.sql.batchId"])
+def test_without_the_ids_it_is_refused(missing: str) -> None:
+    within_task(**{name: IDS[name] for name in IDS if name != missing})
+    with pytest.raises(UserError, match="use writeStream, write within foreachBatch, or set the option delivery"):
+        TaskIdentity.current()
+
+
+def test_outside_of_a_task_it_is_refused() -> None:
+    with pytest.raises(UserError, match="no task context"):
+        TaskIdentity.current()
