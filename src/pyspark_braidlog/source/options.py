@@ -48,7 +48,14 @@ class ReadOptions:
     @classmethod
     def checked(cls, options: Mapping[str, str]) -> ReadOptions:
         """What batches and streams share; everything is parsed, so that mistakes show before a query runs."""
-        given = _Given(options)
+        try:
+            return cls._parsed(_Given(options))
+        except UserError as problem:
+            # Spark shows the traceback above the sentence: the shorter it is, the sooner that is read.
+            raise problem.with_traceback(None) from None
+
+    @classmethod
+    def _parsed(cls, given: _Given) -> ReadOptions:
         check_spelling(given.names())
         client = client_settings(given.values)
         found = cls(
