@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from braidlog.core.errors import UserError
@@ -27,8 +27,8 @@ _END: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 class ReadOptions:
     """What a query reads, and how; docs/spark/source.md has the options one by one."""
 
-    # The `kafka.*` options without their prefix: settings of a consumer.
-    client: dict[str, str]
+    # The `kafka.*` options without their prefix: settings of a consumer, secrets among them.
+    client: dict[str, str] = field(repr=False)
     choice: Choice
     starting: Bound
     ending: Bound

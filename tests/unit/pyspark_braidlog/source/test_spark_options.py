@@ -286,3 +286,5 @@ def test_durations_are_written_as_in_spark(text: str, seconds: float) -> None:
 def test_secrets_stay_out_of_refusals() -> None:
     settings = {"kafka.sasl.password": "hunter2", "kafka.sasl.mechanism": "PLAIN", "kafka.isolation.level": "x"}
     assert "hunter2" not in refused({**BASE, **settings})
+    options = ReadOptions.for_batch({**BASE, "kafka.sasl.password": "hunter2", "kafka.sasl.mechanism": "PLAIN"})
+    assert "hunter2" not in repr(options)
