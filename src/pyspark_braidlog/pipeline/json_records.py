@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
+from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import check_bytes_column, decoded_columns, quoted
-from pyspark_braidlog.pipeline.schemas import Schema, spark_schema
+from pyspark_braidlog.pipeline.registry import HEADER_BYTES, Registry, header
+from pyspark_braidlog.pipeline.schemas import Schema, nullable, spark_schema
 
 # Spark's reader takes the first JSON value of a text and ignores what follows it. So the text is put into a frame,
 # {"data":[ text ],"end":true}: data with one element, and an end that was reached, are a text that was all read.
 _PARSED: Final = "__parsed_json"
 _CORRUPT: Final = "__corrupt"
+_REST: Final = 2**31 - 1
 _OPTIONS: Final[Mapping[str, str]] = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
@@ -27,25 +30,30 @@ _OPTIONS: Final[Mapping[str, str]] = {
 
 def decode_json(
     records: DataFrame,
-    schema: Schema,
+    schema: Schema | None = None,
     *,
+    registry: Registry | None = None,
+    subject: str | None = None,
     column: str = "value",
     flatten: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Decode the JSON objects in `column`, and say in `error` why one cannot be.
 
-    `schema` is a StructType, DDL, or the name of a file (see `schemas`). Malformed is what is not UTF-8, not JSON,
-    not one object, has a field that does not fit its type, or lacks a field that is not nullable. `flatten` puts the
-    fields beside the record's columns instead of under `column`. `options` are those of Spark's JSON reader.
+    `schema` is a StructType, DDL, or the name of a file (see `schemas`). With a `registry` the text follows the id of
+    its schema, and where no `schema` is given it is the latest JSON Schema of `subject`. Malformed is what is not
+    UTF-8, not JSON, not one object, has a field that does not fit its type, or lacks a field that is not nullable.
+    `flatten` puts the fields beside the record's columns instead of under `column`. `options` are those of Spark's
+    JSON reader.
     """
     check_bytes_column(records, column, "decode_json")
-    fields = spark_schema(schema)
-    text = quoted(column).cast("string")
+    fields = _fields(schema, registry, subject)
+    data = quoted(column).cast("binary")
+    text = (data if registry is None else F.substring(data, HEADER_BYTES + 1, _REST)).cast("string")
     framed = F.concat(F.lit('{"data":['), text, F.lit('],"end":true}'))
     frame = StructType(
         [
-            StructField("data", ArrayType(_nullable(fields))),
+            StructField("data", ArrayType(nullable(fields))),
             StructField("end", BooleanType()),
             StructField(_CORRUPT, StringType()),
         ]
@@ -55,17 +63,44 @@ def decode_json(
     # for the columns: it does not push through a generator.
     once = records.select("*", F.explode(F.array(parsed)).alias(_PARSED))
     error = _error(fields, column, text)
+    if registry is not None:
+        begin = F.hex(F.substring(data, 1, HEADER_BYTES))
+        unframed = (F.length(data) < HEADER_BYTES) | ~begin.startswith("00")
+        error = F.when(unframed, F.concat(F.lit(f"{column} does not begin with a schema id: "), begin)).otherwise(error)
     value = F.when(error.isNull(), _data())
     return decoded_columns(records, once, column, value, error, fields if flatten else None)
 
 
-def encode_json(frame: DataFrame, *, column: str = "value", fields: list[str] | None = None) -> DataFrame:
-    """Put JSON bytes into `column`: of that column itself, or of `fields` together, which are then dropped."""
+def encode_json(
+    frame: DataFrame,
+    *,
+    column: str = "value",
+    fields: Sequence[str] | None = None,
+    schema_id: int | None = None,
+) -> DataFrame:
+    """Put JSON bytes into `column`: of that column itself, or of `fields` together, which are then dropped.
+
+    With `schema_id`, as `Registry.register(subject, json_schema, "JSON")` returns it, the bytes begin with that id.
+    """
+    source = quoted(column) if fields is None else F.struct(*map(quoted, fields))
+    made = F.to_json(source).cast("binary")
+    if schema_id is not None:
+        made = F.concat(F.lit(header(schema_id)), made)
     if fields is None:
-        return frame.withColumn(column, F.to_json(quoted(column)).cast("binary"))
-    made = F.to_json(F.struct(*map(quoted, fields))).cast("binary")
+        return frame.withColumn(column, made)
     kept = [name for name in frame.columns if name not in fields and name != column]
     return frame.select(*map(quoted, kept), made.alias(column))
+
+
+def _fields(schema: Schema | None, registry: Registry | None, subject: str | None) -> StructType:
+    if schema is not None:
+        return spark_schema(schema)
+    if registry is None or subject is None:
+        raise UserError("decode_json needs schema= (a file, DDL or StructType), or registry= with subject=")
+    found = registry.latest(subject)
+    if found.kind != "JSON":
+        raise UserError(f"the subject {subject} of the registry has {found.kind}, not JSON Schema")
+    return spark_schema(found.schema)
 
 
 def _data() -> Column:
@@ -89,7 +124,7 @@ def _error(fields: StructType, column: str, text: Column) -> Column:
 
 def _fault(fields: StructType, column: str, text: Column) -> Column:
     """What is wrong with a text that did not fit: the fields that are there but were left empty, where any are."""
-    partly = F.from_json(text, _nullable(fields), {"mode": "PERMISSIVE"})
+    partly = F.from_json(text, nullable(fields), {"mode": "PERMISSIVE"})
     misfits = [
         F.when(
             F.get_json_object(text, f"$['{field.name}']").isNotNull() & partly.getField(field.name).isNull(),
@@ -119,21 +154,3 @@ def _required(fields: StructType, value: Column, prefix: str) -> Iterator[tuple[
         if isinstance(field.dataType, StructType):
             for path, present in _required(field.dataType, own, f"{prefix}{field.name}."):
                 yield path, own.isNull() | present
-
-
-def _nullable(fields: StructType) -> StructType:
-    """Spark's reader may not meet a null where the type forbids one; what is required is checked after it."""
-    return StructType.fromJson(_loosened(fields.jsonValue()))
-
-
-def _loosened(described: object) -> dict[str, object]:
-    made = _walk(described)
-    assert isinstance(made, dict)
-    return made
-
-
-def _walk(described: object) -> object:
-    if isinstance(described, dict):
-        loose = {"nullable": True, "containsNull": True, "valueContainsNull": True}
-        return {name: loose[name] if name in loose else _walk(each) for name, each in described.items()}
-    return [_walk(each) for each in described] if isinstance(described, list) else described

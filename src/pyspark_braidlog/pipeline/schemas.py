@@ -72,9 +72,9 @@ def _from_json(found: Mapping[str, Any], where: str) -> StructType:
         except Exception as error:
             raise UserError(f"{where} is not a schema in Spark's JSON: {error}") from None
     if kind == "record":
-        from pyspark_braidlog.pipeline.avro_schema import spark_type
+        from pyspark_braidlog.pipeline.avro_schema import expanded, spark_type
 
-        made = spark_type(found)
+        made = spark_type(expanded(found))
     else:
         from pyspark_braidlog.pipeline.json_schema import json_schema_type
 
@@ -95,3 +95,15 @@ def _from_ddl(text: str, where: str) -> StructType:
         ) from None
     assert isinstance(made, StructType)
     return made
+
+
+def nullable(fields: StructType) -> StructType:
+    """The same with nothing required: readers may not meet a null where the type forbids one."""
+    return StructType.fromJson({**fields.jsonValue(), "fields": _loosened(fields.jsonValue()["fields"])})
+
+
+def _loosened(described: object) -> object:
+    if isinstance(described, dict):
+        loose = {"nullable": True, "containsNull": True, "valueContainsNull": True}
+        return {name: loose[name] if name in loose else _loosened(each) for name, each in described.items()}
+    return [_loosened(each) for each in described] if isinstance(described, list) else described

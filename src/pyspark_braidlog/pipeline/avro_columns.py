@@ -1,0 +1,188 @@
+"""Columns of Avro bytes to columns of structures and back, in Arrow; what runs in Spark's Python workers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import SchemaParseException
+from pyspark.sql.pandas.types import to_arrow_type
+
+from braidlog.core.errors import UserError
+from pyspark_braidlog.pipeline.avro_schema import expanded, spark_struct
+from pyspark_braidlog.pipeline.avro_values import arrow_conversion, avro_conversion, has_unions, without_logical_types
+from pyspark_braidlog.pipeline.registry import HEADER_BYTES, MAGIC, Registry, UnknownSchema
+from pyspark_braidlog.pipeline.schemas import nullable
+
+VALUE: Final = "value"
+ERROR: Final = "error"
+_LONGEST_REASON: Final = 300
+_Read = Callable[[io.BytesIO], Any]
+
+
+class ReadPlan(NamedTuple):
+    """What a worker has to know: the schema as JSON text, and the registry where bodies are framed."""
+
+    schema: str
+    registry: Registry | None
+    column: str
+
+
+def decoded_array(plan: ReadPlan, values: pa.Array) -> pa.StructArray:
+    """A structure of `value` and `error` for each of the values."""
+    return _decoder(plan).decoded(values)
+
+
+@lru_cache(maxsize=64)
+def _decoder(plan: ReadPlan) -> _Decoder:
+    return _Decoder(plan)
+
+
+class _Decoder:
+    """One reader's schema; writers' schemas are asked for as their ids are met."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        schema = _loaded(plan.schema)
+        told = expanded(schema)
+        self._type = to_arrow_type(nullable(spark_struct(told)), timezone="UTC")
+        self._named = has_unions(told)
+        self._convert = arrow_conversion(told)
+        self._wrapped = told["type"] != "record"
+        self._reader = parsed(without_logical_types(schema))
+        self._writers: dict[int, _Read] = {}
+        self._own = self._reading(self._reader, None)
+
+    def decoded(self, values: pa.Array) -> pa.StructArray:
+        found: list[Any] = []
+        errors: list[str | None] = []
+        for data in values.to_pylist():
+            value, error = (None, None) if data is None else self._one(data)
+            found.append(value)
+            errors.append(error)
+        try:
+            made = pa.array(found, type=self._type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
+            # A value that Avro allows and Spark does not, such as a decimal of more digits than its schema says.
+            made = self._one_by_one(found, errors)
+        return pa.StructArray.from_arrays([made, pa.array(errors, type=pa.string())], names=[VALUE, ERROR])
+
+    def _one(self, data: bytes) -> tuple[Any, str | None]:
+        column = self._plan.column
+        read = self._own
+        body = io.BytesIO(data)
+        if self._plan.registry is not None:
+            if len(data) < HEADER_BYTES or data[:1] != MAGIC:
+                return (
+                    None,
+                    f"{column} does not begin with a schema id: {data[:HEADER_BYTES].hex(' ') or 'it is empty'}",
+                )
+            schema_id = int.from_bytes(data[1:HEADER_BYTES], "big")
+            try:
+                read = self._writer(schema_id, self._plan.registry)
+            except UnknownSchema as error:
+                return None, f"{column}: {error}"
+            except _Unfit as error:
+                return None, f"{column} was written with schema {schema_id}, {error}"
+            body.seek(HEADER_BYTES)
+        try:
+            value = read(body)
+            if self._convert is not None:
+                value = self._convert(value)
+        except Exception as error:
+            # fastavro raises whatever the bytes led it to.
+            return None, f"{column} is not Avro of its schema: {_reason(error)}"
+        left = len(data) - body.tell()
+        if left:
+            return None, f"{column} is not Avro of its schema: {left} bytes follow it"
+        return {VALUE: value} if self._wrapped else value, None
+
+    def _writer(self, schema_id: int, registry: Registry) -> _Read:
+        found = self._writers.get(schema_id)
+        if found is None:
+            registered = registry.schema_by_id(schema_id)
+            if registered.kind != "AVRO":
+                raise _Unfit(f"which is {registered.kind}, not Avro")
+            found = self._writers[schema_id] = self._reading(
+                parsed(without_logical_types(registered.schema)), self._reader
+            )
+        return found
+
+    def _reading(self, writer: Any, reader: Any) -> _Read:
+        named = self._named
+        same = reader is None or writer == reader
+
+        def read(body: io.BytesIO) -> Any:
+            return fastavro.schemaless_reader(body, writer, None if same else reader, return_named_type=named)
+
+        return read
+
+    def _one_by_one(self, found: list[Any], errors: list[str | None]) -> pa.Array:
+        for number, value in enumerate(found):
+            try:
+                pa.array([value], type=self._type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
+                found[number] = None
+                errors[number] = f"{self._plan.column} does not fit Spark's types: {_reason(error)}"
+        return pa.array(found, type=self._type)
+
+
+class _Unfit(Exception):
+    """The writer's schema is of no use to this reader."""
+
+
+class WritePlan(NamedTuple):
+    """`header` is the magic byte and the schema's id, or nothing where there is no registry."""
+
+    schema: str
+    header: bytes
+    column: str
+
+
+def encoded_array(plan: WritePlan, rows: pa.Array) -> pa.Array:
+    """Avro bytes of each structure; null of null."""
+    schema, convert, wrapped = _encoder(plan)
+    out = io.BytesIO()
+    made: list[bytes | None] = []
+    for row in rows.to_pylist():
+        if row is None:
+            made.append(None)
+            continue
+        out.seek(0)
+        out.truncate()
+        out.write(plan.header)
+        try:
+            value = row[VALUE] if wrapped else row
+            fastavro.schemaless_writer(out, schema, value if convert is None else convert(value))
+        except Exception as error:
+            raise UserError(f"a row does not fit the Avro schema of {plan.column}: {_reason(error)}") from None
+        made.append(out.getvalue())
+    return pa.array(made, type=pa.binary())
+
+
+@lru_cache(maxsize=64)
+def _encoder(plan: WritePlan) -> tuple[Any, Callable[[Any], Any] | None, bool]:
+    schema = _loaded(plan.schema)
+    told = expanded(schema)
+    return parsed(schema), avro_conversion(told), told["type"] != "record"
+
+
+def parsed(schema: Any) -> Any:
+    try:
+        return fastavro.parse_schema(schema)
+    except SchemaParseException as error:
+        raise UserError(f"the Avro schema is not valid: {_reason(error)}") from None
+
+
+def _loaded(text: str) -> Any:
+    return json.loads(text)
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:_LONGEST_REASON]
