@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_SETTINGS: Final = Path(__file__).parent / "templates" / "log4j2.properties"
+SILENT: Final = Path(__file__).parent / "templates" / "silent.properties"
 HOW_TO_GET_SPARK: Final = "Spark is not installed: pip install 'braidlog[spark]'"
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -83,9 +84,9 @@ def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def log_option() -> str:
+def log_option(settings: Path = LOG_SETTINGS) -> str:
     """The word on Java's command line that keeps Spark quiet."""
-    return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    return f"-Dlog4j2.configurationFile={settings.as_uri()}"
 
 
 def is_local(master: str) -> bool:

@@ -33,6 +33,7 @@ NOUNS: Final = {
     "consume": "read records of a topic",
     "groups": "list and describe groups, reset their offsets, delete them",
     "transactions": "list and describe transactions, find and abort hanging ones",
+    "pipeline": "data pipelines on Spark: make, run, look after and replay them",
     "log": "look into, check and repair the files of a partition",
     "doctor": "find out what is wrong, and what to do about it",
     "completion": "completion for bash, zsh or fish",

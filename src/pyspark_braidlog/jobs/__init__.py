@@ -1,1 +1,1 @@
-"""Where Spark's queries stand and stood, read from their checkpoints without Spark or Java, which nothing here imports."""
+"""Where Spark's queries stand and stood, read from their checkpoints without Spark or Java."""

@@ -9,8 +9,8 @@ that ends where reading shall begin:
 So sinks that remember batches by number (files, our exactly-once topics) take what comes for new; and if the query is
 running after all, it fails at its next batch, since the number is taken, rather than writing what nobody planned.
 
-State belongs to what was read: with other input it would count twice. And Spark begins without state in batch 0 alone. So
-a query with state gets a new checkpoint, with a new id, in which batch 0 is written down but not done and says where
+State belongs to what was read: with other input it would count twice. And Spark begins without state in batch 0 alone.
+So a query with state gets a new checkpoint, with a new id, in which batch 0 is written down but not done and says where
 the stream begins. Sinks that remember the query by its id take it for a new one; those that remember numbers alone
 (files) have to be given a new place.
 """
@@ -52,8 +52,8 @@ def plan_replay(checkpoint: Checkpoint, new: Mapping[TopicPartition, int], *, dr
         )
     if checkpoint.has_state and not drop_state:
         raise UserError(
-            f"the query of {checkpoint.path} keeps state, which what is read again would enter twice: with --drop-state "
-            "it begins with none, so go back far enough for all that it has to know"
+            f"the query of {checkpoint.path} keeps state, which what is read again would enter twice: with "
+            "--drop-state it begins with none, so go back far enough for all that it has to know"
         )
     is_fresh = checkpoint.has_state or checkpoint.done is None
     lines: list[str] = []

@@ -9,11 +9,11 @@ The file is ordinary PySpark and defines one function:
 
 from __future__ import annotations
 
-import runpy
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlparse
@@ -45,16 +45,29 @@ class Query(Protocol):
 
 def load_pipeline(path: Path) -> Pipeline:
     """The file's function; its neighbours can be imported from it."""
+    from pyspark import cloudpickle
+
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    found = runpy.run_path(str(path), run_name=path.stem).get(FUNCTION)
+    spec = spec_from_file_location(f"braidlog_pipeline_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UserError(
+            f"{path} is no Python file; give one that ends in .py, or the directory of a declarative project"
+        )
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    # Executors cannot import it: its functions are sent to them whole.
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    spec.loader.exec_module(module)
+    found = getattr(module, FUNCTION, None)
     if not callable(found):
         raise UserError(
-            f"{path} defines no function `{FUNCTION}`: write `def {FUNCTION}(spark): return ….writeStream…`, which returns "
-            "a query or several"
+            f"{path} defines no function `{FUNCTION}`: write `def {FUNCTION}(spark): return ….writeStream…`, which "
+            "returns a query or several"
         )
-    return found  # type: ignore[no-any-return]
+    function: Pipeline = found
+    return function
 
 
 def start(made: object, *, available_now: bool) -> list[Query]:
@@ -86,7 +99,8 @@ def _started(made: Any, available_now: bool) -> Query:
         if available_now:
             made.stop()
             raise UserError(
-                f"--available-now sets the trigger, and `{FUNCTION}` started its query already: return it without .start()"
+                f"--available-now sets the trigger, and `{FUNCTION}` started its query already: return it "
+                "without .start()"
             )
         query: Query = made
         return query

@@ -1,0 +1,123 @@
+"""`braidlog pipeline replay`: plan, show, and only when told to, write another checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from braidlog.cli import reset_plan
+from braidlog.cli.options import connect
+from braidlog.cli.output import remark, show
+from braidlog.cli.partition_words import INT64_MAX, TopicChoice, moment
+from braidlog.cli.reset_plan import Bounds, Change, Target
+from braidlog.client.admin.records import OffsetSpec, RecordCalls
+from braidlog.client.admin.routing import Routing
+from braidlog.core.errors import UserError
+from braidlog.core.types import TopicPartition
+from pyspark_braidlog.jobs.checkpoint import Checkpoint, Positions, find_checkpoints, read_checkpoint
+from pyspark_braidlog.jobs.replay import execute, plan_replay
+from pyspark_braidlog.jobs.run_lock import RunLock
+
+# A query that wrote so short a time ago is likely to be running.
+_QUIET_S: Final = 60.0
+_COLUMNS: Final = ("topic", "partition", "current_offset", "new_offset")
+
+
+def run(options: argparse.Namespace) -> int:
+    checkpoint = _checkpoint(Path(options.checkpoint))
+    _check_stopped(checkpoint, force=options.force or not options.execute)
+    standing = chosen(checkpoint, options.topic)
+    target = _target(options)
+    with connect(options) as cluster:
+        bounds = _bounds(Routing(cluster), list(standing), target)
+    if target.kind == reset_plan.TO_TIME:
+        remark(f"the time meant is {moment(target.number)}")
+    changes, notes = reset_plan.plan_for(str(checkpoint.path), target, standing, bounds, {})
+    new = {TopicPartition(change.topic, change.partition): change.new_offset for change in changes}
+    replay = plan_replay(checkpoint, new, drop_state=options.drop_state)
+    for note in (*notes, *replay.notes):
+        remark(note)
+    backup = execute(replay) if options.execute else None
+    _show(changes, options.output)
+    if backup is None:
+        remark("nothing was changed; --execute does it")
+    else:
+        remark(f"the query reads on from there at its next start; the old checkpoint is kept as {backup}")
+    return 0
+
+
+def _checkpoint(path: Path) -> Checkpoint:
+    found = find_checkpoints(path)
+    if len(found) > 1:
+        raise UserError(f"{path} has several checkpoints below it: name one of {', '.join(map(str, found[:5]))}")
+    return read_checkpoint(found[0])
+
+
+def _check_stopped(checkpoint: Checkpoint, *, force: bool) -> None:
+    holder = RunLock(checkpoint.path).holder()
+    if holder is not None:
+        raise UserError(f"the query is running ({holder}): stop it first")
+    newest = max((each.stat().st_mtime for each in (checkpoint.path / "offsets").iterdir()), default=0.0)
+    age = time.time() - newest
+    if age < _QUIET_S and not force:
+        raise UserError(
+            f"the query wrote to its checkpoint {max(age, 0.0):.0f} s ago and may be running: stop it first; if it is, "
+            "say --force"
+        )
+
+
+def chosen(checkpoint: Checkpoint, choices: Sequence[TopicChoice]) -> Positions:
+    """Where the partitions meant stand now."""
+    standing = checkpoint.positions
+    if not standing:
+        raise UserError(f"the query of {checkpoint.path} reads no topics, or has read nothing yet")
+    if not choices:
+        return standing
+    found: Positions = {}
+    for choice in choices:
+        own = {place: offset for place, offset in standing.items() if place.topic == choice.topic}
+        if not own:
+            topics = sorted({place.topic for place in standing})
+            raise UserError(f"the query does not read topic {choice.topic}; it reads {', '.join(topics)}")
+        for place, offset in own.items():
+            if choice.partitions is None or place.partition in choice.partitions:
+                found[place] = offset
+        missing = [each for each in choice.partitions or () if TopicPartition(choice.topic, each) not in own]
+        if missing:
+            raise UserError(f"the query does not read partition {missing[0]} of topic {choice.topic}")
+    return found
+
+
+def _target(options: argparse.Namespace) -> Target:
+    if options.to_earliest:
+        return Target(reset_plan.TO_EARLIEST)
+    if options.to_latest:
+        return Target(reset_plan.TO_LATEST)
+    if options.to_offset is not None:
+        return Target(reset_plan.TO_OFFSET, options.to_offset)
+    moment_ms = options.to_datetime
+    if moment_ms is None:
+        moment_ms = int(time.time() * 1000) - options.by_duration
+    if not 0 <= moment_ms <= INT64_MAX:
+        raise UserError("that time is before 1970 or too far away; --to-earliest means the first record that there is")
+    return Target(reset_plan.TO_TIME, moment_ms)
+
+
+def _bounds(routing: Routing, partitions: Sequence[TopicPartition], target: Target) -> dict[TopicPartition, Bounds]:
+    starts = _offsets(routing, partitions, OffsetSpec.EARLIEST)
+    ends = _offsets(routing, partitions, OffsetSpec.LATEST)
+    times = _offsets(routing, partitions, target.number) if target.kind == reset_plan.TO_TIME else {}
+    return {each: Bounds(starts[each], ends[each], times.get(each, -1)) for each in partitions}
+
+
+def _offsets(routing: Routing, partitions: Sequence[TopicPartition], spec: int) -> dict[TopicPartition, int]:
+    found = RecordCalls(routing).list_offsets(dict.fromkeys(partitions, spec)).raise_for_errors()
+    return {each: listed.offset for each, listed in found.items()}
+
+
+def _show(changes: Sequence[Change], output: str) -> None:
+    rows = [{name: value for name, value in change._asdict().items() if name != "group"} for change in changes]
+    show(rows, output, _COLUMNS)
