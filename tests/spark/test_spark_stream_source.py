@@ -1,0 +1,142 @@
+"""Topics as streams in real Spark: limits, progress that others see, partitions that come, records that go."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from braidlog import Admin, Consumer, Producer, TopicPartition
+from braidlog.client.admin.topics import NewTopic
+from braidlog.testing import Broker
+from support.eventually import eventually
+
+
+class Scene:
+    """A topic of two partitions, and streams on it."""
+
+    def __init__(self, spark: Any, broker: Broker, admin: Admin, directory: Path) -> None:
+        self._spark = spark
+        self._broker = broker
+        self.admin = admin
+        self.directory = directory
+        self.topic = broker.create_topic(partitions=2)
+        self.batches: dict[int, list[int]] = {}
+
+    def produce(self, values: range, topic: str = "", partitions: int = 2) -> None:
+        with Producer(bootstrap_servers=self._broker.bootstrap_servers) as producer:
+            for each in values:
+                producer.send(topic or self.topic, str(each).encode(), partition=each % partitions)
+
+    def start(self, checkpoint: str, trigger: dict[str, Any] | None = None, **options: str) -> Any:
+        self.batches = batches = {}
+
+        def take(rows: Any, batch: int) -> None:
+            batches[batch] = sorted(int(row.value) for row in rows.select("value").collect())
+
+        given = {"kafka.bootstrap.servers": self._broker.bootstrap_servers, "startingOffsets": "earliest"} | options
+        if "subscribePattern" not in given:
+            given["subscribe"] = self.topic
+        writer = self._spark.readStream.format("braidlog").options(**given).load().writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", str(self.directory / checkpoint))
+        return (writer.trigger(**trigger) if trigger else writer).start()
+
+    def run(self, checkpoint: str, **options: str) -> dict[int, list[int]]:
+        """All that is available now, by batch."""
+        assert self.start(checkpoint, {"availableNow": True}, **options).awaitTermination(120)
+        return self.batches
+
+    def failure(self, checkpoint: str, **options: str) -> str:
+        """What a run ends with."""
+        with pytest.raises(Exception, match="braidlog") as caught:
+            self.run(checkpoint, **options)
+        return str(caught.value)
+
+    @property
+    def values(self) -> list[int]:
+        return sorted(itertools.chain(*self.batches.values()))
+
+    def committed(self, group: str) -> dict[int, int]:
+        offsets = self.admin.list_group_offsets([group])[group]
+        return {place.partition: each.offset for place, each in offsets.items() if place.topic == self.topic}
+
+
+@pytest.fixture
+def scene(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> Iterator[Scene]:
+    with Admin(bootstrap_servers=braidlog_broker.bootstrap_servers) as admin:
+        scene = Scene(spark, braidlog_broker, admin, tmp_path)
+        yield scene
+        for query in spark.streams.active:
+            query.stop()
+
+
+@pytest.mark.timeout(300)
+def test_available_now_reads_in_limited_batches_and_shows_the_last_one_too(scene: Scene) -> None:
+    scene.produce(range(20))
+    batches = scene.run("stream", maxOffsetsPerTrigger="8", groupId="limited")
+    assert [len(each) for each in batches.values()] == [8, 8, 4]
+    assert scene.values == list(range(20))
+    assert scene.committed("limited") == {0: 10, 1: 10}
+    # With fewer than it may wait for: now is now.
+    scene.produce(range(20, 23))
+    assert scene.run("stream", minOffsetsPerTrigger="10", maxTriggerDelay="1h", groupId="limited") == {3: [20, 21, 22]}
+    assert scene.committed("limited") == {0: 12, 1: 11}
+
+
+@pytest.mark.timeout(300)
+def test_a_running_stream_shows_its_progress_and_takes_in_what_is_new(scene: Scene) -> None:
+    scene.produce(range(900, 910))
+    query = scene.start("stream", subscribePattern=f"{scene.topic}.*", startingOffsets="latest", groupId="running")
+    eventually(lambda: scene.committed("running") == {0: 5, 1: 5}, 120)
+    scene.produce(range(4))
+    eventually(lambda: scene.committed("running") == {0: 7, 1: 7}, 120)
+    (source,) = query.lastProgress.sources
+    assert json.loads(source.latestOffset) == {scene.topic: {"0": 7, "1": 7}}
+
+    scene.admin.create_partitions({scene.topic: 3}).raise_for_errors()
+    added = f"{scene.topic}.more"
+    scene.admin.create_topics([NewTopic(added, partitions=1)]).raise_for_errors()
+    scene.produce(range(5, 6), partitions=3)
+    scene.produce(range(10, 12), added, partitions=1)
+    eventually(lambda: {5, 10, 11} <= set(scene.values), 120)
+    query.stop()
+    assert scene.values == [0, 1, 2, 3, 5, 10, 11]
+
+
+@pytest.mark.timeout(300)
+def test_a_group_with_consumers_is_refused(scene: Scene, braidlog_broker: Broker) -> None:
+    with Consumer(bootstrap_servers=braidlog_broker.bootstrap_servers, group_id="taken") as consumer:
+        consumer.subscribe([scene.topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        failure = scene.failure("stream", groupId="taken")
+    assert "consumers are at work in group taken" in failure
+
+
+@pytest.mark.timeout(600)
+def test_losses_are_told_apart_and_can_be_passed_over(scene: Scene) -> None:
+    scene.produce(range(20))
+    scene.run("stream")
+    other = scene.topic
+
+    def after(loss: str) -> str:
+        shutil.copytree(scene.directory / "stream", scene.directory / loss)
+        return loss
+
+    scene.produce(range(20, 30))
+    scene.admin.delete_records({TopicPartition(other, 0): 13}).raise_for_errors()
+    assert f"{other}-0: retention deleted 3 offsets (10 to 12)" in scene.failure(after("retention"))
+    assert scene.run("retention", failOnDataLoss="false") == {1: [21, 23, 25, 26, 27, 28, 29]}
+
+    scene.admin.delete_topics([other]).raise_for_errors()
+    assert f"{other}-0 was deleted" in scene.failure(after("deletion"))
+
+    scene.admin.create_topics([NewTopic(other, partitions=2)]).raise_for_errors()
+    scene.produce(range(100, 104))
+    assert f"{other}-0: the topic was deleted and created again" in scene.failure(after("recreation"))
+    assert scene.run("recreation", failOnDataLoss="false") == {1: [100, 101, 102, 103]}
