@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from braidlog import TopicPartition
-from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics
 from pyspark_braidlog.source.data_loss import Cause, DataLoss
 from pyspark_braidlog.source.model import OffsetRange
 from pyspark_braidlog.source.topics import Assign
@@ -27,6 +26,9 @@ class LogNow(NamedTuple):
 
 def look(client: Mapping[str, str], work: OffsetRange) -> LogNow | None:
     """None: there is no such partition."""
+    # Importing this takes as long as the rest of a task's reading together, and most tasks lose nothing.
+    from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics
+
     place = TopicPartition(work.topic, work.partition)
     with ClusterView(client) as view:
         try:
