@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run setup build test test-unit test-pure test-all check bench bench-client bench-spark soak wheel clean generate
+.PHONY: run setup build test test-unit test-pure test-all check bench bench-client bench-spark demo soak wheel clean generate
 
 $(VENV)/.run: pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -14,6 +14,13 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop,spark]"
+	touch $@
+
+# Spark alone, and a Java if the machine has none: what the demo needs. Nothing is compiled for it.
+$(VENV)/.spark: $(VENV)/.run
+	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[spark]"
+	@$(PY) -c "from pyspark_braidlog.java import find_java; find_java()" 2>/dev/null || \
+		BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[spark,java]"
 	touch $@
 
 build: $(VENV)/.run
@@ -41,6 +48,9 @@ test-all: test
 
 soak: setup
 	$(PYTEST) -s --timeout 0 -m "soak" tests
+
+demo: $(VENV)/.spark
+	@$(PY) -m pyspark_braidlog.examples.demo
 
 bench: setup
 	$(PY) -m bench

@@ -24,22 +24,24 @@ from pyspark_braidlog.examples.stage import Event, Stage, play
 from pyspark_braidlog.pipeline import decode_json, upsert_sqlite
 
 ITEM: Final = "sku STRING, shelf STRING, stock INT"
-# Compaction leaves alone the segment that is being written; short ones are cleaned soon.
-COMPACTED: Final = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+# Compaction leaves alone the segment that is being written: with short ones there is something to be cleaned soon.
+COMPACTED: Final = {"cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01"}
+_OPENING_MS: Final = 1_772_442_000_000
 _COMPACTION_S: Final = 20.0
 Rows = list[tuple[str, str, int]]
 
 
 def changes(count: int, seed: int = 7) -> Iterator[Event]:
-    """What happens to the stock of a shop: few items, changed often, now and then taken off the shelves."""
+    """What happens to the stock of a shop: few items, one change a second, some of them deletions."""
     chance = random.Random(seed)
-    for _ in range(count):
+    for number in range(count):
+        at_ms = _OPENING_MS + number * 1000
         sku = f"item-{chance.randrange(max(3, count // 10))}"
         if chance.random() < 0.12:
-            yield Event(sku, None)
+            yield Event(sku, None, timestamp_ms=at_ms)
             continue
         item = {"sku": sku, "shelf": f"{chance.choice('ABC')}{chance.randint(1, 9)}", "stock": chance.randint(0, 500)}
-        yield Event(sku, json.dumps(item))
+        yield Event(sku, json.dumps(item), timestamp_ms=at_ms)
 
 
 def rows(records: DataFrame) -> DataFrame:

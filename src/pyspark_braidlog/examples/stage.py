@@ -137,10 +137,16 @@ class Stage:
             self.say(f"{name} was not deleted: {problem}")
 
 
-def play(example: Callable[[Stage], None], about: str | None, arguments: Sequence[str] | None = None) -> None:
+def play(
+    example: Callable[[Stage], None],
+    about: str | None,
+    *,
+    events: int = 1000,
+    arguments: Sequence[str] | None = None,
+) -> None:
     """The `main` of an example: read its arguments, set the stage, play, take everything down again."""
     name = example.__module__.rpartition(".")[2] if example.__module__ != "__main__" else _running_module()
-    options = _parser(name, about or "").parse_args(arguments)
+    options = _parser(name, about or "", events).parse_args(arguments)
     try:
         with _ended_by_sigterm(), set_stage(name, options) as stage:
             example(stage)
@@ -155,7 +161,7 @@ def _running_module() -> str:
     return spec.name.rpartition(".")[2] if spec is not None else Path(sys.argv[0]).stem
 
 
-def _parser(name: str, about: str) -> argparse.ArgumentParser:
+def _parser(name: str, about: str, events: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m pyspark_braidlog.examples.{name}",
         description=about,
@@ -164,7 +170,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--bootstrap", metavar="HOST:PORT", help="a broker to use (default: one is started, and stopped at the end)"
     )
-    parser.add_argument("--events", type=_positive, default=1000, metavar="N", help="how many (default 1000)")
+    parser.add_argument("--events", type=_positive, default=events, metavar="N", help=f"how many (default {events})")
     parser.add_argument("--prefix", default=name.replace("_", "-"), help="what names of topics and groups begin with")
     parser.add_argument("--keep", action="store_true", help="leave topics and groups on the broker of --bootstrap")
     parser.add_argument("--master", help="Spark's master (default: two threads of this machine)")

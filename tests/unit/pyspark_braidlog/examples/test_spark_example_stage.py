@@ -1,0 +1,85 @@
+"""Arguments of examples, and what they do on a broker that is not theirs; no Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from braidlog import Admin
+from braidlog.core.errors import UserError
+from braidlog.testing import Broker
+from pyspark_braidlog.examples import stage as stage_module
+from pyspark_braidlog.examples.stage import Event, Stage, play
+
+
+class NoSpark:
+    class streams:
+        active = ()
+
+
+def _stage(broker: Broker, scratch: Path) -> Stage:
+    spark: Any = NoSpark()
+    return Stage(broker.bootstrap_servers, spark, scratch, broker.unique_topic("stage"), 10)
+
+
+def test_topics_and_groups_are_taken_down(
+    braidlog_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = _stage(braidlog_broker, tmp_path)
+    topic = stage.create_topic("in", 3)
+    group = stage.group("readers")
+    assert stage.send(topic, [Event("a", "1"), Event("b", None, (("h", b"x"),), 5)]) == 2
+    with braidlog_broker.consumer(group_id=group, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        records = []
+        while len(records) < 2:
+            records += consumer.poll(10)
+        consumer.commit()
+    assert {(record.key, record.value, record.headers) for record in records} == {
+        (b"a", b"1", ()),
+        (b"b", None, (("h", b"x"),)),
+    }
+    stage.show_lag(group)
+    shown = capsys.readouterr().out
+    assert f"$ braidlog groups describe {group} --bootstrap {stage.bootstrap}" in shown
+    assert "LAG" in shown
+    stage.strike()
+    with Admin(bootstrap_servers=stage.bootstrap) as admin:
+        assert topic not in {each.name for each in admin.list_topics()}
+        assert group not in {each.group_id for each in admin.list_groups()}
+    assert "was not deleted" not in capsys.readouterr().out
+
+
+def test_topics_of_somebody_else_are_left_alone(braidlog_broker: Broker, tmp_path: Path) -> None:
+    stage = _stage(braidlog_broker, tmp_path)
+    topic = braidlog_broker.create_topic(f"{stage.prefix}-in")
+    with pytest.raises(UserError, match=rf"{topic} is there already.*--prefix"):
+        stage.create_topic("in")
+    stage.strike()
+    with Admin(bootstrap_servers=stage.bootstrap) as admin:
+        assert topic in {each.name for each in admin.list_topics()}
+
+
+def test_a_command_that_fails_is_told(braidlog_broker: Broker, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"groups describe.*failed.*no-such-group"):
+        _stage(braidlog_broker, tmp_path).show_lag("no-such-group")
+
+
+@pytest.mark.parametrize("count", ["0", "-3", "many"])
+def test_events_are_counted_from_one(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        play(lambda stage: None, "About.", arguments=["--events", count])
+    assert ended.value.code == 2
+    assert "give 1 or more" in capsys.readouterr().err
+
+
+def test_what_a_user_can_mend_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, options: object) -> object:
+        raise UserError("no Java was found: install one")
+
+    monkeypatch.setattr(stage_module, "set_stage", refuse)
+    with pytest.raises(SystemExit) as ended:
+        play(lambda stage: None, "About.", arguments=[])
+    assert str(ended.value.code).endswith(": no Java was found: install one")
