@@ -92,7 +92,7 @@ class Copying:
     def drawn_plan(self, draw: random.Random) -> Plan:
         """Some workers die, and the driver in the end."""
         deaths = []
-        for _ in range(draw.randint(0, 2)):
+        for _ in range(draw.randint(1, 4)):
             point = draw.choice(TASK_POINTS)
             deaths.append((point, draw.randrange(PASSAGES[point]), WORKER))
         point, victim = draw.choice(ENDS)
