@@ -14,6 +14,7 @@ import pytest
 from braidlog import Admin, Consumer, Producer, TopicPartition
 from braidlog.client.admin.topics import NewTopic
 from braidlog.testing import Broker
+from pyspark_braidlog.source.progress_listener import ProgressListener
 from support.eventually import eventually
 
 
@@ -33,16 +34,18 @@ class Scene:
             for each in values:
                 producer.send(topic or self.topic, str(each).encode(), partition=each % partitions)
 
+    def options(self, **more: str) -> dict[str, str]:
+        given = {"kafka.bootstrap.servers": self._broker.bootstrap_servers, "startingOffsets": "earliest"} | more
+        return given if "subscribePattern" in given else given | {"subscribe": self.topic}
+
     def start(self, checkpoint: str, trigger: dict[str, Any] | None = None, **options: str) -> Any:
         self.batches = batches = {}
 
         def take(rows: Any, batch: int) -> None:
             batches[batch] = sorted(int(row.value) for row in rows.select("value").collect())
 
-        given = {"kafka.bootstrap.servers": self._broker.bootstrap_servers, "startingOffsets": "earliest"} | options
-        if "subscribePattern" not in given:
-            given["subscribe"] = self.topic
-        writer = self._spark.readStream.format("braidlog").options(**given).load().writeStream.foreachBatch(take)
+        reader = self._spark.readStream.format("braidlog").options(**self.options(**options))
+        writer = reader.load().writeStream.foreachBatch(take)
         writer = writer.option("checkpointLocation", str(self.directory / checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).start()
 
@@ -106,6 +109,21 @@ def test_a_running_stream_shows_its_progress_and_takes_in_what_is_new(scene: Sce
     eventually(lambda: {5, 10, 11} <= set(scene.values), 120)
     query.stop()
     assert scene.values == [0, 1, 2, 3, 5, 10, 11]
+
+
+@pytest.mark.timeout(300)
+def test_a_listener_shows_also_what_spark_does_not_tell_the_source(spark: Any, scene: Scene) -> None:
+    scene.produce(range(20))
+    listener = ProgressListener(scene.options(groupId="listened"))
+    spark.streams.addListener(listener)
+    try:
+        # All in one batch, whatever the limit, and no question after it.
+        query = scene.start("stream", {"once": True}, maxOffsetsPerTrigger="8", groupId="listened")
+        assert query.awaitTermination(120)
+        assert len(scene.batches) == 1
+        eventually(lambda: scene.committed("listened") == {0: 10, 1: 10}, 60)
+    finally:
+        spark.streams.removeListener(listener)
 
 
 @pytest.mark.timeout(300)
