@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from braidlog import Admin, Producer, TopicPartition
 from braidlog.client.admin import IsolationLevel, OffsetSpec
 from braidlog.core.errors import UserError
+from pyspark_braidlog.errors import clear_error
 from pyspark_braidlog.examples.progress import ProgressLine
 from pyspark_braidlog.examples.stage import Stage, play
 from pyspark_braidlog.pipeline import decode_json, route
@@ -177,7 +178,8 @@ def _check(shop: Shop, query: StreamingQuery, standstill_s: float) -> None:
     if shop.problem is not None:
         raise UserError(f"orders cannot be sent: {shop.problem}")
     if not query.isActive:
-        raise UserError(f"the query has ended: {query.exception()}")
+        problem = query.exception()
+        raise UserError(f"the query has ended: {clear_error(problem) if problem is not None else 'it was stopped'}")
     if standstill_s > _STUCK_S:
         raise UserError(f"nothing was priced for {standstill_s:.0f} s, although the query is running: {query.status}")
 

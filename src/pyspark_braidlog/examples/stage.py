@@ -15,10 +15,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyspark.errors import PySparkException
+
 from braidlog import Admin, Producer
 from braidlog.client.admin import NewTopic
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError, TopicAlreadyExistsError
+from pyspark_braidlog.errors import clear_error
 from pyspark_braidlog.examples.broker import own_broker
 
 if TYPE_CHECKING:
@@ -152,8 +155,8 @@ def play(
             example(stage)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    except (BraidlogError, ProtocolError) as problem:
-        sys.exit(f"{name}: {problem}")
+    except (BraidlogError, ProtocolError, PySparkException) as problem:
+        sys.exit(f"{name}: {clear_error(problem)}")
 
 
 def _running_module() -> str:
