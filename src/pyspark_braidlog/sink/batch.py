@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
-from pyspark_braidlog.sink.target import check_target
+from pyspark_braidlog.sink.target import TARGETS
 from pyspark_braidlog.sink.task_count import check_task_count
 from pyspark_braidlog.sink.tasks import TaskWritten, write_task
 
@@ -25,7 +25,7 @@ def new_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: 
         raise UserError("mode overwrite is not possible: topics are only appended to; use mode append")
     chosen = WriteOptions.checked(options, Delivery.AT_LEAST_ONCE)
     columns = Columns.of(schema, chosen.topic)
-    check_target(chosen)
+    TARGETS.check(chosen)
     return BatchWriter(chosen, columns)
 
 

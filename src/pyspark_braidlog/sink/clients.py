@@ -22,7 +22,7 @@ from pyspark_braidlog.sink.options import WriteOptions
 # One that nobody used for so long is closed when the next is asked for, before brokers hang up by themselves.
 _IDLE_S: Final = 300.0
 # A task that failed does not wait long for brokers that may be the reason.
-_ABORT_S: Final = 5.0
+_CLOSE_S: Final = 5.0
 
 
 class Closable(Protocol):
@@ -39,10 +39,12 @@ class Kept(Generic[Client]):
     def __init__(
         self,
         new: Callable[[Mapping[str, str]], Client],
+        close: Callable[[Client], None] = lambda client: client.close(),
         now: Callable[[], float] = time.monotonic,
         process: Callable[[], int] = os.getpid,
     ) -> None:
         self._new = new
+        self._close = close
         self._now = now
         self._process = process
         self._made_in = process()
@@ -57,18 +59,18 @@ class Kept(Generic[Client]):
         chosen = tuple(sorted(settings.items()))
         client, rested = self._resting.pop(chosen, (None, 0.0))
         if client is not None and self._now() - rested > _IDLE_S:
-            client.close()
+            self._close(client)
             client = None
         client = client or self._new(settings)
         try:
             yield client
         except BaseException:
-            client.close()
+            self._close(client)
             raise
         self._resting[chosen] = (client, self._now())
 
 
-PRODUCERS: Final[Kept[Producer]] = Kept(Producer)
+PRODUCERS: Final[Kept[Producer]] = Kept(Producer, lambda producer: producer.close(_CLOSE_S))
 ADMINS: Final[Kept[Admin]] = Kept(Admin)
 
 
@@ -91,7 +93,7 @@ def transactional_producer(options: WriteOptions, name: str) -> Iterator[Produce
     try:
         yield producer
     except BaseException as problem:
-        producer.close(_ABORT_S)
+        producer.close(_CLOSE_S)
         if isinstance(problem.__cause__, InvalidTransactionTimeoutError):
             raise UserError(
                 f"the brokers allow no transactions of {options.client['transaction.timeout.ms']} ms: set the option "

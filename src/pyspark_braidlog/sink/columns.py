@@ -24,6 +24,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 from braidlog.core.errors import UserError
 
 _BYTES: Final = (BinaryType, StringType)
+_KNOWN: Final = ("key", "value", "headers", "topic", "partition")
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
 
 
@@ -41,6 +42,9 @@ class Columns:
     def of(cls, schema: StructType, topic: str | None) -> Columns:
         """Refuses a schema that cannot be written; `topic` is the option."""
         types = {field.name: field.dataType for field in schema.fields}
+        for name in _KNOWN:
+            if schema.names.count(name) > 1:
+                raise UserError(f"there are several columns {name}; which is meant? rename or drop the others")
         if "value" not in types:
             raise UserError(
                 f"there is no column value (there are: {', '.join(types) or 'none'}); "
@@ -66,6 +70,12 @@ class Columns:
             return self.topic
         self._check_topics(batch)
         return str(batch.column("topic")[0].as_py())
+
+    def topics(self, batch: pa.RecordBatch) -> list[str]:
+        """Those that the rows name; none where the option does."""
+        if self.topic is not None:
+            return []
+        return [each for each in pc.unique(batch.column("topic")).to_pylist() if each is not None]
 
     def pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, dict[str, Any]]]:
         """A batch as `send_arrow` takes it, with its arguments; in two where only some rows name their partition."""

@@ -1,29 +1,58 @@
-"""What the driver makes sure of before any task runs: the cluster answers, and the topic is there."""
+"""Whether there is somewhere to write to: asked by the driver before any task runs, and by tasks for topics of rows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
+
+from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import WriteOptions
 from pyspark_braidlog.source.cluster_view import ClusterView
-from pyspark_braidlog.source.topics import Subscribe, SubscribePattern
+from pyspark_braidlog.source.topics import Choice, Subscribe, SubscribePattern
 
-# A stream asks for every batch, in a process that lives as long as the query.
+# A stream asks for every batch, in processes that live as long as the query.
 _STILL_TRUE_S: Final = 60.0
 # Asks the cluster all the same.
 _NO_TOPIC: Final = SubscribePattern("(?!)")
 
-_seen: dict[tuple[object, ...], float] = {}
 
-
-def check_target(options: WriteOptions, now: Callable[[], float] = time.monotonic) -> None:
-    """Raises one sentence within some ten seconds; topics of a column are for the tasks to find."""
-    settings = tuple(sorted(options.client.items()))
-    if now() - _seen.get((options.topic, settings), -_STILL_TRUE_S) < _STILL_TRUE_S:
-        return
+def _ask(options: WriteOptions, choice: Choice) -> None:
     with ClusterView(options.client) as cluster:
-        cluster.topics(_NO_TOPIC if options.topic is None else Subscribe((options.topic,)))
-    _seen.clear()
-    _seen[options.topic, settings] = now()
+        cluster.topics(choice)
+
+
+class Targets:
+    """What was seen to be there lately."""
+
+    def __init__(
+        self, ask: Callable[[WriteOptions, Choice], None] = _ask, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._now = now
+        self._seen: dict[tuple[object, ...], float] = {}
+
+    def check(self, options: WriteOptions) -> None:
+        """The cluster answers and has the topic; else raises one sentence, within some ten seconds."""
+        now = self._now()
+        what = (options.topic, tuple(sorted(options.client.items())))
+        if what in self._seen and now - self._seen[what] < _STILL_TRUE_S:
+            return
+        self._ask(options, _NO_TOPIC if options.topic is None else Subscribe((options.topic,)))
+        self._seen = {each: seen for each, seen in self._seen.items() if now - seen < _STILL_TRUE_S}
+        self._seen[what] = now
+
+    def checked(
+        self, options: WriteOptions, columns: Columns, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches; a producer would wait for a minute for a topic that does not exist."""
+        for batch in batches:
+            for topic in columns.topics(batch):
+                self.check(replace(options, topic=topic))
+            yield batch
+
+
+TARGETS: Final = Targets()

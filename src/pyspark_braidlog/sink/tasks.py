@@ -14,6 +14,7 @@ from pyspark_braidlog.sink.delivery import WriteOnce, write_at_least_once
 from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.input_end import check_complete, task_input
 from pyspark_braidlog.sink.options import Delivery, Recomputed, WriteOptions
+from pyspark_braidlog.sink.target import TARGETS
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class TaskWritten(WriterCommitMessage):
 
 
 def write_task(options: WriteOptions, columns: Columns, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
+    batches = TARGETS.checked(options, columns, batches)
     if options.delivery is Delivery.AT_LEAST_ONCE:
         with PRODUCERS.use(options.client) as producer:
             return TaskWritten(write_at_least_once(producer, columns, batches))

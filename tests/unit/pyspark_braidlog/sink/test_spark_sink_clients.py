@@ -22,7 +22,7 @@ class Client:
 class Surroundings:
     def __init__(self) -> None:
         self.now, self.process = 0.0, 1
-        self.kept = Kept(Client, lambda: self.now, lambda: self.process)
+        self.kept = Kept(Client, now=lambda: self.now, process=lambda: self.process)
 
     def used(self, settings: Mapping[str, str] = A) -> Client:
         with self.kept.use(settings) as client:

@@ -51,6 +51,7 @@ def test_the_option_wins_over_the_column() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("value binary, value string", "there are several columns value"),
         ("key binary", "there is no column value (there are: key)"),
         ("value long", "column value is bigint, but has to be binary or string"),
         ("value binary, key int", "column key is int, but has to be binary or string"),
