@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Spark would take the first `python3` on the path for its workers.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
