@@ -50,7 +50,7 @@ class Shop(threading.Thread):
 
     def __init__(self, bootstrap: str, topic: str, count: int) -> None:
         super().__init__(name="shop", daemon=True)
-        self._bootstrap = bootstrap
+        self._servers = bootstrap
         self._topic = topic
         self._count = count
         self._closed = threading.Event()
@@ -69,7 +69,7 @@ class Shop(threading.Thread):
     def _send(self) -> None:
         chance = random.Random(8)
         began = time.monotonic()
-        with Producer(bootstrap_servers=self._bootstrap, linger_ms=5) as producer:
+        with Producer(bootstrap_servers=self._servers, linger_ms=5) as producer:
             while self.sent < self._count and not self._closed.wait(0.02):
                 due = min(self._count, int((time.monotonic() - began) * ORDERS_PER_S) + 1)
                 for number in range(self.sent, due):
