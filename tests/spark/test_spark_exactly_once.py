@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.testing import Broker
+from support.broker import start_target
 from support.spark_sink_faults import AFTER_COMMIT, BEFORE_COMMIT, BOTH, DRIVER, DRIVER_COMMIT, FIRST_ROWS, WORKER
 from support.spark_sink_kills import Copying
 
-SOAK_LIVES = int(os.environ.get("BRAIDLOG_SOAK_LIVES", "50"))
+SOAK_LIVES = int(os.environ.get("BRAIDLOG_SOAK_LIVES", "40"))
 SOAK_SEED = int(os.environ.get("BRAIDLOG_SOAK_SEED", "9"))
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with Broker(kind="process") as broker:
-        yield broker.bootstrap_servers
+@pytest.fixture(scope="module", params=["braidlog", pytest.param("kafka", marks=pytest.mark.peer)])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with start_target(request.param, tmp_path_factory.mktemp(request.param) / "data") as broker:
+        yield broker.bootstrap
 
 
 @pytest.mark.timeout(1200)
 def test_kills_double_nothing_and_lose_nothing(bootstrap: str, tmp_path: Path) -> None:
     copying = Copying(bootstrap, tmp_path / "once")
-    copying.add_rows()
+    copying.add_rows(120)
     # Workers die with rows in an open transaction, before and after their commit; then the driver, when all are done.
     of_workers = [(FIRST_ROWS, 1, WORKER), (BEFORE_COMMIT, 1, WORKER), (AFTER_COMMIT, 0, WORKER)]
     assert not copying.live(copying.plan([*of_workers, (DRIVER_COMMIT, 0, DRIVER)]))

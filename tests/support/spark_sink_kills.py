@@ -14,10 +14,10 @@ from support.spark_sink_copier import Job, life
 from support.spark_sink_faults import AFTER_COMMIT, BEFORE_COMMIT, BOTH, DRIVER, DRIVER_COMMIT, FIRST_ROWS, WORKER
 
 PARTITIONS = 2
-ROWS_A_LIFE = 120
+ROWS_A_LIFE = 240
 ROWS_A_BATCH = 60
 # Passages of each point that a life has at least, when nobody dies before.
-PASSAGES = {FIRST_ROWS: 6, BEFORE_COMMIT: 4, AFTER_COMMIT: 4, DRIVER_COMMIT: 2}
+PASSAGES = {FIRST_ROWS: 16, BEFORE_COMMIT: 8, AFTER_COMMIT: 8, DRIVER_COMMIT: 4}
 # A driver's end, by point and victim.
 ENDS = [
     (FIRST_ROWS, DRIVER),
@@ -92,7 +92,7 @@ class Copying:
     def drawn_plan(self, draw: random.Random) -> Plan:
         """Some workers die, and the driver in the end."""
         deaths = []
-        for _ in range(draw.randint(1, 4)):
+        for _ in range(draw.randint(3, 7)):
             point = draw.choice(TASK_POINTS)
             deaths.append((point, draw.randrange(PASSAGES[point]), WORKER))
         point, victim = draw.choice(ENDS)
