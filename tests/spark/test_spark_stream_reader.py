@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from braidlog import Admin, Consumer, Producer, TopicPartition
-from braidlog.client.admin import Acl, AclOperation, AclResourceType, ScramMechanism, ScramUpsertion
+from braidlog.client.admin import Acl, AclOperation, AclResourceType, ScramUpsertion
 from braidlog.client.admin.topics import NewTopic
 from braidlog.core.errors import UserError
 from braidlog.testing import Broker
@@ -231,7 +231,8 @@ def test_open_transactions_are_waited_for(servers: str, topic: str, queries: lis
 def test_a_group_without_permission_is_refused(
     servers: str, kafka: SecuredKafka, admin: Admin, topic: str, queries: list[Query]
 ) -> None:
-    admin.alter_scram_credentials([ScramUpsertion("reader", ScramMechanism.SHA_256, "not-a-secret")]).raise_for_errors()
+    admin.alter_scram_users([ScramUpsertion("reader", "not-a-secret")]).raise_for_errors()
+    eventually(lambda: "reader" in admin.describe_scram_users())
     group = f"{topic}-job"
     rules = [
         Acl(AclResourceType.TOPIC, topic, "User:reader", AclOperation.READ),
@@ -243,7 +244,7 @@ def test_a_group_without_permission_is_refused(
         subscribe=topic,
         groupId=group,
         kafka__security__protocol="SASL_PLAINTEXT",
-        kafka__sasl__mechanism="SCRAM-SHA-256",
+        kafka__sasl__mechanism="SCRAM-SHA-512",
         kafka__sasl__username="reader",
         kafka__sasl__password="not-a-secret",
     )
