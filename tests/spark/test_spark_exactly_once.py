@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from braidlog import Admin, TopicPartition
+from braidlog.client.admin.records import OffsetSpec
+from braidlog.client.admin.topics import NewTopic
+from braidlog.client.arrow.delivery import TableDeliveryError
+from braidlog.client.arrow.reading import RangeReader
+from braidlog.client.errors import AbortableError, FencedProducerError
+from braidlog.core.errors import UserError
+from pyspark_braidlog.sink.clients import committed_offsets, transactional_producer
+from pyspark_braidlog.sink.columns import Columns
+from pyspark_braidlog.sink.delivery import WriteOnce, Written
+from pyspark_braidlog.sink.identity import TaskIdentity
+from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from support.broker import start_target
 from support.spark_sink_faults import AFTER_COMMIT, BEFORE_COMMIT, BOTH, DRIVER, DRIVER_COMMIT, FIRST_ROWS, WORKER
 from support.spark_sink_kills import Copying
@@ -21,6 +35,59 @@ SOAK_SEED = int(os.environ.get("BRAIDLOG_SOAK_SEED", "9"))
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with start_target(request.param, tmp_path_factory.mktemp(request.param) / "data") as broker:
         yield broker.bootstrap
+
+
+class Attempts:
+    """Attempts of one task without Spark, on a real cluster."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.query = uuid.uuid4().hex
+        self.topic = f"once-{self.query}"
+        self._options = WriteOptions.checked(
+            {"kafka.bootstrap.servers": bootstrap, "topic": self.topic}, Delivery.EXACTLY_ONCE
+        )
+        self._bootstrap = bootstrap
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic(self.topic, 1, 1)]).raise_for_errors()
+
+    def write(self, batch: int, rows: Iterable[str]) -> Written:
+        task = TaskIdentity(self.query, batch, 0, "run")
+        columns = Columns(self.topic, key=False, headers=False, partition=False)
+        name = task.name("")
+        with transactional_producer(self._options, name) as producer:
+            once = WriteOnce(
+                producer, lambda group: committed_offsets(self._options, group), lambda: None, task, name, columns
+            )
+            return once.write(pa.RecordBatch.from_pydict({"value": [each]}) for each in rows)
+
+    def committed(self) -> list[str]:
+        with Admin(bootstrap_servers=self._bootstrap) as admin:
+            end = admin.list_offsets({TopicPartition(self.topic, 0): OffsetSpec.LATEST})[TopicPartition(self.topic, 0)]
+        with RangeReader(bootstrap_servers=self._bootstrap, isolation_level="read_committed") as reader:
+            read = reader.read(self.topic, 0, 0, end.offset, columns=["value"])
+            return [value.decode() for batch in read for value in batch.column("value").to_pylist()]
+
+
+def test_attempts_that_overlap_write_once(bootstrap: str) -> None:
+    attempts = Attempts(bootstrap)
+    attempts.write(0, ["a"])
+
+    def overtaken() -> Iterator[str]:
+        """While this attempt has written half of its rows, another one does all."""
+        yield "b"
+        assert not attempts.write(1, ["b", "c"]).skipped
+        yield "c"
+
+    with pytest.raises((FencedProducerError, AbortableError, TableDeliveryError)):
+        attempts.write(1, overtaken())
+    assert attempts.write(1, ["c", "b"]).skipped
+    with pytest.raises(UserError, match="recomputed differently"):
+        attempts.write(1, ["b", "d"])
+    with pytest.raises(UserError, match="an old checkpoint"):
+        attempts.write(0, ["a"])
+    assert not attempts.write(3, []).skipped
+    assert attempts.write(3, []).skipped
+    assert attempts.committed() == ["a", "b", "c"]
 
 
 @pytest.mark.timeout(1200)
