@@ -104,7 +104,8 @@ def test_kills_double_nothing_and_lose_nothing(bootstrap: str, tmp_path: Path) -
     copying.check_exactly_once()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
 def test_at_least_once_may_double_what_a_kill_interrupted(bootstrap: str, tmp_path: Path) -> None:
     copying = Copying(bootstrap, tmp_path / "least", delivery="at-least-once")
     copying.add_rows(40)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,6 @@ import pytest
 
 from braidlog.testing import Broker
 from support.spark_sink_scene import FileStream, Records
-
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 PARTITIONS = 3
 

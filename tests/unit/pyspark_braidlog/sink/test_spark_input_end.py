@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 
+import pyarrow as pa
 import pytest
 
 from braidlog.core.errors import UserError
@@ -32,6 +33,26 @@ def test_what_follows_complete_rows_is_seen_and_left_for_spark(content: bytes) -
 def test_a_closed_socket_is_no_end(content: bytes) -> None:
     with reader(content) as file, pytest.raises(InputCut, match="went away before it had sent all rows"):
         check_complete(file)
+
+
+def test_arrow_takes_rows_that_were_cut_for_all_of_them() -> None:
+    """Why this module is needed: nothing else tells the two apart."""
+    rows = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
+    written = io.BytesIO()
+    with pa.ipc.new_stream(written, rows.schema) as stream:
+        stream.write_batch(rows)
+        cut = written.getvalue()
+    complete = written.getvalue() + END
+    assert len(cut) < len(written.getvalue())
+    for content, is_complete in ((cut, False), (complete, True)):
+        with reader(content) as file:
+            assert list(pa.ipc.open_stream(file)) == [rows]
+            if is_complete:
+                check_complete(file)
+                assert file.read() == END
+            else:
+                with pytest.raises(InputCut):
+                    check_complete(file)
 
 
 def test_the_file_is_found_from_within_a_worker() -> None:
