@@ -43,6 +43,10 @@ _LAST_VERSION_WITH_NAMES: Final = 12
 # One partition is read in bulk here, where a consumer shares `fetch.max.bytes` among many.
 _BULK_BYTES: Final = 8 * 1024 * 1024
 _LONE_REQUEST: Final = -1
+# Bytes that a record takes in the log, until some were seen; a guess too low costs one more request.
+_DENSITY: Final = 1024.0
+_MARGIN: Final = 1.25
+_LEAST_BYTES: Final = 128 * 1024
 # Who knows the offsets of a topic knows that there was one: it is missed for so long only.
 _MISSED_S: Final = 5.0
 # A broker may be the last to hear of a topic: it is asked so often before it is believed.
@@ -76,6 +80,8 @@ class RangeReader:
         self._patience_s = chosen.seconds("default.api.timeout.ms")
         self._request_s = chosen.seconds("request.timeout.ms")
         self._pause_s = chosen.seconds("retry.backoff.ms")
+        # Bytes an offset takes, as the last fetch of a partition had it.
+        self._density: dict[TopicPartition, float] = {}
         self._engine = Engine("range reader")
         try:
             self._nodes = Nodes(chosen)
@@ -133,7 +139,7 @@ class RangeReader:
         while loop.time() < deadline:
             try:
                 await self._check_identity(wish, deadline - loop.time())
-                answer = await self._ask(where, offset, deadline - loop.time())
+                answer = await self._ask(wish, offset, deadline - loop.time())
             except ClientError as failed:
                 if not failed.retriable:
                     raise
@@ -142,8 +148,9 @@ class RangeReader:
                 await asyncio.sleep(self._pause_s)
                 continue
             if answer.error_code == NONE:
-                fetched = self._taken(where, offset, answer)
+                fetched = self._taken(offset, answer)
                 if fetched is not None:
+                    self._note_density(where, fetched)
                     return fetched
                 problem = self._why_nothing(answer, wish.end)
                 if not self._max_wait_ms:
@@ -192,7 +199,8 @@ class RangeReader:
     async def _topic(self, name: str, timeout_s: float) -> TopicView:
         return await self._metadata.topic(name, min(timeout_s, _MISSED_S))
 
-    async def _ask(self, where: TopicPartition, offset: int, timeout_s: float) -> PartitionData:
+    async def _ask(self, wish: Wish, offset: int, timeout_s: float) -> PartitionData:
+        where = wish.where
         topic = await self._topic(where.topic, timeout_s)
         if where.partition >= len(topic.partitions):
             # It may have got more since it was last looked at.
@@ -206,10 +214,11 @@ class RangeReader:
             raise RequestTimeout(f"{where} has no leader now")
         connection = await self._nodes.connection(leader.leader)
         at_most = None if has_id(topic.topic_id) else _LAST_VERSION_WITH_NAMES
+        max_bytes = self.bytes_for(where, wish.end - offset)
         request = FetchRequest(
             max_wait_ms=self._max_wait_ms,
             min_bytes=1,
-            max_bytes=self._max_bytes,
+            max_bytes=max_bytes,
             isolation_level=1 if self._is_committed else 0,
             session_epoch=_LONE_REQUEST,
             topics=[
@@ -221,7 +230,7 @@ class RangeReader:
                             partition=where.partition,
                             current_leader_epoch=leader.leader_epoch,
                             fetch_offset=offset,
-                            partition_max_bytes=self._max_bytes,
+                            partition_max_bytes=max_bytes,
                         )
                     ],
                 )
@@ -237,7 +246,16 @@ class RangeReader:
                 return partition
         raise RequestTimeout(f"the broker said nothing of {where}")
 
-    def _taken(self, where: TopicPartition, offset: int, answer: PartitionData) -> Fetched | None:
+    def bytes_for(self, where: TopicPartition, offsets: int) -> int:
+        """How much to fetch for so many offsets: what lies behind a short range would be fetched for nobody."""
+        wanted = int(offsets * self._density.get(where, _DENSITY) * _MARGIN) + _LEAST_BYTES
+        return min(wanted, self._max_bytes)
+
+    def _note_density(self, where: TopicPartition, fetched: Fetched) -> None:
+        if fetched.next_offset > fetched.offset:
+            self._density[where] = fetched.records.size / (fetched.next_offset - fetched.offset)
+
+    def _taken(self, offset: int, answer: PartitionData) -> Fetched | None:
         records = answer.records
         if not isinstance(records, ByteSlice) or records.size == 0:
             return None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.client.arrow.range_read import Wish
 from braidlog.client.arrow.reading import RangeReader, TopicReplacedError
 from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, PoisonRecordError, RequestTimeout
 from braidlog.client.view import TopicView
@@ -33,10 +34,12 @@ class ScriptedReader(RangeReader):
         self._metadata.request_update = lambda: self.refreshes.append(1)  # type: ignore[method-assign]
         self.refreshes: list[int] = []
         self.asked: list[int] = []
+        self.sizes: list[int] = []
         self._answers = list(answers)
 
-    async def _ask(self, where: TopicPartition, offset: int, timeout_s: float) -> PartitionData:
+    async def _ask(self, wish: Wish, offset: int, timeout_s: float) -> PartitionData:
         self.asked.append(offset)
+        self.sizes.append(self.bytes_for(wish.where, wish.end - offset))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -204,3 +207,17 @@ def test_a_topic_that_was_made_anew_is_not_read() -> None:
 def test_an_id_has_sixteen_bytes() -> None:
     with ScriptedReader(holding(batch(0, 5))) as reader, pytest.raises(UserError, match="no topic id"):
         reader.read("t", 0, 0, 5, topic_id=b"short")
+
+
+def test_no_more_is_asked_for_than_the_range_may_take() -> None:
+    large = build_batch([Record(value=b"x" * 100_000) for _ in range(5)])
+    reader = ScriptedReader(holding(large), holding(batch(5, 5)))
+    with reader:
+        list(reader.read("t", 0, 0, 10, columns=["offset"]))
+        list(reader.read("t", 0, 5, 6, columns=["offset"]))
+    first, second, third = reader.sizes
+    assert first < 200_000
+    # Records turned out to be large, and then small.
+    assert 600_000 < second < 800_000
+    assert third < 140_000
+    assert reader.bytes_for(TopicPartition("t", 0), 10_000_000) == 8 * 1024 * 1024
