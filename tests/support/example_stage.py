@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from braidlog import Consumer, ConsumerRecord, TopicPartition
 from braidlog.testing import Broker
 from pyspark_braidlog.examples.stage import SESSION_SETTINGS, Stage
-
-# Spark's workers would take the machine's python3, which does not know of braidlog.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 _DEADLINE_POLLS = 300
 

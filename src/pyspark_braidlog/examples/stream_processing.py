@@ -128,15 +128,14 @@ def run(stage: Stage) -> None:
     sums = revenue(good, catalogue(table)).select(
         F.col("category").alias("key"), F.to_json(F.struct("*")).alias("value"), F.lit(revenue_topic).alias("topic")
     )
-    queries = [
-        frame.writeStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
-        .option("checkpointLocation", stage.checkpoint(name))
-        .trigger(availableNow=True)
-        .start()
-        for name, frame in (("revenue", sums), ("dead-letters", dead_letters(malformed, letters_topic)))
-    ]
-    for query in queries:
+    for name, frame in (("revenue", sums), ("dead-letters", dead_letters(malformed, letters_topic))):
+        query = (
+            frame.writeStream.format("braidlog")
+            .option("kafka.bootstrap.servers", stage.bootstrap)
+            .option("checkpointLocation", stage.checkpoint(name))
+            .trigger(availableNow=True)
+            .start()
+        )
         query.awaitTermination()
 
     sums = stage.written(revenue_topic).select(F.from_json("value", REVENUE).alias("row")).select("row.*")
