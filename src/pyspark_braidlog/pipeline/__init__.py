@@ -8,6 +8,9 @@ from pyspark_braidlog.pipeline.json_records import decode_json, encode_json
 from pyspark_braidlog.pipeline.registry import Registry, RegistryError
 from pyspark_braidlog.pipeline.schemas import spark_schema
 from pyspark_braidlog.pipeline.tables import enrich, latest_by_key, refreshed
+from pyspark_braidlog.pipeline.upsert_delta import upsert_delta
+from pyspark_braidlog.pipeline.upsert_jdbc import upsert_jdbc
+from pyspark_braidlog.pipeline.upsert_parquet import read_parquet_table, upsert_parquet
 from pyspark_braidlog.pipeline.upsert_sqlite import upsert_sqlite
 
 __all__ = [
@@ -21,11 +24,15 @@ __all__ = [
     "encode_json",
     "enrich",
     "latest_by_key",
+    "read_parquet_table",
     "refreshed",
     "route",
     "sessions",
     "spark_schema",
     "split_malformed",
+    "upsert_delta",
+    "upsert_jdbc",
+    "upsert_parquet",
     "upsert_sqlite",
     "windowed",
 ]

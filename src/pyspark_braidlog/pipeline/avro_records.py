@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,9 +17,6 @@ from pyspark_braidlog.pipeline.avro_schema import avro_schema_of, expanded, spar
 from pyspark_braidlog.pipeline.decoding import check_bytes_column, decoded_columns, quoted
 from pyspark_braidlog.pipeline.registry import Registry, header
 from pyspark_braidlog.pipeline.schemas import nullable, parsed_json, read_schema_file
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 AvroSchema = str | Path | Mapping[str, Any]
 _DECODED: Final = "__decoded_avro"
@@ -49,12 +46,9 @@ def decode_avro(
     parsed(wanted)
     plan = ReadPlan(json.dumps(wanted), registry, column)
 
-    def decode(values: pa.Array) -> pa.Array:
-        return decoded_array(plan, values)
-
     result = StructType([StructField("value", nullable(fields)), StructField("error", StringType())])
     # Not to be run once for a filter on `error` and again for the columns.
-    decoding = _column_function(decode, result).asNondeterministic()
+    decoding = _column_function(lambda values: decoded_array(plan, values), result).asNondeterministic()
     once = records.withColumn(_DECODED, decoding(quoted(column).cast("binary")))
     made = F.col(_DECODED)
     return decoded_columns(records, once, column, made["value"], made["error"], fields if flatten else None)
@@ -97,10 +91,7 @@ def encode_avro(
     parsed(wanted)
     plan = WritePlan(json.dumps(wanted), front, column)
 
-    def encode(rows: pa.Array) -> pa.Array:
-        return encoded_array(plan, rows)
-
-    made = _column_function(encode, BinaryType())(source)
+    made = _column_function(lambda rows: encoded_array(plan, rows), BinaryType())(source)
     if fields is None:
         return frame.withColumn(column, made)
     kept = [name for name in frame.columns if name not in fields and name != column]
@@ -148,7 +139,7 @@ def _source(frame: DataFrame, column: str, fields: Sequence[str] | None) -> Colu
 
 
 def _column_function(function: Callable[[Any], Any], result: DataType) -> Any:
-    # Its annotations know the kinds of function by number only.
+    # A function without annotations is taken for one of a column to a column, which is what these are.
     make: Any = arrow_udf
     return make(function, result)
 

@@ -1,0 +1,204 @@
+"""Upserts into a database by JDBC, exactly once: tasks fill a staging table, one transaction merges it.
+
+    1  Spark's own JDBC writer puts the batch's changes into a staging table, in parallel, replacing what is there
+    2  on the driver, in one transaction: has the table this batch? merge the staged rows, delete what is to be
+       deleted, note the batch's number
+    3  the staging table is dropped
+
+A run that dies before the commit of step 2 leaves the table as it was, and the staging table to the next attempt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+
+from braidlog.core.errors import UserError
+from pyspark_braidlog.pipeline.decoding import quoted
+from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, several_rows
+from pyspark_braidlog.pipeline.upsert_sql import (
+    MARKERS,
+    Dialect,
+    column,
+    dialect_of,
+    marker_table,
+    name,
+    upsert_statements,
+)
+
+_NESTED: Final = frozenset(("struct", "array", "map", "variant"))
+_LONGEST_KEY: Final = 4000
+
+
+def upsert_jdbc(
+    url: str,
+    table: str,
+    keys: str | Sequence[str],
+    *,
+    properties: Mapping[str, str] | None = None,
+    order_by: str | Sequence[str] | None = None,
+    delete_where: Column | str | None = None,
+    query: str | None = None,
+) -> Sink:
+    """A function for foreachBatch that inserts or replaces rows of a database's table by `keys`.
+
+    The table must exist, with a primary key or unique index over `keys`; its columns' types are the database's to
+    know. `properties` are the JDBC driver's (user, password, driver: its class), and the driver's jar must be on
+    Spark's class path (`spark.jars`). Nested values are written as JSON.
+    """
+    rules = UpsertRules.checked(keys, order_by, delete_where, query)
+    dialect = dialect_of(url)
+    given = dict(properties or {})
+
+    def upsert(batch: DataFrame, batch_id: int) -> None:
+        source = rules.query_of(batch)
+        staging = _staging(table, source)
+        with _connection(batch, url, given) as connection:
+            if _applied(connection, dialect, source, table) >= batch_id:
+                return
+            changes = _written(rules.changes(batch))
+            columns = [each for each in changes.columns if each != DELETED]
+            _check_table(connection, dialect, table, rules.keys)
+            options = {**given, **_column_types(dialect, changes, rules.keys)}
+            changes.write.jdbc(url, name(dialect, staging), mode="overwrite", properties=options)
+            if _has_several(connection, dialect, staging, rules.keys):
+                raise several_rows(table, batch_id)
+            for statement in upsert_statements(dialect, table, staging, columns, rules.keys, DELETED):
+                _execute(connection, statement, f"batch {batch_id} for {table}")
+            _note(connection, dialect, source, table, batch_id)
+            connection.commit()
+            _execute(connection, f"DROP TABLE {name(dialect, staging)}", "dropping the staging table")
+            connection.commit()
+
+    return upsert
+
+
+def _staging(table: str, query: str) -> str:
+    digest = hashlib.sha256(query.encode()).hexdigest()[:8]
+    return f"{table}_staging_{digest}"
+
+
+def _written(changes: DataFrame) -> DataFrame:
+    return changes.select(
+        *(
+            F.to_json(quoted(each.name)).alias(each.name) if each.dataType.typeName() in _NESTED else quoted(each.name)
+            for each in changes.schema
+        )
+    )
+
+
+def _column_types(dialect: Dialect, changes: DataFrame, keys: Sequence[str]) -> dict[str, str]:
+    """Derby stages text as CLOB, which it cannot compare; keys have to be."""
+    if dialect.name != "derby":
+        return {}
+    texts = [key for key in keys if isinstance(changes.schema[key].dataType, StringType)]
+    types = ", ".join(f"`{key}` VARCHAR({_LONGEST_KEY})" for key in texts)
+    return {"createTableColumnTypes": types} if types else {}
+
+
+@contextmanager
+def _connection(batch: DataFrame, url: str, properties: Mapping[str, str]) -> Iterator[Any]:
+    """The driver's own, by the JVM that Spark runs in; what was not committed is rolled back."""
+    jvm = getattr(batch.sparkSession, "_jvm", None)
+    if jvm is None:
+        raise UserError(
+            "upsert_jdbc works in the driver's JVM, which Spark Connect does not show; run it on the cluster"
+        )
+    arguments = jvm.java.util.Properties()
+    for word, value in properties.items():
+        arguments.setProperty(word, value)
+    try:
+        if "driver" in properties:
+            jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(properties["driver"])
+        connection = jvm.java.sql.DriverManager.getConnection(url, arguments)
+    except Exception as error:
+        raise UserError(f"cannot connect to the database by JDBC: {_said(error)}") from None
+    try:
+        connection.setAutoCommit(False)
+        yield connection
+    finally:
+        connection.rollback()
+        connection.close()
+
+
+def _applied(connection: Any, dialect: Dialect, query: str, table: str) -> int:
+    """The last batch of the query that the table has; -1 for none. Makes the table of these if there is none."""
+    try:
+        statement = connection.prepareStatement(
+            f"SELECT {column(dialect, 'batch')} FROM {name(dialect, MARKERS)} "
+            f"WHERE {column(dialect, 'query')} = ? AND {column(dialect, 'target')} = ?"
+        )
+        statement.setString(1, query)
+        statement.setString(2, table)
+        rows = statement.executeQuery()
+        found = int(rows.getLong(1)) if rows.next() else -1
+        statement.close()
+        return found
+    except Exception:
+        connection.rollback()
+    _execute(connection, marker_table(dialect), f"making the table {MARKERS}")
+    connection.commit()
+    return -1
+
+
+def _note(connection: Any, dialect: Dialect, query: str, table: str, batch_id: int) -> None:
+    where = f"WHERE {column(dialect, 'query')} = ? AND {column(dialect, 'target')} = ?"
+    for text in (
+        f"UPDATE {name(dialect, MARKERS)} SET {column(dialect, 'batch')} = ? {where}",
+        f"INSERT INTO {name(dialect, MARKERS)} ({column(dialect, 'batch')}, {column(dialect, 'query')}, "
+        f"{column(dialect, 'target')}) VALUES (?, ?, ?)",
+    ):
+        statement = connection.prepareStatement(text)
+        statement.setLong(1, batch_id)
+        statement.setString(2, query)
+        statement.setString(3, table)
+        changed = statement.executeUpdate()
+        statement.close()
+        if changed:
+            return
+
+
+def _check_table(connection: Any, dialect: Dialect, table: str, keys: Sequence[str]) -> None:
+    listed = ", ".join(column(dialect, key) for key in keys)
+    try:
+        statement = connection.createStatement()
+        statement.executeQuery(f"SELECT {listed} FROM {name(dialect, table)} WHERE 1 = 0").close()
+        statement.close()
+    except Exception as error:
+        raise UserError(
+            f"the database has no table {name(dialect, table)} with {listed}: create it, with these as its primary key "
+            f"({_said(error)})"
+        ) from None
+
+
+def _has_several(connection: Any, dialect: Dialect, staging: str, keys: Sequence[str]) -> bool:
+    listed = ", ".join(column(dialect, key) for key in keys)
+    statement = connection.createStatement()
+    rows = statement.executeQuery(
+        f"SELECT {listed} FROM {name(dialect, staging)} GROUP BY {listed} HAVING COUNT(*) > 1"
+    )
+    found = bool(rows.next())
+    statement.close()
+    return found
+
+
+def _execute(connection: Any, text: str, what: str) -> None:
+    try:
+        statement = connection.createStatement()
+        statement.executeUpdate(text)
+        statement.close()
+    except Exception as error:
+        raise UserError(f"the database refuses {what}: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    """The database's own words, without the JVM's stack."""
+    cause = getattr(error, "java_exception", None)
+    text = cause.getMessage() if cause is not None else str(error)
+    return (str(text).strip().splitlines() or ["no reason given"])[0]
