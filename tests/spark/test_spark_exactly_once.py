@@ -40,11 +40,11 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 class Attempts:
     """Attempts of one task without Spark, on a real cluster."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **options: str) -> None:
         self.query = uuid.uuid4().hex
         self.topic = f"once-{self.query}"
         self._options = WriteOptions.checked(
-            {"kafka.bootstrap.servers": bootstrap, "topic": self.topic}, Delivery.EXACTLY_ONCE
+            {"kafka.bootstrap.servers": bootstrap, "topic": self.topic, **options}, Delivery.EXACTLY_ONCE
         )
         self._bootstrap = bootstrap
         with Admin(bootstrap_servers=bootstrap) as admin:
@@ -88,6 +88,12 @@ def test_attempts_that_overlap_write_once(bootstrap: str) -> None:
     assert not attempts.write(3, []).skipped
     assert attempts.write(3, []).skipped
     assert attempts.committed() == ["a", "b", "c"]
+
+
+def test_a_transaction_longer_than_the_brokers_allow_is_explained(bootstrap: str) -> None:
+    attempts = Attempts(bootstrap, **{"kafka.transaction.timeout.ms": "99999999"})
+    with pytest.raises(UserError, match="the brokers allow no transactions of 99999999 ms: set the option"):
+        attempts.write(0, ["a"])
 
 
 @pytest.mark.timeout(1200)

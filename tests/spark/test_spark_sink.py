@@ -65,7 +65,7 @@ def test_every_column_of_the_connector_arrives(
         ("SELECT 'x' AS value", {"delivery": "twice"}, "option delivery='twice' is not known"),
         ("SELECT 'x' AS value", {"kafka.value.serializer": "x"}, "kafka.value.serializer is not supported"),
         ("SELECT 'x' AS value", {"kafka.bootstrap.servers": "127.0.0.1:1"}, "no answer from kafka.bootstrap.servers"),
-        ("SELECT 'x' AS value, 7 AS partition", {}, "has no partition 7"),
+        ("SELECT 'x' AS value, 7 AS partition", {}, "row 0 names partition 7 of a topic that has 3"),
         ("SELECT 'x' AS value", {"delivery": "exactly-once"}, "needs the ids of a streaming query and its batch"),
     ],
 )
@@ -116,6 +116,17 @@ def test_a_batch_that_is_recomputed_differently_is_refused_until_somebody_decide
     stream.add("c")
     stream.run()
     assert records.values() == Counter("abc")
+
+
+def test_output_mode_complete_appends_the_whole_result(stream: FileStream, records: Records) -> None:
+    def counts(rows: Any) -> Any:
+        return rows.groupBy("value").count().selectExpr("concat(value, count) AS value")
+
+    stream.add("a", "a", "b")
+    stream.run(counts, output_mode="complete")
+    stream.add("b")
+    stream.run(counts, output_mode="complete")
+    assert records.values() == Counter(["a2", "b1", "a2", "b2"])
 
 
 def test_an_old_checkpoint_is_refused(stream: FileStream, records: Records, tmp_path: Path) -> None:

@@ -55,10 +55,17 @@ class FileStream:
         hidden.rename(self._files / f"{self._count:03}.txt")
         self._count += 1
 
-    def run(self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, tasks: int = 2, **options: str) -> None:
+    def run(
+        self,
+        change: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+        tasks: int = 2,
+        output_mode: str = "append",
+        **options: str,
+    ) -> None:
         rows = change(self._spark.readStream.text(str(self._files))).repartition(tasks, "value")
         query = (
             rows.writeStream.format("braidlog")
+            .outputMode(output_mode)
             .option("kafka.bootstrap.servers", self._broker.bootstrap_servers)
             .option("topic", self._topic)
             .option("checkpointLocation", str(self.checkpoint))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def new_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """On the driver, for every batch before its tasks run: refuses what cannot be written."""
-    if overwrite:
-        raise UserError("output mode complete is not possible: topics are only appended to; use append or update")
+    """On the driver, for every batch before its tasks run: refuses what cannot be written.
+
+    `overwrite` comes with output mode complete: every batch appends the whole result, as the connector does.
+    """
     chosen = WriteOptions.checked(options, Delivery.EXACTLY_ONCE)
     columns = Columns.of(schema, chosen.topic)
     TARGETS.check(chosen)
