@@ -283,3 +283,20 @@ def test_a_truncated_log_is_no_new_topic() -> None:
         produce(broker.bootstrap_servers, topic, range(50, 52), partitions=1)
         assert query.batch() == [50, 51]
         query.reader.stop()
+
+
+def test_a_broker_that_restarts_is_met_again() -> None:
+    """With the connections that a stream keeps from trigger to trigger."""
+    with Broker() as broker:
+        topic = broker.create_topic(partitions=1)
+        query = Query(broker.bootstrap_servers, subscribe=topic, groupId="job")
+        assert query.batch() == []
+        assert query.batch() is None
+        produce(broker.bootstrap_servers, topic, range(3), partitions=1)
+        broker.stop()
+        broker.start()
+        assert query.batch() == [0, 1, 2]
+        assert query.batch() is None
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            assert committed(admin, "job") == {0: 3}
+        query.reader.stop()
