@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, assert_never
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
@@ -56,13 +56,14 @@ class Loss:
     def __str__(self) -> str:
         place, position, resume = self.place, self.position, self.resume
         match self.cause:
-            case Cause.RETENTION if position is None or resume is None:
-                return f"{place} is new to the stream and begins at offset {resume}: retention took what was before"
-            case Cause.RETENTION:
+            case Cause.RETENTION if position is not None:
+                resume = self.resume or 0
                 return (
                     f"{place}: retention deleted {resume - position} offsets ({position} to {resume - 1}) before they "
                     f"were read; the log begins at {resume}"
                 )
+            case Cause.RETENTION:
+                return f"{place} is new to the stream and begins at offset {resume}: retention took what was before"
             case Cause.TRUNCATION:
                 return (
                     f"{place}: the log was truncated: it ends at {resume}, but the stream has read up to {position}; "
@@ -77,10 +78,11 @@ class Loss:
                 return f"{place} was deleted; the stream was at offset {position}, and what came after is gone"
             case Cause.UNCHOSEN:
                 return f"{place} is not among what the options choose any more; the stream was at offset {position}"
-            case Cause.OUT_OF_RANGE if position is not None and resume is not None and position < resume:
-                return f"{place}: the stream was to begin at offset {position}, but the log begins at {resume}"
             case Cause.OUT_OF_RANGE:
-                return f"{place}: the stream was to begin at offset {position}, but the log ends at {resume}"
+                verb = "begins" if (position or 0) < (resume or 0) else "ends"
+                return f"{place}: the stream was to begin at offset {position}, but the log {verb} at {resume}"
+            case _:
+                assert_never(self.cause)
 
     @property
     def way_on(self) -> str:
