@@ -65,8 +65,13 @@ def run_project(path: Path, options: argparse.Namespace) -> int:
 
 def command_of(spec: Path, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
     """Spark's program with its words, and the environment that it needs."""
-    from pyspark_braidlog.session import spark_environment
+    from pyspark_braidlog.session import is_local, spark_environment
 
+    if options.master and not is_local(options.master):
+        raise UserError(
+            "a declarative project runs on Spark Connect: start a server on the cluster "
+            f"(sbin/start-connect-server.sh --master {options.master}) and give --remote sc://HOST:15002"
+        )
     where = options.remote or options.master or "local[*]"
     environment = {**os.environ, **spark_environment(where, java=options.java)}
     conf = spec.parent / "conf"
@@ -75,10 +80,8 @@ def command_of(spec: Path, options: argparse.Namespace) -> tuple[list[str], dict
     found = find_spec("pyspark")
     home = os.environ.get("SPARK_HOME") or (str(Path(found.origin).parent) if found and found.origin else "")
     words = [str(Path(home) / "bin" / "spark-pipelines"), "run", "--spec", str(spec)]
-    if options.remote:
-        words += ["--remote", options.remote]
-    elif options.master:
-        words += ["--master", options.master]
+    if options.remote or options.master:
+        words += ["--remote", where]
     for name, value in pairs(options.conf, "--conf").items():
         words += ["--conf", f"{name}={value}"]
     return words, environment

@@ -127,7 +127,7 @@ def _remark_totals(queries: Iterable[str], rows: Sequence[Row]) -> None:
     for query in queries:
         own = [row["lag"] for row in rows if row["query"] == query]
         if not own:
-            remark(f"{query} has no position yet")
+            remark(f"{query} has no position in a topic")
         elif None in own:
             remark(
                 f"{query}: of partitions with - the end is not known; is this the cluster that the query reads from?"

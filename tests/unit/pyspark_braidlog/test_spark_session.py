@@ -35,11 +35,18 @@ def test_logs_are_quiet_unless_the_user_says_how_they_are() -> None:
     quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     assert LOG_SETTINGS.is_file()
     name = "spark.driver.extraJavaOptions"
-    assert session_settings("local", {})[name] == quiet
-    assert session_settings("local", {name: "-Xss4m"})[name] == f"{quiet} -Xss4m"
+    assert session_settings("yarn", {})[name] == quiet
+    assert session_settings("yarn", {name: "-Xss4m"})[name] == f"{quiet} -Xss4m"
     own = "-Dlog4j2.configurationFile=mine.properties"
-    assert session_settings("local", {name: own})[name] == own
-    assert name not in session_settings("local", {"spark.log.level": "INFO"})
+    assert session_settings("yarn", {name: own})[name] == own
+    assert name not in session_settings("yarn", {"spark.log.level": "INFO"})
+
+
+def test_in_local_mode_garbage_is_collected_in_parallel_unless_the_user_chose() -> None:
+    name = "spark.driver.extraJavaOptions"
+    assert "-XX:+UseParallelGC" in session_settings("local[2]", {})[name].split()
+    assert "UseParallelGC" not in session_settings("local[2]", {name: "-XX:+UseZGC"})[name]
+    assert "UseParallelGC" not in session_settings("spark://h:7077", {}).get(name, "")
 
 
 def test_the_environment_is_only_filled_up(tmp_path: Path) -> None:
