@@ -66,7 +66,12 @@ def test_every_column_of_the_connector_arrives(
         ("SELECT 'x' AS value", {"kafka.value.serializer": "x"}, "kafka.value.serializer is not supported"),
         ("SELECT 'x' AS value", {"kafka.bootstrap.servers": "127.0.0.1:1"}, "no answer from kafka.bootstrap.servers"),
         ("SELECT 'x' AS value, 7 AS partition", {}, "row 0 names partition 7 of a topic that has 3"),
-        ("SELECT 'x' AS value", {"delivery": "exactly-once"}, "needs the ids of a streaming query and its batch"),
+        ("SELECT 'x' AS value", {"delivery": "exactly-once"}, "needs the option sinkName"),
+        (
+            "SELECT 'x' AS value",
+            {"delivery": "exactly-once", "sinkName": "x"},
+            "needs the ids of a streaming query and its batch",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_refused(

@@ -24,6 +24,12 @@ def new_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: 
     if overwrite:
         raise UserError("mode overwrite is not possible: topics are only appended to; use mode append")
     chosen = WriteOptions.checked(options, Delivery.AT_LEAST_ONCE)
+    if chosen.delivery is Delivery.EXACTLY_ONCE and not chosen.sink_name:
+        # Or the second write of a function would be taken for the first one, run again.
+        raise UserError(
+            "a batch is written exactly once only within foreachBatch, and needs the option sinkName there: "
+            "a name for this write that no other write of the same function has"
+        )
     columns = Columns.of(schema, chosen.topic)
     TARGETS.check(chosen)
     return BatchWriter(chosen, columns)

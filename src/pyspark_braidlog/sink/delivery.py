@@ -124,7 +124,7 @@ class WriteOnce:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         self._producer.init_transactions()
-        last = newest(self._name, self._read_offsets(self._name))
+        last = newest(self._name, self._read_offsets(self._name), self._columns.topic)
         marker = None if last is None else last.marker
         step = next_step(self._task, marker)
         continues = marker is not None and marker.run == self._task.run != "" and marker.batch < self._task.batch

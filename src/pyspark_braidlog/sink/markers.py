@@ -70,9 +70,10 @@ class Found(NamedTuple):
     place: TopicPartition
 
 
-def newest(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Found | None:
-    """Of all that the group committed; several where the topic to write to was changed."""
-    found = [Found(Marker.read(group, each), place) for place, each in offsets.items()]
+def newest(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic: str | None = None) -> Found | None:
+    """Of what the group committed, for one topic or for any: a query may be told to write to another topic."""
+    places = [place for place in offsets if topic is None or place.topic == topic]
+    found = [Found(Marker.read(group, offsets[place]), place) for place in places]
     return max(found, key=lambda each: each.marker.batch, default=None)
 
 

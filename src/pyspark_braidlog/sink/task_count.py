@@ -40,7 +40,7 @@ def check_task_count(
         number = group.removeprefix(beginning)
         if not number.isdigit() or int(number) < len(messages):
             continue
-        found = newest(group, offsets)
+        found = newest(group, offsets, options.topic)
         if found is not None and found.marker.batch == task.batch and found.marker.written.rows > 0:
             extra.append(int(number))
     if extra:

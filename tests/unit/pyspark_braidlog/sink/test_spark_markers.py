@@ -53,6 +53,13 @@ def test_the_newest_of_several_counts() -> None:
     assert newest("g", {}) is None
 
 
+def test_where_one_topic_is_written_to_only_its_marker_counts() -> None:
+    older, newer = (Marker(batch, Fingerprint(batch), "r") for batch in (3, 4))
+    offsets = {PLACE: older.committed(), TopicPartition("other", 0): newer.committed()}
+    assert newest("g", offsets, "out") == (older, PLACE)
+    assert newest("g", offsets, "third") is None
+
+
 def test_older_is_written_same_is_skipped_newer_is_refused() -> None:
     last = Marker(5, Fingerprint(), "r")
     assert next_step(task(6), last) is Step.WRITE
