@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     init = verbs.add_parser("init", help="a project of Spark Declarative Pipelines that runs as it is")
     init.add_argument("directory", metavar="DIR", help="where; files that are there are never overwritten")
-    init.add_argument("--bootstrap", metavar="HOST:PORT", help="the broker that it shall use (default 127.0.0.1:9092)")
     init.add_argument(
         "--topic", metavar="TOPIC", default="orders", help="the topic that it shall read (default orders)"
     )

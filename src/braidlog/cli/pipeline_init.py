@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{options.topic!r} is no name for a topic: letters, digits, dot, dash and underscore")
     if any(sign in str(home) for sign in "\n;\"'@"):
         raise UserError(f"{home}: Spark's settings cannot hold this path; choose another")
-    bootstrap = options.bootstrap or os.environ.get("BRAIDLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    bootstrap = os.environ.get("BRAIDLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
     words = {
         "NAME": re.sub(r"[^A-Za-z0-9_-]", "-", home.name) or "pipeline",
         "HOME": str(home),

@@ -43,9 +43,12 @@ def checkpoint(tmp_path: Path) -> Path:
 # init
 
 
-def test_a_project_names_itself_and_its_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_names_itself_and_its_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRAIDLOG_BOOTSTRAP", "kafka:9092")
     home = tmp_path / "my shop"
-    words = ["--topic", "web.Orders", "--bootstrap", "kafka:9092", "--output", "json"]
+    words = ["--topic", "web.Orders", "--output", "json"]
     assert main(["pipeline", "init", str(home), *words]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["directory"] == str(home)
