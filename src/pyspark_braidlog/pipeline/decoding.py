@@ -54,7 +54,7 @@ def decoded_columns(
                 f"and take it as {column}.{clash[0]}, or rename the column before"
             )
         made = [value.getField(name).alias(name) for name in flatten.names]
-    return parsed.select(*map(quoted, kept), *made, F.col(column).alias(raw), error.alias(ERROR))
+    return parsed.select(*map(quoted, kept), *made, quoted(column).alias(raw), error.alias(ERROR))
 
 
 def check_bytes_column(records: DataFrame, column: str, function: str) -> None:

@@ -124,23 +124,25 @@ def _error(fields: StructType, column: str, text: Column) -> Column:
 
 def _fault(fields: StructType, column: str, text: Column) -> Column:
     """What is wrong with a text that did not fit: the fields that are there but were left empty, where any are."""
-    partly = F.from_json(text, nullable(fields), {"mode": "PERMISSIVE"})
+    partial = StructType([*nullable(fields).fields, StructField(_CORRUPT, StringType())])
+    # Its first JSON value, as far as that fits.
+    first = F.from_json(text, partial, _OPTIONS)
     misfits = [
         F.when(
-            F.get_json_object(text, f"$['{field.name}']").isNotNull() & partly.getField(field.name).isNull(),
+            F.get_json_object(text, f"$['{field.name}']").isNotNull() & first.getField(field.name).isNull(),
             F.lit(f"{field.name} is not {field.dataType.simpleString()}"),
         )
         for field in fields.fields
         if not set(field.name) & set("'[]")
     ]
     named = F.concat_ws(", ", *misfits) if misfits else F.lit("")
+    variant = F.try_parse_json(text)
+    is_object = F.coalesce(F.schema_of_variant(variant).startswith("OBJECT"), F.lit(False))
     return (
-        F.when(F.try_parse_json(text).isNull(), F.lit(f"{column} is not JSON"))
-        .when(
-            ~F.coalesce(F.schema_of_variant(F.try_parse_json(text)).startswith("OBJECT"), F.lit(False)),
-            F.lit(f"{column} is not a JSON object"),
-        )
+        F.when(variant.isNull(), F.lit(f"{column} is not JSON"))
+        .when(~is_object, F.lit(f"{column} is not a JSON object"))
         .when(named != "", F.concat(F.lit(f"{column} does not fit the schema: "), named))
+        .when(first.getField(_CORRUPT).isNull(), F.lit(f"{column} has more in it than one JSON object"))
         .otherwise(F.lit(f"{column} does not fit the schema"))
     )
 

@@ -49,8 +49,8 @@ def enrich(
     of them is bytes. `take` chooses columns of the table (all but the key), `prefix` renames them. `how` is "left"
     (rows without a match stay, with nulls) or "inner".
 
-    The table must have a key once, as that of `latest_by_key` has. In a stream Spark reads it anew for every
-    micro-batch, so that it is never older than the batch; `refreshed` reads it less often.
+    The table must have a key once, as that of `latest_by_key` has. A stream sees it as it was when the query first
+    read it, until the query is started anew; `refreshed` within foreachBatch keeps up with its changes.
     """
     if how not in ("left", "inner"):
         raise UserError(f"enrich joins how='left' or how='inner', not {how!r}")
@@ -83,8 +83,11 @@ def enrich(
 def refreshed(read: Callable[[], DataFrame], every_s: float) -> Callable[[], DataFrame]:
     """A table kept in Spark's cache and read again when it is older than this; for use inside foreachBatch.
 
-    users = refreshed(lambda: latest_by_key(spark.read.format("braidlog")…load()), every_s=300)
-    clicks.writeStream.foreachBatch(lambda batch, number: enrich(batch, users(), on="user")…)
+    def users() -> DataFrame:  # with a load of its own: Spark settles once a load up to where it reads
+        return latest_by_key(spark.read.format("braidlog")….load())
+
+    current = refreshed(users, every_s=300)
+    clicks.writeStream.foreachBatch(lambda batch, number: enrich(batch, current(), on=…).write…)
     """
     kept: list[tuple[float, DataFrame]] = []
 

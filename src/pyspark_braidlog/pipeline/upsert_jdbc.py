@@ -1,6 +1,7 @@
 """Upserts into a database by JDBC, exactly once: tasks fill a staging table, one transaction merges it.
 
-    1  Spark's own JDBC writer puts the batch's changes into a staging table, in parallel, replacing what is there
+    1  the driver makes a staging table with the columns of the table, anew if there is one
+       Spark's own JDBC writer puts the batch's changes into it, in parallel
     2  on the driver, in one transaction: has the table this batch? merge the staged rows, delete what is to be
        deleted, note the batch's number
     3  the staging table is dropped
@@ -17,7 +18,6 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import quoted
@@ -29,11 +29,11 @@ from pyspark_braidlog.pipeline.upsert_sql import (
     dialect_of,
     marker_table,
     name,
+    staging_table,
     upsert_statements,
 )
 
 _NESTED: Final = frozenset(("struct", "array", "map", "variant"))
-_LONGEST_KEY: Final = 4000
 
 
 def upsert_jdbc(
@@ -64,9 +64,10 @@ def upsert_jdbc(
                 return
             changes = _written(rules.changes(batch))
             columns = [each for each in changes.columns if each != DELETED]
-            _check_table(connection, dialect, table, rules.keys)
-            options = {**given, **_column_types(dialect, changes, rules.keys)}
-            changes.write.jdbc(url, name(dialect, staging), mode="overwrite", properties=options)
+            _prepare(connection, dialect, table, staging, columns, rules.keys)
+            # SQLite has one writer at a time.
+            rows = changes.coalesce(1) if dialect.name == "sqlite" else changes
+            rows.write.jdbc(url, name(dialect, staging), mode="append", properties=given)
             if _has_several(connection, dialect, staging, rules.keys):
                 raise several_rows(table, batch_id)
             for statement in upsert_statements(dialect, table, staging, columns, rules.keys, DELETED):
@@ -91,15 +92,6 @@ def _written(changes: DataFrame) -> DataFrame:
             for each in changes.schema
         )
     )
-
-
-def _column_types(dialect: Dialect, changes: DataFrame, keys: Sequence[str]) -> dict[str, str]:
-    """Derby stages text as CLOB, which it cannot compare; keys have to be."""
-    if dialect.name != "derby":
-        return {}
-    texts = [key for key in keys if isinstance(changes.schema[key].dataType, StringType)]
-    types = ", ".join(f"`{key}` VARCHAR({_LONGEST_KEY})" for key in texts)
-    return {"createTableColumnTypes": types} if types else {}
 
 
 @contextmanager
@@ -164,17 +156,32 @@ def _note(connection: Any, dialect: Dialect, query: str, table: str, batch_id: i
             return
 
 
-def _check_table(connection: Any, dialect: Dialect, table: str, keys: Sequence[str]) -> None:
-    listed = ", ".join(column(dialect, key) for key in keys)
+def _prepare(
+    connection: Any, dialect: Dialect, table: str, staging: str, columns: Sequence[str], keys: Sequence[str]
+) -> None:
+    """Committed, since tasks write to it over connections of their own."""
+    lacking = _missing(connection, name(dialect, table), [column(dialect, key) for key in keys])
+    if lacking is not None:
+        listed = ", ".join(keys)
+        raise UserError(f"the database has no table {table} with {listed}: create it, with its primary key ({lacking})")
+    if _missing(connection, name(dialect, staging), ["1"]) is None:
+        _execute(connection, f"DROP TABLE {name(dialect, staging)}", "dropping an old staging table")
+    _execute(connection, staging_table(dialect, table, staging, columns, DELETED), f"a staging table like {table}")
+    connection.commit()
+
+
+def _missing(connection: Any, table: str, columns: Sequence[str]) -> str | None:
+    """Why these columns of the table cannot be read; None if they can."""
+    statement = connection.createStatement()
     try:
-        statement = connection.createStatement()
-        statement.executeQuery(f"SELECT {listed} FROM {name(dialect, table)} WHERE 1 = 0").close()
-        statement.close()
+        statement.executeQuery(f"SELECT {', '.join(columns)} FROM {table} WHERE 1 = 0").close()
+        return None
     except Exception as error:
-        raise UserError(
-            f"the database has no table {name(dialect, table)} with {listed}: create it, with these as its primary key "
-            f"({_said(error)})"
-        ) from None
+        # Some databases go on with a transaction only after a rollback.
+        connection.rollback()
+        return _said(error)
+    finally:
+        statement.close()
 
 
 def _has_several(connection: Any, dialect: Dialect, staging: str, keys: Sequence[str]) -> bool:

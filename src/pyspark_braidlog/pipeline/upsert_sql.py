@@ -54,6 +54,17 @@ def column(dialect: Dialect, word: str) -> str:
     return dialect.quote + word.replace(dialect.quote, dialect.quote * 2) + dialect.quote
 
 
+def staging_table(dialect: Dialect, table: str, staging: str, columns: Sequence[str], deleted: str) -> str:
+    """An empty table of the same columns, typed as the table's are, and one that says what is to be deleted."""
+    chosen = ", ".join([*(column(dialect, each) for each in columns), f"0 AS {column(dialect, deleted)}"])
+    target, made = name(dialect, table), name(dialect, staging)
+    if dialect.name == "derby":
+        return f"CREATE TABLE {made} AS SELECT {chosen} FROM {target} WITH NO DATA"
+    if dialect.name == "sqlserver":
+        return f"SELECT {chosen} INTO {made} FROM {target} WHERE 1 = 0"
+    return f"CREATE TABLE {made} AS SELECT {chosen} FROM {target} WHERE 1 = 0"
+
+
 def upsert_statements(
     dialect: Dialect, table: str, staging: str, columns: Sequence[str], keys: Sequence[str], deleted: str
 ) -> list[str]:

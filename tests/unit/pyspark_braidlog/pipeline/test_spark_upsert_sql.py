@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.upsert_sql import DIALECTS, column, dialect_of, name, upsert_statements
+from pyspark_braidlog.pipeline.upsert_sql import DIALECTS, column, dialect_of, name, staging_table, upsert_statements
 
 
 def statements(database: str, columns: list[str], keys: list[str]) -> list[str]:
@@ -42,6 +42,19 @@ def test_merge() -> None:
     ]
     assert "UPDATE" not in statements("derby", ["id"], ["id"])[0]
     assert statements("sqlserver", ["id"], ["id"])[0].endswith(";")
+
+
+@pytest.mark.parametrize(
+    ("database", "expected"),
+    [
+        ("postgresql", 'CREATE TABLE "staged" AS SELECT "id", 0 AS "gone" FROM "stock" WHERE 1 = 0'),
+        ("mysql", "CREATE TABLE `staged` AS SELECT `id`, 0 AS `gone` FROM `stock` WHERE 1 = 0"),
+        ("derby", 'CREATE TABLE "staged" AS SELECT "id", 0 AS "gone" FROM "stock" WITH NO DATA'),
+        ("sqlserver", 'SELECT "id", 0 AS "gone" INTO "staged" FROM "stock" WHERE 1 = 0'),
+    ],
+)
+def test_staging_tables(database: str, expected: str) -> None:
+    assert staging_table(DIALECTS[database], "stock", "staged", ["id"], "gone") == expected
 
 
 def test_names_are_quoted() -> None:
