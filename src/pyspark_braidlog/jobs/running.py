@@ -38,6 +38,8 @@ class Query(Protocol):
     @property
     def isActive(self) -> bool: ...
     @property
+    def lastProgress(self) -> Any: ...
+    @property
     def recentProgress(self) -> list[Any]: ...
     def exception(self) -> BaseException | None: ...
     def stop(self) -> None: ...
@@ -134,6 +136,10 @@ class Watch:
     def look(self) -> None:
         for query in self.queries:
             seen = self.paces[query.id].batch if query.id in self.paces else -1
+            last = query.lastProgress
+            if last is None or QueryPace.of(last).batch == seen:
+                # All reports are a hundred answers from Java: only when there is something in them.
+                continue
             for progress in query.recentProgress:
                 pace = QueryPace.of(progress)
                 # Spark repeats the newest while a query idles.

@@ -25,8 +25,12 @@ class FakeQuery:
         self.is_stopped = False
 
     @property
-    def recentProgress(self) -> list[dict[str, Any]]:
+    def lastProgress(self) -> dict[str, Any] | None:
         self.looks += 1
+        return self.recentProgress[-1] if self.recentProgress else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
         return self.reports[: self.looks]
 
     @property
