@@ -173,7 +173,7 @@ def test_a_file_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
             )
             assert (refused.returncode, "the query is running (process" in refused.stderr) == (1, True)
             running.send_signal(signal.SIGTERM)
-            out, err = running.communicate(timeout=60)
+            out, err = running.communicate(timeout=120)
         finally:
             if running.poll() is None:
                 os.kill(running.pid, signal.SIGKILL)
