@@ -22,6 +22,8 @@ HOW_TO_GET_SPARK: Final = "Spark is not installed: pip install 'braidlog[spark]'
 
 _LOOPBACK: Final = "127.0.0.1"
 _LOCAL: Final = re.compile(r"local(-cluster)?(\[.*\])?")
+# Set for programs that spark-submit runs: Java was there first.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
 # For every session that we start, under what the user says.
@@ -47,7 +49,7 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     java: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session on `master` (default: Spark's own, or `local[*]`), or on a Spark Connect server at `remote`.
+    """A session on `master` (default: what Spark is told otherwise, or `local[*]`), or on a Spark Connect server at `remote`.
 
     `conf` has Spark's settings; they win over what is set here.
     """
@@ -63,16 +65,33 @@ def spark_session(
             builder = builder.config(name, value)
         return builder.getOrCreate()
     running = SparkSession.getActiveSession() if remote is None else None
-    where = remote or master or (conf or {}).get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    where = remote or master or (conf or {}).get("spark.master") or default_master()
     builder = SparkSession.builder.appName(app_name)
-    builder = builder.remote(where) if remote is not None else builder.master(where)
-    for name, value in session_settings(where, conf or {}).items():
+    if remote is not None:
+        builder = builder.remote(remote)
+    elif where is not None:
+        builder = builder.master(where)
+    for name, value in session_settings(where or "", conf or {}).items():
         builder = builder.config(name, value)
-    if running is not None:
+    if running is not None or _SUBMITTED in os.environ:
         # Java is running already: what is said about it would come too late.
         return builder.getOrCreate()
-    with _environment(spark_environment(where, java=java)):
+    with _environment(spark_environment(where or "", java=java)):
         return builder.getOrCreate()
+
+
+def default_master(environment: Mapping[str, str] = os.environ) -> str | None:
+    """`local[*]`, or None where Spark is told by other means, of which `spark-submit` is one."""
+    if _SUBMITTED in environment or "--master" in environment.get("PYSPARK_SUBMIT_ARGS", ""):
+        return None
+    folder = environment.get("SPARK_CONF_DIR") or os.path.join(environment.get("SPARK_HOME", ""), "conf")
+    try:
+        settings = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
+    except OSError:
+        settings = ""
+    if re.search(r"^\s*spark\.master[\s=:]", settings, re.MULTILINE):
+        return None
+    return environment.get("MASTER") or "local[*]"
 
 
 def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:

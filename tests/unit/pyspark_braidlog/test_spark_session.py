@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.session import LOG_SETTINGS, is_local, session_settings, spark_environment, spark_session
+from pyspark_braidlog.session import (
+    LOG_SETTINGS,
+    default_master,
+    is_local,
+    session_settings,
+    spark_environment,
+    spark_session,
+)
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,4]", "local-cluster[2,1,1024]"])
@@ -24,6 +31,18 @@ def test_local_masters(master: str) -> None:
 def test_a_cluster_has_its_own_addresses(master: str) -> None:
     assert not is_local(master)
     assert "spark.driver.host" not in session_settings(master, {})
+
+
+def test_a_master_that_spark_knows_of_by_other_means_is_left_alone(tmp_path: Path) -> None:
+    assert default_master({}) == "local[*]"
+    assert default_master({"MASTER": "spark://host:7077"}) == "spark://host:7077"
+    assert default_master({"PYSPARK_GATEWAY_PORT": "4711"}) is None
+    assert default_master({"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}) is None
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("# spark.master yarn\nspark.ui.enabled false\n")
+    assert default_master({"SPARK_CONF_DIR": str(tmp_path)}) == "local[*]"
+    defaults.write_text("spark.ui.enabled false\nspark.master   spark://host:7077\n")
+    assert default_master({"SPARK_CONF_DIR": str(tmp_path)}) is None
 
 
 def test_the_users_settings_win() -> None:
