@@ -49,7 +49,7 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     java: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session on `master` (default: what Spark is told otherwise, or `local[*]`), or on a Spark Connect server at `remote`.
+    """A session on `master` (default: what Spark is told, or `local[*]`), or on a Spark Connect server at `remote`.
 
     `conf` has Spark's settings; they win over what is set here.
     """
