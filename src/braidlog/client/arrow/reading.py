@@ -31,7 +31,7 @@ from braidlog.client.settings import CONSUMER, Settings
 from braidlog.client.view import TopicView
 from braidlog.core.errors import UserError
 from braidlog.core.ids import id_text
-from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, from_code
+from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolError, from_code
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -190,11 +190,19 @@ class RangeReader:
                 return
             if asked:
                 await asyncio.sleep(self._pause_s)
-            await self._metadata.refreshed()
+            await self._refresh()
         raise TopicReplacedError(
             f"topic {wish.where.topic} was deleted and made anew: it has the id {id_text(topic.topic_id)} now, "
             f"and the offsets are those of {id_text(wish.topic_id)}"
         )
+
+    async def _refresh(self) -> None:
+        try:
+            await self._metadata.refreshed()
+        except ProtocolError as problem:
+            if not problem.retriable:
+                raise
+            raise RequestTimeout(f"no metadata now: {problem}") from problem
 
     async def _topic(self, name: str, timeout_s: float) -> TopicView:
         return await self._metadata.topic(name, min(timeout_s, _MISSED_S))
@@ -204,7 +212,7 @@ class RangeReader:
         topic = await self._topic(where.topic, timeout_s)
         if where.partition >= len(topic.partitions):
             # It may have got more since it was last looked at.
-            await self._metadata.refreshed()
+            await self._refresh()
             topic = await self._topic(where.topic, timeout_s)
         if where.partition >= len(topic.partitions):
             raise NoPartitionError(f"{where.topic} has no partition {where.partition}; it has {len(topic.partitions)}")

@@ -12,6 +12,7 @@ from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, Poi
 from braidlog.client.view import TopicView
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
+    LeaderNotAvailableError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
     OffsetOutOfRangeError,
@@ -177,12 +178,16 @@ class RenewedReader(ScriptedReader):
     def __init__(self, *ids: bytes, answer: Answer) -> None:
         super().__init__(answer)
         self._ids = list(ids)
-        self._metadata.refreshed = self._refresh  # type: ignore[method-assign, assignment]
+        # Of the first refreshes.
+        self.failures: list[Exception] = []
+        self._metadata.refreshed = self._refreshed  # type: ignore[method-assign, assignment]
 
     async def _topic(self, name: str, timeout_s: float) -> TopicView:
         return TopicView(name, self._ids[0], 0, False, ())
 
-    async def _refresh(self) -> None:
+    async def _refreshed(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
         if len(self._ids) > 1:
             self._ids.pop(0)
 
@@ -193,6 +198,13 @@ OLD, NEW, NONE_AT_ALL = b"o" * 16, b"n" * 16, bytes(16)
 @pytest.mark.parametrize("ids", [(NEW,), (OLD, NEW), (OLD, OLD, NEW), (NONE_AT_ALL,)])
 def test_a_topic_of_the_right_id_is_read(ids: tuple[bytes, ...]) -> None:
     with RenewedReader(*ids, answer=holding(batch(0, 5))) as reader:
+        assert [each.num_rows for each in reader.read("t", 0, 0, 5, topic_id=NEW)] == [5]
+
+
+def test_a_broker_that_is_still_starting_is_asked_again() -> None:
+    reader = RenewedReader(OLD, NEW, answer=holding(batch(0, 5)))
+    reader.failures = [LeaderNotAvailableError("it knows of no broker yet"), NoConnection("nobody there")]
+    with reader:
         assert [each.num_rows for each in reader.read("t", 0, 0, 5, topic_id=NEW)] == [5]
 
 
