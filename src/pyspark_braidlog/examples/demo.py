@@ -121,7 +121,7 @@ def run(stage: Stage) -> None:
             .option("kafka.bootstrap.servers", stage.bootstrap)
             .option("subscribe", orders_topic)
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", str(max(1, stage.events // 5)))
+            .option("maxOffsetsPerTrigger", str(stage.events // 4 + PARTITIONS))
             .option("groupId", group)
             .load()
         )
@@ -220,3 +220,4 @@ def _is_all_there(shop: Shop, rows: list[Row], broken: int) -> bool:
 
 if __name__ == "__main__":
     play(run, __doc__, events=EVENTS)
+    print("Everything is stopped again.")
