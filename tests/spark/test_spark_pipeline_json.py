@@ -53,11 +53,11 @@ BAD = {
     b'{"extra":{"x":"y"}}': "value does not fit the schema: extra is not map<string,int>",
     b'{"price":"dear"}': "value does not fit the schema: price is not decimal(9,2)",
     b'{"place":{"zip":"N1"}}': "value does not fit the schema",
-    b'{"id":1} {"id":2}': "value does not fit the schema",
-    b'{"id":1},{"id":2}': "value does not fit the schema",
-    b'{"id":1}]}': "value does not fit the schema",
-    b'{"id":1}, "end": false': "value does not fit the schema",
-    b'{"id":1} and more': "value does not fit the schema",
+    b'{"id":1} {"id":2}': "value has more in it than one JSON object",
+    b'{"id":1},{"id":2}': "value has more in it than one JSON object",
+    b'{"id":1}]}': "value has more in it than one JSON object",
+    b'{"id":1}, "end": false': "value has more in it than one JSON object",
+    b'{"id":1} and more': "value has more in it than one JSON object",
 }
 
 

@@ -18,14 +18,11 @@ from pyspark_braidlog.pipeline.schemas import Schema, nullable, spark_schema
 # {"data":[ text ],"end":true}: data with one element, and an end that was reached, are a text that was all read.
 _PARSED: Final = "__parsed_json"
 _CORRUPT: Final = "__corrupt"
+_ERROR: Final = "__json_error"
 _REST: Final = 2**31 - 1
-_OPTIONS: Final[Mapping[str, str]] = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": _CORRUPT,
-    # What JSON itself does not allow; options turn them on again.
-    "allowSingleQuotes": "false",
-    "allowNonNumericNumbers": "false",
-}
+_NEEDED: Final[Mapping[str, str]] = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+# What JSON itself does not allow; options turn them on again.
+_STRICT: Final[Mapping[str, str]] = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 def decode_json(
@@ -58,17 +55,19 @@ def decode_json(
             StructField(_CORRUPT, StringType()),
         ]
     )
-    parsed = F.from_json(framed, frame, {**_OPTIONS, **(options or {}), "columnNameOfCorruptRecord": _CORRUPT})
+    chosen = {**_STRICT, **(options or {}), **_NEEDED}
+    parsed = F.from_json(framed, frame, chosen)
     # A filter on `error` must not be pushed below the parsing, where Spark would parse once for the filter and again
     # for the columns: it does not push through a generator.
     once = records.select("*", F.explode(F.array(parsed)).alias(_PARSED))
-    error = _error(fields, column, text)
+    error = _error(fields, column, text, chosen)
     if registry is not None:
         begin = F.hex(F.substring(data, 1, HEADER_BYTES))
         unframed = (F.length(data) < HEADER_BYTES) | ~begin.startswith("00")
         error = F.when(unframed, F.concat(F.lit(f"{column} does not begin with a schema id: "), begin)).otherwise(error)
-    value = F.when(error.isNull(), _data())
-    return decoded_columns(records, once, column, value, error, fields if flatten else None)
+    told = once.withColumn(_ERROR, error)
+    value = F.when(F.col(_ERROR).isNull(), _data())
+    return decoded_columns(records, told, column, value, F.col(_ERROR), fields if flatten else None)
 
 
 def encode_json(
@@ -107,7 +106,7 @@ def _data() -> Column:
     return F.get(F.col(f"{_PARSED}.data"), F.lit(0))
 
 
-def _error(fields: StructType, column: str, text: Column) -> Column:
+def _error(fields: StructType, column: str, text: Column, options: Mapping[str, str]) -> Column:
     """Null for good records and those without a value; the dearer questions are asked of bad ones only."""
     parsed = F.col(_PARSED)
     whole = (F.size(parsed["data"]) == 1) & parsed["end"].isNotNull()
@@ -115,34 +114,42 @@ def _error(fields: StructType, column: str, text: Column) -> Column:
     error = (
         F.when(text.isNull(), F.lit(None).cast("string"))
         .when(~F.is_valid_utf8(text), F.lit(f"{column} is not UTF-8"))
-        .when(bad, _fault(fields, column, text))
+        .when(bad, _fault(fields, column, text, options))
     )
     for path, present in _required(fields, _data(), ""):
         error = error.when(~present, F.lit(f"{column} lacks {path}, which the schema requires"))
     return error
 
 
-def _fault(fields: StructType, column: str, text: Column) -> Column:
-    """What is wrong with a text that did not fit: the fields that are there but were left empty, where any are."""
+def _fault(fields: StructType, column: str, text: Column, options: Mapping[str, str]) -> Column:
+    """What is wrong with a text that did not fit."""
+    variant = F.try_parse_json(text)
+    is_object = F.coalesce(F.schema_of_variant(variant).startswith("OBJECT"), F.lit(False))
     partial = StructType([*nullable(fields).fields, StructField(_CORRUPT, StringType())])
-    # Its first JSON value, as far as that fits.
-    first = F.from_json(text, partial, _OPTIONS)
+    # Its first JSON value, as far as that fits; in a lambda, so that the plan has it once and not for every field.
+    first = F.array(F.from_json(text, partial, dict(options)))
+    misfit = F.get(F.transform(first, lambda found: _misfit(fields, column, text, found)), F.lit(0))
+    return (
+        F.when(variant.isNull(), F.lit(f"{column} is not JSON"))
+        .when(~is_object, F.lit(f"{column} is not a JSON object"))
+        .otherwise(misfit)
+    )
+
+
+def _misfit(fields: StructType, column: str, text: Column, found: Column) -> Column:
+    """By the fields that are there but were left empty, where any are."""
     misfits = [
         F.when(
-            F.get_json_object(text, f"$['{field.name}']").isNotNull() & first.getField(field.name).isNull(),
+            F.get_json_object(text, f"$['{field.name}']").isNotNull() & found.getField(field.name).isNull(),
             F.lit(f"{field.name} is not {field.dataType.simpleString()}"),
         )
         for field in fields.fields
         if not set(field.name) & set("'[]")
     ]
     named = F.concat_ws(", ", *misfits) if misfits else F.lit("")
-    variant = F.try_parse_json(text)
-    is_object = F.coalesce(F.schema_of_variant(variant).startswith("OBJECT"), F.lit(False))
     return (
-        F.when(variant.isNull(), F.lit(f"{column} is not JSON"))
-        .when(~is_object, F.lit(f"{column} is not a JSON object"))
-        .when(named != "", F.concat(F.lit(f"{column} does not fit the schema: "), named))
-        .when(first.getField(_CORRUPT).isNull(), F.lit(f"{column} has more in it than one JSON object"))
+        F.when(named != "", F.concat(F.lit(f"{column} does not fit the schema: "), named))
+        .when(found.getField(_CORRUPT).isNull(), F.lit(f"{column} has more in it than one JSON object"))
         .otherwise(F.lit(f"{column} does not fit the schema"))
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -115,8 +115,11 @@ def _connection(batch: DataFrame, url: str, properties: Mapping[str, str]) -> It
         connection.setAutoCommit(False)
         yield connection
     finally:
-        connection.rollback()
-        connection.close()
+        # What went wrong before is the news, not that a dead connection cannot be closed.
+        with suppress(Exception):
+            connection.rollback()
+        with suppress(Exception):
+            connection.close()
 
 
 def _applied(connection: Any, dialect: Dialect, query: str, table: str) -> int:
