@@ -97,6 +97,8 @@ def _run_queries(spark: Any, path: Path, options: argparse.Namespace, progress: 
             problem = watch.run(stop.is_over)
             places = {query.id: running.checkpoint_of(query) for query in queries}
         finally:
+            if not options.traceback:
+                running.hush(spark)
             running.stop(queries)
             for lock in locks:
                 lock.release()

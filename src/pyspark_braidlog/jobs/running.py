@@ -161,6 +161,18 @@ def stop(queries: Iterable[Query]) -> None:
             traceback.print_exc()
 
 
+def hush(spark: Any) -> None:
+    """Before queries are stopped: the processes that plan for them complain about it, in the midst of being ended.
+
+    What they print passes through Java's standard error, which drops everything once it is closed.
+    """
+    try:
+        spark._jvm.java.lang.System.err.close()
+    except Exception:
+        # A remote session has no Java here, and whatever else is wrong does not keep anybody from stopping.
+        return
+
+
 def lock_checkpoints(queries: Iterable[Query]) -> list[RunLock]:
     """Tell `replay` and other runs that somebody is at it; only where a checkpoint is a directory here."""
     locks: list[RunLock] = []
