@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -107,3 +109,28 @@ def test_closing_closes_all_that_rest() -> None:
     world.use(THERE)
     world.pool.close()
     assert all(each.is_closed for each in world.made)
+
+
+FORKING = """
+import os
+from pyspark_braidlog.source.reader_pool import POOL
+settings = {"bootstrap.servers": "localhost:1"}
+
+def use():
+    with POOL.reader(settings) as reader:
+        reader.read("t", 0, 0, 1).close()
+        return id(reader)
+
+assert use() == use()
+child = os.fork()
+if child == 0:
+    assert use() == use()
+    raise SystemExit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+use()
+"""
+
+
+def test_a_process_with_resting_readers_can_fork_and_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
