@@ -54,8 +54,16 @@ def check_schema(schema: StructType) -> None:
             raise UserError(_wrong_type(field, right))
         if field.name in _OPTIONAL and not field.nullable:
             raise UserError(f"column {field.name} cannot be NOT NULL: records without one are read as null")
+        if field.name == "headers" and not _may_lack_values(field.dataType):
+            raise UserError("the value in column headers cannot be NOT NULL: headers without one are read as null")
     if len(set(schema.names)) < len(schema.names):
         raise UserError(f"the schema has a column twice: {', '.join(schema.names)}")
+
+
+def _may_lack_values(headers: DataType) -> bool:
+    assert isinstance(headers, ArrayType)
+    assert isinstance(headers.elementType, StructType)
+    return bool(headers.elementType["value"].nullable)
 
 
 def _wrong_type(field: StructField, right: StructField) -> str:

@@ -14,6 +14,7 @@ from pyspark_braidlog.source.model import RangePartition
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.planning import split
 from pyspark_braidlog.source.progress import GroupProgress, group_calls
+from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic, ranges
 from pyspark_braidlog.source.stream_planning import StreamPlanner
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def new_stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    check_schema(schema)
     return StreamReader(ReadOptions.for_stream(options), schema)
 
 

@@ -30,6 +30,12 @@ def test_headers_whose_parts_are_said_not_to_be_null() -> None:
         (StructType().add("value", "binary", nullable=False), "value cannot be NOT NULL"),
         (StructType().add("offset", "long").add("offset", "long"), "twice: offset, offset"),
         (StructType(), "no columns; choose among key binary"),
+        (
+            StructType(
+                [StructField("headers", ArrayType(StructType().add("key", "string").add("value", "binary", False)))]
+            ),
+            "value in column headers cannot be NOT NULL",
+        ),
     ],
 )
 def test_refusals(schema: StructType, told: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from braidlog import TopicPartition
+from braidlog.core.errors import UserError
 from pyspark_braidlog.source.model import OffsetRange, RangePartition
 from pyspark_braidlog.source.stream import StreamReader, new_stream_reader
 from pyspark_braidlog.source.stream_offset import StreamOffset
@@ -59,3 +60,9 @@ def test_before_anything_was_asked_nothing_is_reported() -> None:
 
 def test_stopping_what_never_began_is_fine() -> None:
     reader(groupId="job").stop()
+
+
+def test_a_schema_that_records_do_not_have_is_refused_before_there_are_any() -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    with pytest.raises(UserError, match="column value is binary, not string"):
+        new_stream_reader(options, StructType().add("value", "string"))
