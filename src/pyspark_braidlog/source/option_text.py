@@ -12,6 +12,7 @@ from braidlog.core.errors import UserError
 
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
+_DIGITS: Final = 10
 _PARTITIONS: Final = '{"topicA": [0, 1], "topicB": [0]}'
 _OFFSETS: Final = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'
 _TIMESTAMPS: Final = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}'
@@ -116,8 +117,8 @@ def _numbers(name: str, text: str, wanted: str, fits: Callable[[int], bool], exa
             what = f'at "{topic}" there is {_shown(by_partition)} and not an object with partitions'
             raise _misshapen(name, what, example)
         for partition, number in by_partition.items():
-            if not (partition.isascii() and partition.isdigit() and int(partition) <= _INT32):
-                raise _misshapen(name, f'at "{topic}" there is "{partition}" and not a partition', example)
+            if not _is_partition(partition):
+                raise _misshapen(name, f'at "{topic}" there is {_shown(partition)} and not a partition', example)
             if not _is_integer(number) or not fits(number) or number > _INT64:
                 what = f'at "{topic}", "{partition}" there is {_shown(number)} and not {wanted}'
                 raise _misshapen(name, what, example)
@@ -136,6 +137,11 @@ def _by_topic(name: str, text: str, example: str) -> dict[str, Any]:
         raise UserError(f"option {name} is not valid JSON: {what}; expected is e.g. {example}") from None
     except _Duplicate as problem:
         raise _misshapen(name, f'"{problem}" is there twice', example) from None
+    except (ValueError, RecursionError):
+        # Python reads no number of thousands of digits, and nothing nested that deep.
+        raise UserError(
+            f"option {name} has a number or a nesting that nobody means; expected is e.g. {example}"
+        ) from None
     if not isinstance(value, dict):
         raise _misshapen(name, f"it is {_shown(value)} and not an object with topics", example)
     return value
@@ -151,6 +157,10 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen = [key for key, _ in pairs]
         raise _Duplicate(next(key for key in seen if seen.count(key) > 1))
     return found
+
+
+def _is_partition(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) <= _INT32
 
 
 def _is_integer(value: object) -> bool:

@@ -109,7 +109,7 @@ class _Given:
     """The options that were given, whatever the case of their names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.values = {name.lower(): value for name, value in options.items()}
+        self.values = {name.lower(): _text(value) for name, value in options.items()}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.values
@@ -122,6 +122,11 @@ class _Given:
 
     def read(self, name: str, parse: Callable[[str, str], Value], default: Value | None = None) -> Value:
         return parse(name, self.text(name)) if name in self else default  # type: ignore[return-value]
+
+
+def _text(value: object) -> str:
+    """Programs hand over numbers and flags too, and Spark makes text of them in this way."""
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _choice(given: _Given) -> Choice:

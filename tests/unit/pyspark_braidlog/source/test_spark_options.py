@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -58,6 +59,18 @@ def test_names_have_no_case() -> None:
     options = ReadOptions.checked(given)
     assert options.choice == SubscribePattern("or.*")
     assert options.min_partitions == 3
+
+
+def test_values_that_programs_write_as_python_has_them() -> None:
+    given: dict[str, Any] = {
+        **BASE,
+        "failOnDataLoss": False,
+        "maxOffsetsPerTrigger": 100,
+        "kafka.request.timeout.ms": 5000,
+    }
+    options = ReadOptions.for_stream(given)
+    assert options == ReadOptions.for_stream({name: str(value).lower() for name, value in given.items()})
+    assert (options.fail_on_data_loss, options.max_offsets) == (False, 100)
 
 
 def test_options_travel_to_tasks() -> None:
@@ -199,6 +212,9 @@ class TestJson:
             ('{"orders": {"0": -3}}', 'at "orders", "0" there is -3'),
             ('{"orders": {"0": 1, "0": 2}}', '"0" is there twice'),
             ('{"orders": {"0": 99999999999999999999}}', 'at "orders", "0" there is 999'),
+            (f'{{"orders": {{"0": {"9" * 5000}}}}}', "a number or a nesting that nobody means"),
+            (f'{{"orders": {{"{"9" * 5000}": 0}}}}', 'at "orders" there is "9999'),
+            ('{"orders": ' * 5000, "a number or a nesting that nobody means"),
         ],
     )
     def test_offsets(self, text: str, where: str) -> None:
