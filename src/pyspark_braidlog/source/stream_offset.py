@@ -69,6 +69,9 @@ def ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     Spark asks again where a stream begins when it restarts before its first batch is done, and by then "latest" may
     have moved: so what `end` says about the beginning goes first.
     """
+    if start == end:
+        # What `end` says about a beginning is about the batch before.
+        return []
     before = {} if start.is_initial else start.offsets
     planned = (
         OffsetRange(

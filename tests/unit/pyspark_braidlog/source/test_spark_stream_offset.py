@@ -95,3 +95,10 @@ def test_ranges_are_never_empty_and_lie_in_order(start: StreamOffset, end: Strea
     found = ranges(start, end)
     assert all(each.size > 0 for each in found)
     assert [each[:2] for each in found] == sorted({each[:2] for each in found})
+
+
+def test_between_an_offset_and_itself_there_is_nothing() -> None:
+    """Where a batch began is no matter of the next one, which may be without data."""
+    end = StreamOffset({T0: 9}, {"t": "id"}, begins={T0: 4})
+    assert ranges(StreamOffset({T0: 4}), end)
+    assert ranges(end, end) == []
