@@ -90,6 +90,9 @@ class GroupProgress:
         except GroupIdNotFoundError:
             return
         except (ProtocolError, BraidlogError) as problem:
+            if getattr(problem, "retriable", False):
+                # The coordinator is away: lag is not worth the query, and the first commit finds out the same.
+                return
             raise self._refused(problem) from None
         if described.members:
             raise self._occupied()

@@ -10,7 +10,7 @@ import pytest
 
 from braidlog import TopicPartition
 from braidlog.client.admin.results import Results
-from braidlog.client.errors import NoConnection
+from braidlog.client.errors import NoConnection, RequestTimeout
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
@@ -82,6 +82,18 @@ def test_a_group_without_permission_is_refused(world: World) -> None:
     world.group.describing = GroupAuthorizationFailedError()
     with pytest.raises(UserError, match=r"no permission.*allow Read"):
         world.progress.check()
+
+
+@pytest.mark.parametrize("problem", [NoConnection("gone"), RequestTimeout("late"), CoordinatorNotAvailableError()])
+def test_a_coordinator_that_is_away_does_not_keep_a_query_from_starting(world: World, problem: Exception) -> None:
+    world.group.describing = world.group.failing = problem
+    world.progress.check()
+    world.progress.show({T0: 5})
+    assert len(world.said) == 1
+    world.group.failing = None
+    world.now += 60
+    world.progress.show({T0: 5})
+    assert world.group.commits == [{T0: 5}]
 
 
 def test_a_position_is_committed_once(world: World) -> None:
