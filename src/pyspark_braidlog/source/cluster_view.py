@@ -37,6 +37,10 @@ class MissingTopics(UserError):
         self.topics = tuple(topics)
 
 
+class NoAnswer(UserError):
+    """The cluster, or a part of it, is away: later the same question may be answered."""
+
+
 class ClusterView:
     """One cluster, seen from the driver; `client` are settings of a consumer. Connects when first asked."""
 
@@ -46,7 +50,8 @@ class ClusterView:
         settings.setdefault(_PATIENCE, _PATIENCE_MS)
         self.patience_s = int(settings[_PATIENCE]) / 1000
         self._servers = client["bootstrap.servers"]
-        self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").upper()]
+        # Read as the tasks' client reads it, which takes blanks and capitals.
+        self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").strip().upper()]
         self._admin = Admin(settings)
 
     def __enter__(self) -> ClusterView:
@@ -150,9 +155,11 @@ def told(problem: Exception, servers: str) -> UserError:
     if isinstance(problem, AuthenticationFailed):
         return UserError(f"the brokers at {servers} do not let this query in: {problem}")
     if isinstance(problem, (NoConnection, RequestTimeout)):
-        return UserError(f"no answer from kafka.bootstrap.servers={servers}: {problem}")
+        return NoAnswer(f"no answer from kafka.bootstrap.servers={servers}: {problem}")
     if isinstance(problem, (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)):
         return UserError(f"no permission to read: {problem.message or problem.name}")
+    if getattr(problem, "retriable", False):
+        return NoAnswer(str(problem))
     return problem if isinstance(problem, UserError) else UserError(str(problem))
 
 

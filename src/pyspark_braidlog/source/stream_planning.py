@@ -12,8 +12,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from braidlog import TopicPartition
 from pyspark_braidlog.source.admission import Admission
 from pyspark_braidlog.source.bounds import OffsetLookup, starting_offsets
-from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics
-from pyspark_braidlog.source.data_loss import Findings, examine, is_other_topic, notice, refusal
+from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, NoAnswer
+from pyspark_braidlog.source.data_loss import Findings, examine, is_chosen, is_other_topic, notice, refusal
 from pyspark_braidlog.source.model import Offsets
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.progress import say
@@ -25,6 +25,9 @@ _TOPICS_GOOD_FOR_S: Final = 1.0
 # After an election a leader may for a moment not know how far its log is committed.
 _LOOKS: Final = 4
 _BETWEEN_LOOKS_S: Final = 0.25
+# A stream that runs outlives a broker's restart, as its tasks do; one that starts is told at once.
+_OUTAGE_MS: Final = "60000"
+_BETWEEN_QUESTIONS_S: Final = 1.0
 
 
 class View(OffsetLookup, Protocol):
@@ -62,6 +65,8 @@ class StreamPlanner:
         # Where a query ends that reads what is available now.
         self._goal: Offsets | None = None
         self._told: set[str] = set()
+        self._outage_s = int(options.client.get("default.api.timeout.ms", _OUTAGE_MS)) / 1000
+        self._was_answered = False
         # What was last seen to be available.
         self.latest: Offsets = {}
 
@@ -91,6 +96,25 @@ class StreamPlanner:
 
     def next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Where the batch from `start` on ends; `start` itself if there is nothing to read, or not enough."""
+        deadline = self._now() + self._outage_s
+        is_away = False
+        while True:
+            try:
+                end = self._end_or_missing(start, limit)
+            except NoAnswer as problem:
+                if not self._was_answered or self._now() >= deadline:
+                    raise
+                if not is_away:
+                    self._tell(f"{problem}; the query waits for up to {self._outage_s:g} s")
+                is_away = True
+                self._pause(_BETWEEN_QUESTIONS_S)
+                continue
+            if is_away:
+                self._tell("the brokers answer again")
+            self._was_answered = True
+            return end
+
+    def _end_or_missing(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         for _ in range(_LOOKS):
             try:
                 return self._next_end(start, limit)
@@ -102,11 +126,11 @@ class StreamPlanner:
 
     def _next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         known = self._facts
-        facts = self._topics(start)
+        facts = self._settled(start)
         available = self._available(facts)
         if self._facts is known and _is_odd(start, facts, available):
             self._facts = None
-            facts = self._topics(start)
+            facts = self._settled(start)
             available = self._available(facts)
         findings = self._findings(start, facts, available)
         self._weigh(findings)
@@ -123,6 +147,24 @@ class StreamPlanner:
         return StreamOffset(
             end, ids, {place: each for place, each in begin.items() if start.offsets.get(place) != each}
         )
+
+    def _settled(self, start: StreamOffset) -> dict[str, TopicFacts]:
+        """The topics; those that seem to be gone are looked for again, since a broker that starts may know of few.
+
+        To take one for deleted would mean to read it from its beginning when it is there again.
+        """
+        facts = self._topics(start)
+        for _ in range(_LOOKS - 1):
+            if not self._lacks(facts, start):
+                break
+            self._pause(_BETWEEN_LOOKS_S)
+            self._facts = None
+            facts = self._topics(start)
+        return facts
+
+    def _lacks(self, facts: dict[str, TopicFacts], start: StreamOffset) -> bool:
+        there = set(topic_partitions(facts))
+        return any(place not in there and is_chosen(self._options.choice, place) for place in start.offsets)
 
     def _topics(self, start: StreamOffset) -> dict[str, TopicFacts]:
         is_first = self._facts is None and self._facts_at == 0.0

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 import pytest
 
 from braidlog import Producer, TopicPartition
-from braidlog.client.errors import AuthenticationFailed, RequestTimeout, SettingError
+from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTimeout, SettingError
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import CorruptMessageError, TopicAuthorizationFailedError
+from braidlog.core.protocol_errors import (
+    CorruptMessageError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+)
 from braidlog.testing import Broker
-from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, told
+from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, NoAnswer, told
 from pyspark_braidlog.source.topics import Assign, Subscribe, SubscribePattern, TopicFacts
 
 
@@ -83,7 +88,7 @@ class TestOffsets:
             producer.init_transactions()
             producer.begin_transaction()
             producer.send(topic, b"undecided").result()
-            with ClusterView({"bootstrap.servers": servers, "isolation.level": "read_committed"}) as committed:
+            with ClusterView({"bootstrap.servers": servers, "isolation.level": " Read_Committed "}) as committed:
                 assert committed.latest([place]) == {place: 0}
                 assert committed.log_ends([place]) == {place: 1}
             with ClusterView({"bootstrap.servers": servers}) as everything:
@@ -132,6 +137,12 @@ class TestFailures:
         sentence = told(problem, "kafka:9092")
         assert isinstance(sentence, UserError)
         assert str(sentence).startswith(begins)
+
+    def test_what_may_pass_is_told_from_what_will_not(self) -> None:
+        for problem in (RequestTimeout("too slow"), NoConnection("gone"), LeaderNotAvailableError("t-0")):
+            assert isinstance(told(problem, "kafka:9092"), NoAnswer)
+        for lasting in (AuthenticationFailed("wrong password"), SettingError("port=x"), InvalidTopicError("t!")):
+            assert not isinstance(told(lasting, "kafka:9092"), NoAnswer)
 
     def test_waits_ten_seconds_unless_told_otherwise(self) -> None:
         with ClusterView({"bootstrap.servers": "127.0.0.1:1"}) as view:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from braidlog import TopicPartition
-from pyspark_braidlog.source.cluster_view import MissingTopics
+from pyspark_braidlog.source.cluster_view import MissingTopics, NoAnswer
 from pyspark_braidlog.source.data_loss import DataLoss
 from pyspark_braidlog.source.model import OffsetRange
 from pyspark_braidlog.source.options import ReadOptions
@@ -28,6 +28,9 @@ class FakeCluster:
         self.logs = {T0: (0, 10), T1: (0, 20)}
         self.stable: dict[TopicPartition, int] = {}
         self.asked: list[str] = []
+        # How often it will not answer, and how often it will not know of any topic.
+        self.away = 0
+        self.forgetful = 0
         self.open = 0
 
     def view(self, client: Mapping[str, str]) -> FakeView:
@@ -42,6 +45,9 @@ class FakeView:
 
     def topics(self, choice: Choice, *, missing_ok: bool = False) -> dict[str, TopicFacts]:
         self._cluster.asked.append("topics")
+        if self._cluster.forgetful:
+            self._cluster.forgetful -= 1
+            return {}
         wanted = choice.topics if isinstance(choice, Subscribe) else tuple(self._cluster.ids)
         missing = [each for each in wanted if each not in self._cluster.ids]
         if missing and not missing_ok:
@@ -60,6 +66,9 @@ class FakeView:
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self._cluster.asked.append("latest")
+        if self._cluster.away:
+            self._cluster.away -= 1
+            raise NoAnswer("no answer")
         stable = self._cluster.stable if self._isolation == "read_committed" else {}
         return {each: stable.get(each, self._log(each)[1]) for each in partitions}
 
@@ -93,8 +102,11 @@ class World:
             self.cluster.view,
             tell=self.said.append,
             now=lambda: self.now,
-            pause=lambda _: None,
+            pause=self.pause,
         )
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
 
     def write(self, place: TopicPartition, count: int = 1) -> None:
         first, after = self.cluster.logs[place]
@@ -320,6 +332,50 @@ def test_deletion_during_available_now_ends_the_stream(world: World) -> None:
     world.cluster.ids, world.cluster.logs = {}, {}
     with pytest.raises(DataLoss, match="t-0 was deleted"):
         planner.next_end(start, planner.own_limit)
+
+
+def test_a_broker_that_knows_of_no_topic_for_a_moment_deletes_none(world: World) -> None:
+    """Else the topic would be read from its beginning when it is there again."""
+    planner = world.planner(failOnDataLoss="false")
+    start = begun(planner)
+    world.write(T0)
+    world.now += 10
+    world.cluster.forgetful = 2
+    assert planner.next_end(start, ALL) == StreamOffset({T0: 11, T1: 20}, {"t": "id"})
+    assert world.said == []
+
+
+# While brokers are away
+
+
+def test_a_running_stream_waits_for_brokers_that_are_away(world: World) -> None:
+    planner = world.planner()
+    start = begun(planner)
+    world.write(T0)
+    world.cluster.away = 20
+    assert planner.next_end(start, ALL).offsets == {T0: 11, T1: 20}
+    assert len(world.said) == 2
+    assert "waits for up to 60 s" in world.said[0]
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({}, 60), ({"kafka_default.api.timeout.ms": "3000"}, 3)])
+def test_but_not_for_long(world: World, options: dict[str, str], seconds: float) -> None:
+    planner = world.planner(**options)
+    start = begun(planner)
+    world.cluster.away = 1000
+    before = world.now
+    with pytest.raises(NoAnswer):
+        planner.next_end(start, ALL)
+    assert seconds <= world.now - before <= seconds + 1
+
+
+def test_a_stream_that_starts_does_not_wait(world: World) -> None:
+    before = begun(world.planner())
+    world.cluster.away = 1
+    now = world.now
+    with pytest.raises(NoAnswer):
+        world.planner().next_end(before, ALL)
+    assert world.now == now
 
 
 # What it costs
