@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -23,12 +21,11 @@ from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError, TopicAlreadyExistsError
 from pyspark_braidlog.errors import clear_error
 from pyspark_braidlog.examples.broker import own_broker
+from pyspark_braidlog.examples.signals import EndingSignals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
 # Few rows need few partitions of a shuffle; and in UTC everybody gets the same days and hours.
 SESSION_SETTINGS: Final = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
 
@@ -153,13 +150,16 @@ def play(
     """The `main` of an example: read its arguments, set the stage, play, take everything down again."""
     name = example.__module__.rpartition(".")[2] if example.__module__ != "__main__" else _running_module()
     options = _parser(name, about or "", events).parse_args(arguments)
+    signals = EndingSignals()
     try:
-        with _ended_by_sigterm(), set_stage(name, options) as stage:
+        with signals.taken(), set_stage(name, options, signals) as stage:
             example(stage)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
-    except (BraidlogError, ProtocolError, PySparkException) as problem:
-        sys.exit(f"{name}: {clear_error(problem)}")
+    except BaseException as problem:
+        if signals.received:
+            sys.exit(128 + signals.received)
+        if isinstance(problem, (BraidlogError, ProtocolError, PySparkException)):
+            sys.exit(f"{name}: {clear_error(problem)}")
+        raise
 
 
 def _running_module() -> str:
@@ -190,7 +190,7 @@ def _positive(text: str) -> int:
 
 
 @contextmanager
-def set_stage(name: str, options: argparse.Namespace) -> Iterator[Stage]:
+def set_stage(name: str, options: argparse.Namespace, signals: EndingSignals) -> Iterator[Stage]:
     from pyspark_braidlog.session import spark_session
 
     with ExitStack() as stack:
@@ -207,21 +207,9 @@ def set_stage(name: str, options: argparse.Namespace) -> Iterator[Stage]:
             },
         )
         stack.callback(spark.stop)
+        # Starting, Spark has put its own handler in place of ours.
+        signals.install()
         stage = Stage(bootstrap, spark, scratch, options.prefix, options.events)
         if options.bootstrap and not options.keep:
             stack.callback(stage.strike)
         yield stage
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends us as Ctrl-C does: everything that was started is stopped."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(_TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

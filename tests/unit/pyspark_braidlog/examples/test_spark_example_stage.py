@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ from braidlog import Admin
 from braidlog.core.errors import UserError
 from braidlog.testing import Broker
 from pyspark_braidlog.examples import stage as stage_module
+from pyspark_braidlog.examples.signals import EndingSignals
 from pyspark_braidlog.examples.stage import Event, Stage, play
 
 
@@ -75,8 +80,41 @@ def test_events_are_counted_from_one(count: str, capsys: pytest.CaptureFixture[s
     assert "give 1 or more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_and_are_given_back(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    steps = []
+
+    @contextmanager
+    def set_stage(name: str, options: object, signals: EndingSignals) -> Iterator[None]:
+        # As Spark does when it starts.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signals.install()
+        try:
+            yield
+        finally:
+            signal.raise_signal(number)
+            steps.append("cleaned up")
+
+    def example(stage: object) -> None:
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise RuntimeError("as a call to Java makes it look") from None
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(stage_module, "set_stage", set_stage)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            play(example, "About.", arguments=[])
+    finally:
+        logging.disable(logging.NOTSET)
+    assert ended.value.code == 128 + number
+    assert steps == ["cleaned up"]
+    assert signal.getsignal(number) is before
+
+
 def test_what_a_user_can_mend_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str, options: object) -> object:
+    def refuse(name: str, options: object, signals: object) -> object:
         raise UserError("no Java was found: install one")
 
     monkeypatch.setattr(stage_module, "set_stage", refuse)
