@@ -104,6 +104,8 @@ def _run_queries(spark: Any, path: Path, options: argparse.Namespace, progress: 
                 lock.release()
         if problem is not None:
             raise problem
+        # Spark reports a batch a moment after it is done.
+        watch.look()
         progress.clear()
         rows = [
             {
@@ -121,7 +123,8 @@ def _run_queries(spark: Any, path: Path, options: argparse.Namespace, progress: 
         elif progress.is_watched or stop.signal is not None:
             for row in rows:
                 lag = "" if row["lag"] is None else f", lag {row['lag']:,}"
-                remark(f"{row['query']}: {row['batches']:,} batches, {row['rows']:,} rows{lag}")
+                batches = f"{row['batches']:,} batch{'' if row['batches'] == 1 else 'es'}"
+                remark(f"{row['query']}: {batches}, {row['rows']:,} row{'' if row['rows'] == 1 else 's'}{lag}")
     return stop.exit_code
 
 

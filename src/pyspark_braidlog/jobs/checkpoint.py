@@ -31,7 +31,7 @@ _NOTHING: Final = "-"
 _IDS: Final = "@ids"
 _INITIAL: Final = "@initial"
 # A project's checkpoints lie so deep at most.
-_DEPTH: Final = 7
+_DEPTH: Final = 10
 
 Positions = dict[TopicPartition, int]
 

@@ -83,7 +83,8 @@ def test_what_is_written_is_what_the_source_would_write() -> None:
 
 
 def test_checkpoints_are_found_below_a_directory(tmp_path: Path) -> None:
-    deep = checkpoint_in(tmp_path / "a" / "b" / "c", {}, [])
+    # As deep as declarative pipelines put them.
+    deep = checkpoint_in(tmp_path / "a/state/checkpoints/_checkpoints/spark_catalog/default/orders/orders/0", {}, [])
     shallow = checkpoint_in(tmp_path / "z", {}, [])
     assert find_checkpoints(tmp_path) == [deep, shallow]
     assert find_checkpoints(deep) == [deep]
