@@ -20,6 +20,7 @@ _WORD: Final = 8
 # Of longer ones a checksum each costs less than so many words.
 _LONG: Final = 512
 _WHOLE: Final = (1 << 64) - 1
+_LAID_OUT: Final = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _STIR: Final = np.uint64(0x94D049BB133111EB)
@@ -61,8 +62,15 @@ class Fingerprint:
 
 def _hashes(array: pa.Array) -> tuple[Hashes, int]:
     """(a hash of each element, the bytes of all)"""
+    if array.type not in _LAID_OUT:
+        # Views, fixed sizes, dictionaries: the same bytes, laid out otherwise.
+        array = array.cast(pa.large_binary())
     places, data = _places(array)
     starts, lengths = places[:-1], np.diff(places)
+    nulls = np.asarray(array.is_null()) if array.null_count else None
+    if nulls is not None:
+        # What lies under a null is nobody's, and need not be nothing.
+        lengths[nulls] = 0
     hashes = lengths.astype(np.uint64) * _SPREAD
     long = lengths > _LONG
     if long.any():
@@ -73,8 +81,8 @@ def _hashes(array: pa.Array) -> tuple[Hashes, int]:
         hashes[short] = _of_words(data, starts[short], lengths[short], hashes[short])
     else:
         hashes = _of_words(data, starts, lengths, hashes)
-    if array.null_count:
-        hashes[np.asarray(array.is_null())] = _NULL
+    if nulls is not None:
+        hashes[nulls] = _NULL
     return hashes, int(lengths.sum())
 
 

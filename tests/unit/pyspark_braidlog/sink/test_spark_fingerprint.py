@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -63,6 +64,28 @@ def test_text_is_its_bytes_and_no_key_column_is_like_null_keys() -> None:
     values = pa.array(["a", "bc"])
     assert Fingerprint().with_rows(None, values) == Fingerprint().with_rows(None, values.cast(pa.binary()))
     assert Fingerprint().with_rows(None, values).rows == 2
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_other_layouts_of_the_same_bytes_are_the_same_rows(kind: pa.DataType) -> None:
+    plain = pa.array(["a", None, "longer than a view holds within itself", "", "a"])
+    assert Fingerprint().with_rows(plain.cast(kind), plain.cast(kind)) == Fingerprint().with_rows(plain, plain)
+
+
+def test_bytes_under_a_null_do_not_count() -> None:
+    starts, data = pa.py_buffer(np.array([0, 1, 4, 5], np.int32).tobytes()), pa.py_buffer(b"axyzb")
+    hidden = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(b"\x05"), starts, data])
+    assert hidden.to_pylist() == [b"a", None, b"b"]
+    assert Fingerprint().with_rows(None, hidden) == Fingerprint().with_rows(None, pa.array([b"a", None, b"b"]))
+
+
+@pytest.mark.parametrize("kind", ["binary", "large_string"])
+def test_nothing_but_nulls_and_nothing_at_all(kind: str) -> None:
+    nulls = pa.nulls(3, kind)
+    assert Fingerprint().with_rows(nulls, nulls).rows == 3
+    assert Fingerprint().with_rows(nulls.slice(3), nulls.slice(3)) == Fingerprint()
+    empty = pa.array([""], kind)
+    assert Fingerprint().with_rows(empty, empty) != Fingerprint().with_rows(nulls.slice(2), nulls.slice(2))
 
 
 def test_nothing_changes_nothing() -> None:
