@@ -109,7 +109,7 @@ class _Given:
     """The options that were given, whatever the case of their names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.values = {name.lower(): _text(value) for name, value in options.items()}
+        self.values = {name.lower(): _text(value) for name, value in options.items() if value is not None}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.values

@@ -71,6 +71,8 @@ def test_values_that_programs_write_as_python_has_them() -> None:
     options = ReadOptions.for_stream(given)
     assert options == ReadOptions.for_stream({name: str(value).lower() for name, value in given.items()})
     assert (options.fail_on_data_loss, options.max_offsets) == (False, 100)
+    given["groupId"] = None
+    assert ReadOptions.for_stream(given) == options
 
 
 def test_options_travel_to_tasks() -> None:
