@@ -57,10 +57,8 @@ class Kept(Generic[Client]):
             # Threads and connections stayed with the parent of a fork.
             self._made_in, self._resting = self._process(), {}
         chosen = tuple(sorted(settings.items()))
-        client, rested = self._resting.pop(chosen, (None, 0.0))
-        if client is not None and self._now() - rested > _IDLE_S:
-            self._close(client)
-            client = None
+        self._close_idle()
+        client, _ = self._resting.pop(chosen, (None, 0.0))
         client = client or self._new(settings)
         try:
             yield client
@@ -68,6 +66,14 @@ class Kept(Generic[Client]):
             self._close(client)
             raise
         self._resting[chosen] = (client, self._now())
+
+    def _close_idle(self) -> None:
+        """Of whatever settings: a worker may serve another query next."""
+        now = self._now()
+        for chosen, (client, rested) in list(self._resting.items()):
+            if now - rested > _IDLE_S:
+                del self._resting[chosen]
+                self._close(client)
 
 
 PRODUCERS: Final[Kept[Producer]] = Kept(Producer, lambda producer: producer.close(_CLOSE_S))

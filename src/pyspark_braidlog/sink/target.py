@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -37,22 +37,27 @@ class Targets:
 
     def check(self, options: WriteOptions) -> None:
         """The cluster answers and has the topic; else raises one sentence, within some ten seconds."""
-        now = self._now()
-        what = (options.topic, tuple(sorted(options.client.items())))
-        if what in self._seen and now - self._seen[what] < _STILL_TRUE_S:
-            return
-        self._ask(options, _NO_TOPIC if options.topic is None else Subscribe((options.topic,)))
-        self._seen = {each: seen for each, seen in self._seen.items() if now - seen < _STILL_TRUE_S}
-        self._seen[what] = now
+        self._look(options, [options.topic])
 
     def checked(
         self, options: WriteOptions, columns: Columns, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """The batches; a producer would wait for a minute for a topic that does not exist."""
         for batch in batches:
-            for topic in columns.topics(batch):
-                self.check(replace(options, topic=topic))
+            self._look(options, columns.topics(batch))
             yield batch
+
+    def _look(self, options: WriteOptions, topics: Sequence[str | None]) -> None:
+        """All that were not seen lately in one question."""
+        now = self._now()
+        client = tuple(sorted(options.client.items()))
+        unseen = [each for each in topics if now - self._seen.get((each, client), -math.inf) >= _STILL_TRUE_S]
+        if not unseen:
+            return
+        named = tuple(each for each in unseen if each is not None)
+        self._ask(options, Subscribe(named) if named else _NO_TOPIC)
+        self._seen = {each: seen for each, seen in self._seen.items() if now - seen < _STILL_TRUE_S}
+        self._seen |= {(each, client): now for each in unseen}
 
 
 TARGETS: Final = Targets()

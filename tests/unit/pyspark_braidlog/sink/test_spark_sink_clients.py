@@ -52,6 +52,14 @@ def test_one_that_rested_for_long_is_closed() -> None:
     assert first.closed
 
 
+def test_one_of_another_query_is_closed_too_when_it_rested_for_long() -> None:
+    around = Surroundings()
+    first = around.used()
+    around.now = 1000.0
+    around.used(B)
+    assert first.closed
+
+
 def test_after_a_fork_none_is_there() -> None:
     around = Surroundings()
     first = around.used()

@@ -16,6 +16,7 @@ class Cluster:
     def __init__(self, *topics: str) -> None:
         self.topics = set(topics)
         self.asked: list[str] = []
+        self.questions = 0
         self.now = 0.0
         self.targets = Targets(self._ask, lambda: self.now)
 
@@ -23,6 +24,7 @@ class Cluster:
         assert isinstance(choice, (Subscribe, SubscribePattern))
         wanted = choice.topics if isinstance(choice, Subscribe) else ("any",)
         self.asked += wanted
+        self.questions += 1
         if not self.topics.issuperset(wanted):
             raise UserError("does not exist")
 
@@ -71,6 +73,7 @@ def test_topics_of_rows_are_looked_for_once_each() -> None:
     given = batches(["a", "b", "a"], ["b", None])
     assert list(cluster.targets.checked(options(None), columns, iter(given))) == given
     assert sorted(cluster.asked) == ["a", "b"]
+    assert cluster.questions == 1
     with pytest.raises(UserError):
         list(cluster.targets.checked(options(None), columns, iter(batches(["c"]))))
     # The option says where to, and was looked for by the driver.
