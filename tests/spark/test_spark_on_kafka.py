@@ -221,6 +221,23 @@ def test_one_reads_what_the_other_writes(scene: Scene, tmp_path: Path, source: s
     assert sorted(map(content, copied)) == sorted(map(content, original))
 
 
+def test_a_connectors_checkpoint_is_gone_on_with(scene: Scene, tmp_path: Path) -> None:
+    """Who changes the format string of a running job keeps the place where it is."""
+    source, target = scene.create("moved", 2), scene.create("moved-copy", 2)
+    reading = {"subscribe": source, "startingOffsets": "earliest", "includeHeaders": "true", **scene.server}
+    writing = {"topic": target, **scene.server}
+    with Producer(bootstrap_servers=scene.bootstrap) as producer:
+        send_numbers(producer, source, 0, 20)
+        before = {"format": "kafka", **reading}, {"format": "kafka", **writing}
+        assert scene.spark.stream(*before, tmp_path / "checkpoint") == [20]
+        send_numbers(producer, source, 20, 30)
+    after = {"format": "braidlog", **reading}, {"format": "braidlog", **writing}
+    assert scene.spark.stream(*after, tmp_path / "checkpoint") == [10]
+    assert scene.spark.stream(*after, tmp_path / "checkpoint") == []
+    copied = scene.both(subscribe=target, **{"kafka.isolation.level": "read_committed"})
+    assert sorted(int(row.value or b"-1") for row in copied) == list(range(30))
+
+
 def content(row: Record) -> str:
     return repr((row.key, row.value, row.headers))
 
