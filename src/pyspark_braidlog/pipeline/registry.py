@@ -198,11 +198,16 @@ def _refusal(error: urllib.error.HTTPError, method: str, url: str) -> Exception:
     try:
         said = json.loads(error.read(_MOST_BYTES))
         text = str(said.get("message") or said.get("detail") or said.get("title") or "")
+        number = said.get("error_code")
     except (ValueError, AttributeError, OSError):
-        text = ""
+        text, number = "", None
     told = f": {text}" if text else ""
     if error.code == 404:
-        return UnknownSchema(f"the registry has nothing at {url} ({method}){told}")
+        if isinstance(number, int) and number // 100 == 404:
+            return UnknownSchema(f"the registry has nothing at {url} ({method}){told}")
+        # A proxy that lost its registry, or a wrong path. Taken for "no such schema" it would make every record a
+        # malformed one.
+        return _Unanswered(f"HTTP 404 that is not a schema registry's{told}")
     if error.code in (401, 403):
         return RegistryError(f"the registry refuses access to {url} ({error.code}){told}; check user and password")
     if error.code == 409:

@@ -106,6 +106,17 @@ def test_a_short_trouble_is_waited_out_and_a_long_one_is_told() -> None:
             registry.latest("s")
 
 
+@pytest.mark.parametrize("body", ["<html>404</html>", '{"error_code": 404, "message": "HTTP 404 Not Found"}', "[]"])
+def test_nothing_at_an_address_is_not_taken_for_no_such_schema(body: str) -> None:
+    with running_registry() as running:
+        number = Registry(running.url).register("s", USER)
+        running.contents.troubles += [(404, body)] * 3
+        with pytest.raises(RegistryError, match="HTTP 404 that is not a schema registry's") as refused:
+            Registry(running.url).schema_by_id(number)
+        assert not isinstance(refused.value, UnknownSchema)
+        assert Registry(running.url).schema_by_id(number).schema == USER
+
+
 def test_another_address_is_asked_when_one_is_down() -> None:
     with socket.socket() as unused, running_registry() as running:
         unused.bind(("127.0.0.1", 0))
