@@ -108,9 +108,11 @@ class _Decoder:
             registered = registry.schema_by_id(schema_id)
             if registered.kind != "AVRO":
                 raise _Unfit(f"which is {registered.kind}, not Avro")
-            found = self._writers[schema_id] = self._reading(
-                parsed(without_logical_types(registered.schema)), self._reader
-            )
+            try:
+                writer = parsed(without_logical_types(registered.schema))
+            except UserError as error:
+                raise _Unfit(f"which cannot be used: {error}") from None
+            found = self._writers[schema_id] = self._reading(writer, self._reader)
         return found
 
     def _reading(self, writer: Any, reader: Any) -> _Read:

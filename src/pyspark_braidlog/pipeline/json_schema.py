@@ -123,8 +123,12 @@ class _Reading:
         if depth > _DEPTH:
             raise UserError(f"the JSON Schema refers to itself at {where}; Spark has no recursive types")
         for part in schema["allOf"]:
-            while isinstance(part, Mapping) and "$ref" in part:
+            for _ in range(_DEPTH):
+                if not isinstance(part, Mapping) or "$ref" not in part:
+                    break
                 part = self._target(part["$ref"], where)
+            else:
+                raise UserError(f"the JSON Schema refers to itself at {where}; Spark has no recursive types")
             if isinstance(part, Mapping) and "allOf" in part:
                 part = self._together(part, where, depth + 1)
             if not isinstance(part, Mapping) or "properties" not in part:

@@ -266,6 +266,19 @@ def test_the_registry_says_how_each_record_was_written() -> None:
     ]
 
 
+def test_a_writers_schema_that_is_none_spoils_its_own_records_only() -> None:
+    schema = record(("id", "long"))
+    with running_registry() as running:
+        registry = Registry(running.url)
+        good = registry.register("s", schema)
+        running.contents.schemas[77] = {"schema": json.dumps({"type": "record", "name": "R", "fields": [{}]})}
+        body = written(schema, {"id": 5})
+        first, second = decoded(schema, header(77) + body, header(good) + body, registry=registry)
+        assert first["value"] is None
+        assert first["error"].startswith("value was written with schema 77, which cannot be used: the Avro schema")
+        assert second == {"value": {"id": 5}, "error": None}
+
+
 def test_a_registry_that_is_down_is_no_records_fault() -> None:
     with running_registry() as running:
         registry = Registry(running.url, timeout_s=2)

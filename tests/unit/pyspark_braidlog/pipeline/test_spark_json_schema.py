@@ -72,6 +72,7 @@ def test_what_is_required_may_not_be_null() -> None:
         ({"$ref": "#/definitions/none"}, "which it does not have"),
         ({"$ref": "#/properties/it"}, "refers to itself"),
         (properties(inner={"$ref": "#"}), "refers to itself"),
+        ({"allOf": [{"$ref": "#/properties/it/me"}], "me": {"$ref": "#/properties/it/me"}}, "refers to itself"),
         ({"allOf": [{"type": "string"}, {"type": "string"}]}, "join only objects"),
     ],
 )
