@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import quoted
 from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, several_rows
-from pyspark_braidlog.pipeline.upsert_sql import MARKERS, SQLITE, marker_table, name, upsert_statements
+from pyspark_braidlog.pipeline.upsert_sql import MARKERS, SQLITE, column, marker_table, name, upsert_statements
 
 _LOCK_TIMEOUT_S: Final = 30.0
 _STAGING: Final = "braidlog_staging"
@@ -43,7 +43,7 @@ def upsert_sqlite(
     def upsert(batch: DataFrame, batch_id: int) -> None:
         source = rules.query_of(batch)
         with closing(_opened(path)) as connection:
-            if _applied(connection, source, table) >= batch_id:
+            if _known(connection, path, source, table) >= batch_id:
                 return
             changes = rules.changes(batch)
             rows = changes.select(
@@ -69,6 +69,13 @@ def _opened(path: str | Path) -> sqlite3.Connection:
         raise UserError(f"cannot open the SQLite file {path}: {error}") from None
 
 
+def _known(connection: sqlite3.Connection, path: str | Path, query: str, table: str) -> int:
+    try:
+        return _applied(connection, query, table)
+    except sqlite3.Error as error:
+        raise UserError(f"cannot read the SQLite file {path}: {error}") from None
+
+
 def _applied(connection: sqlite3.Connection, query: str, table: str) -> int:
     """The last batch of the query that the table has; -1 for none."""
     known = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (MARKERS,)).fetchone()
@@ -89,13 +96,17 @@ def _apply(
 ) -> None:
     columns = list(kinds)
     listed = ", ".join(
-        f"{name(SQLITE, each)} {kind}" + (" NOT NULL" if each in keys else "") for each, kind in kinds.items()
+        f"{column(SQLITE, each)} {kind}" + (" NOT NULL" if each in keys else "") for each, kind in kinds.items()
     )
-    primary = f"PRIMARY KEY ({', '.join(name(SQLITE, key) for key in keys)})"
-    connection.execute(f"CREATE TEMP TABLE {_STAGING} ({listed}, {name(SQLITE, DELETED)} INTEGER, {primary})")
+    primary = f"PRIMARY KEY ({', '.join(column(SQLITE, key) for key in keys)})"
+    connection.execute(f"CREATE TEMP TABLE {_STAGING} ({listed}, {column(SQLITE, DELETED)} INTEGER, {primary})")
     places = ", ".join("?" * (len(columns) + 1))
     connection.execute("BEGIN IMMEDIATE")
     try:
+        if _applied(connection, query, table) >= batch_id:
+            # While Spark computed the rows another driver of the query, run by mistake, got here or further.
+            connection.execute("ROLLBACK")
+            return
         connection.executemany(f"INSERT INTO {_STAGING} VALUES ({places})", rows)
         connection.execute(f"CREATE TABLE IF NOT EXISTS {name(SQLITE, table)} ({listed}, {primary})")
         for statement in upsert_statements(SQLITE, table, _STAGING, columns, keys, DELETED):
@@ -104,7 +115,9 @@ def _apply(
         connection.execute(f"INSERT OR REPLACE INTO {MARKERS} VALUES (?, ?, ?)", (query, table, batch_id))
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # After a full disk, for one, SQLite has rolled back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 
