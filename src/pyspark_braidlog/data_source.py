@@ -31,9 +31,13 @@ class DefaultSource(DataSource):
         return new_batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from pyspark_braidlog.source.stream import new_stream_reader
+        from braidlog.core.errors import UserError
+        from pyspark_braidlog.source.stream import RefusedStream, new_stream_reader
 
-        return new_stream_reader(self.options, schema)
+        try:
+            return new_stream_reader(self.options, schema)
+        except UserError as problem:
+            return RefusedStream(problem.with_traceback(None))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from pyspark_braidlog.sink.batch import new_batch_writer

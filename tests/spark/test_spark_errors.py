@@ -68,9 +68,12 @@ def test_an_option_is_wrong(
     ways: Ways, broker: Broker, way: str, options: dict[str, str], cause: str, advice: str
 ) -> None:
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, **target(way, TOPIC), **options}
-    line = ways.failing(way, given).line
+    told = ways.failing(way, given)
+    line = told.line
     assert cause in line, line
     assert advice in line, line
+    # Nor is it buried under an error of PySpark's own.
+    assert "UnboundLocalError" not in told.text
 
 
 @pytest.mark.parametrize("way", WAYS)

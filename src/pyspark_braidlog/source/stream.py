@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from braidlog.core.errors import UserError
 from pyspark_braidlog.source.admission import Admission
 from pyspark_braidlog.source.model import RangePartition
 from pyspark_braidlog.source.options import ReadOptions
@@ -25,6 +26,31 @@ if TYPE_CHECKING:
 def new_stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
     check_schema(schema)
     return StreamReader(ReadOptions.for_stream(options), schema)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Instead of a reader that cannot be made: says why with the first question.
+
+    What is raised while PySpark makes a reader is buried under an error of its own, about a variable of its own.
+    """
+
+    def __init__(self, problem: UserError) -> None:
+        self._problem = problem
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._problem
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self._problem
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise self._problem
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._problem
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._problem
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

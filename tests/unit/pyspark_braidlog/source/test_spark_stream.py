@@ -11,8 +11,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
+from pyspark_braidlog.data_source import DefaultSource
 from pyspark_braidlog.source.model import OffsetRange, RangePartition
-from pyspark_braidlog.source.stream import StreamReader, new_stream_reader
+from pyspark_braidlog.source.stream import RefusedStream, StreamReader, new_stream_reader
 from pyspark_braidlog.source.stream_offset import StreamOffset
 
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -66,3 +67,21 @@ def test_a_schema_that_records_do_not_have_is_refused_before_there_are_any() -> 
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     with pytest.raises(UserError, match="column value is binary, not string"):
         new_stream_reader(options, StructType().add("value", "string"))
+
+
+def test_a_refusal_comes_with_the_first_question() -> None:
+    """PySpark would bury it if the reader could not be made."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "endingOffsets": "latest"}
+    refused = DefaultSource(options).streamReader(SCHEMA)
+    start = StreamOffset({T0: 3}).written()
+    for ask in (
+        refused.initialOffset,
+        refused.getDefaultReadLimit,
+        lambda: refused.latestOffset(start, ALL),
+        lambda: refused.partitions(start, start),
+        lambda: refused.read(RangePartition(OffsetRange("t", 0, 0, 1))),
+    ):
+        with pytest.raises(UserError, match="endingOffsets is not valid in a streaming query"):
+            ask()
+    assert isinstance(pickle.loads(pickle.dumps(refused)), RefusedStream)
+    refused.stop()
