@@ -161,6 +161,17 @@ def test_dead_letters_say_what_and_where_from(spark: SparkSession) -> None:
         dead_letters(bad.drop("offset"), topic="events.dead")
 
 
+def test_a_field_may_be_called_as_the_decoders_columns_are(spark: SparkSession) -> None:
+    values = [b'{"id":1,"raw_score":7,"raw_key":"x"}', b"broken"]
+    decoded = decode_json(records(spark, values), "id int, raw_score int, raw_key string", flatten=True)
+    good, bad = split_malformed(decoded)
+    (row,) = good.collect()
+    assert (row.id, row.raw_score, row.raw_key) == (1, 7, "x")
+    assert "raw_value" not in good.columns
+    (letter,) = dead_letters(bad, topic="events.dead").collect()
+    assert (bytes(letter.key), bytes(letter.value)) == (b"k1", b"broken")
+
+
 def test_one_pass_sends_every_record_to_one_of_two_topics(spark: SparkSession) -> None:
     decoded = decode_json(records(spark, [b'{"id":1}', b"broken"]), "id int")
     sent = route(decoded, "clean", "events.dead", value=F.to_json(F.struct((F.col("value.id") + 1).alias("next"))))

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.decoding import ERROR, RAW
+from pyspark_braidlog.pipeline.decoding import ERROR, bytes_of
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _SOURCE: Final = ("topic", "partition", "offset", "timestamp")
@@ -28,8 +28,8 @@ def dead_letters(malformed: DataFrame, topic: str) -> DataFrame:
     """The columns key, value, headers and topic that the sink takes, of records that have an `error`."""
     _check(malformed)
     return malformed.where(F.col(ERROR).isNotNull()).select(
-        _raw(malformed, "key").alias("key"),
-        _raw(malformed, "value").alias("value"),
+        bytes_of(malformed, "key").alias("key"),
+        bytes_of(malformed, "value").alias("value"),
         _headers(malformed).alias("headers"),
         F.lit(topic).alias("topic"),
     )
@@ -51,7 +51,7 @@ def route(
     _check(decoded)
     good = F.col(ERROR).isNull()
     own = F.col("headers") if "headers" in decoded.columns else F.lit(None).cast(_HEADERS)
-    raw_key, raw_value = _raw(decoded, "key"), _raw(decoded, "value")
+    raw_key, raw_value = bytes_of(decoded, "key"), bytes_of(decoded, "value")
     to = F.lit(topic) if isinstance(topic, str) else topic
     return decoded.select(
         F.when(good, raw_key if key is None else key.cast("binary")).otherwise(raw_key).alias("key"),
@@ -68,13 +68,6 @@ def _check(decoded: DataFrame) -> None:
             f"dead letters say where a record was and what is wrong with it, but there is no column {missing[0]!r}: "
             "give them what decode_json or decode_avro returned, with the record's own columns"
         )
-
-
-def _raw(decoded: DataFrame, column: str) -> Column:
-    for name in (RAW + column, column):
-        if name in decoded.columns:
-            return F.col(name).cast("binary")
-    return F.lit(None).cast("binary")
 
 
 def _headers(decoded: DataFrame) -> Column:

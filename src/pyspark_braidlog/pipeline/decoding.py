@@ -12,6 +12,7 @@ Everything else a record has (key, topic, partition, offset, timestamp, headers)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -21,6 +22,9 @@ from braidlog.core.errors import UserError
 
 ERROR = "error"
 RAW = "raw_"
+# Marks the columns that decoders add: a field of the records may be called raw_… as well.
+_BYTES_OF: Final = "braidlog.bytes_of"
+_BYTES: Final = ("binary", "string")
 
 
 def split_malformed(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -30,7 +34,7 @@ def split_malformed(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     and malformed records on in one query that reads once.
     """
     _need(decoded, (ERROR,), "split_malformed takes what decode_json or decode_avro returned")
-    raw = [name for name in decoded.columns if name.startswith(RAW)]
+    raw = [field.name for field in decoded.schema.fields if _BYTES_OF in (field.metadata or {})]
     good = decoded.where(F.col(ERROR).isNull()).drop(ERROR, *raw)
     return good, decoded.where(F.col(ERROR).isNotNull())
 
@@ -54,13 +58,26 @@ def decoded_columns(
                 f"and take it as {column}.{clash[0]}, or rename the column before"
             )
         made = [value.getField(name).alias(name) for name in flatten.names]
-    return parsed.select(*map(quoted, kept), *made, quoted(column).alias(raw), error.alias(ERROR))
+    bytes_ = quoted(column).alias(raw, metadata={_BYTES_OF: column})
+    return parsed.select(*map(quoted, kept), *made, bytes_, error.alias(ERROR))
+
+
+def bytes_of(decoded: DataFrame, column: str) -> Column:
+    """The column's bytes as they came, whether or not it was decoded; null where there is no such column."""
+    fields = {field.name: field for field in decoded.schema.fields}
+    raw, own = fields.get(RAW + column), fields.get(column)
+    is_decoded = raw is not None and _BYTES_OF in (raw.metadata or {})
+    if own is not None and not is_decoded and own.dataType.typeName() in _BYTES:
+        return quoted(column).cast("binary")
+    if raw is None and own is None:
+        return F.lit(None).cast("binary")
+    return quoted(column if raw is None else RAW + column).cast("binary")
 
 
 def check_bytes_column(records: DataFrame, column: str, function: str) -> None:
     _need(records, (column,), f"{function} decodes the column {column!r}")
     kind = records.schema[column].dataType.typeName()
-    if kind not in ("binary", "string"):
+    if kind not in _BYTES:
         raise UserError(f"{function} decodes bytes or text, but the column {column!r} is {kind}")
 
 
