@@ -48,6 +48,21 @@ def test_the_newest_value_of_each_key_is_the_table(spark: SparkSession) -> None:
         latest_by_key(records.drop("offset"))
 
 
+def test_offsets_of_different_topics_are_not_compared(spark: SparkSession) -> None:
+    old = table(spark, (b"a", b"old", 0, 900, 1), (b"b", b"old", 0, 901, 1)).withColumn("topic", F.lit("users.v1"))
+    new = table(spark, (b"a", b"new", 0, 5, 9), (b"b", None, 0, 6, 9)).withColumn("topic", F.lit("users.v2"))
+    (row,) = latest_by_key(old.union(new)).collect()
+    assert (bytes(row.key), bytes(row.value), row.topic) == (b"a", b"new", "users.v2")
+
+
+@pytest.mark.parametrize("kind", ["binary", "string"])
+def test_numbers_meet_keys_that_are_text(spark: SparkSession, kind: str) -> None:
+    users = spark.createDataFrame([("1", "ann"), ("no number", "bob")], "key string, name string")
+    clicks = spark.createDataFrame([(1,), (2,), (None,)], "user long")
+    found = enrich(clicks, users.withColumn("key", F.col("key").cast(kind)), on={"user": "key"})
+    assert sorted(map(tuple, found.collect()), key=str) == [(1, "ann"), (2, None), (None, None)]
+
+
 def test_rows_get_the_tables_columns(spark: SparkSession) -> None:
     users = spark.createDataFrame([(b"1", "ann", "ch"), (b"2", "bob", "at")], "key binary, name string, country string")
     clicks = spark.createDataFrame([("1", "/a"), ("3", "/b"), ("2", "/c")], "user string, name string")

@@ -15,8 +15,9 @@ from pyspark_braidlog.pipeline.decoding import quoted
 def latest_by_key(records: DataFrame) -> DataFrame:
     """The newest record of each key, without keys whose newest record has no value (deleted).
 
-    Newest is the highest offset, as compaction has it; of a key that is in several partitions, since their number
-    changed or a producer chose them otherwise, the one with the latest timestamp. Records without a key are left out.
+    Newest is the highest offset, as compaction has it; of a key that is in several partitions or topics, since their
+    number changed or a producer chose them otherwise, the one with the latest timestamp. Records without a key are
+    left out.
     """
     missing = [name for name in ("key", "value", "partition", "offset", "timestamp") if name not in records.columns]
     if missing:
@@ -27,9 +28,11 @@ def latest_by_key(records: DataFrame) -> DataFrame:
         raise UserError("latest_by_key reads a topic as it is now: read it with spark.read, not spark.readStream")
     row = F.struct(*map(quoted, records.columns))
     keyed = records.where(F.col("key").isNotNull())
-    of_partition = keyed.groupBy("key", "partition").agg(F.max_by(row, F.col("offset")).alias("row"))
+    # Offsets of different topics say nothing about each other.
+    places = [name for name in ("topic", "partition") if name in records.columns]
+    of_partition = keyed.groupBy("key", *places).agg(F.max_by(row, F.col("offset")).alias("row"))
     newest = of_partition.groupBy("key").agg(
-        F.max_by(F.col("row"), F.struct("row.timestamp", "row.offset", "partition")).alias("row")
+        F.max_by(F.col("row"), F.struct("row.timestamp", "row.offset", *places)).alias("row")
     )
     return newest.where(F.col("row.value").isNotNull()).select("row.*")
 
@@ -46,8 +49,8 @@ def enrich(
     """Each row with the columns of the table's row that has the same key.
 
     `on` is a column that both have, or {column of the rows: column of the table}; keys are compared as text when one
-    of them is bytes. `take` chooses columns of the table (all but the key), `prefix` renames them. `how` is "left"
-    (rows without a match stay, with nulls) or "inner".
+    of them is bytes or text and the other is not. `take` chooses columns of the table (all but the key), `prefix`
+    renames them. `how` is "left" (rows without a match stay, with nulls) or "inner".
 
     The table must have a key once, as that of `latest_by_key` has. A stream sees it as it was when the query first
     read it, until the query is started anew; `refreshed` within foreachBatch keeps up with its changes.
@@ -71,11 +74,12 @@ def enrich(
     if clash:
         raise UserError(f"enrich: the rows have a column {clash[0]!r} already; give a prefix, or take other columns")
     keys = {theirs: f"__key_{number}" for number, theirs in enumerate(pairs.values())}
+    as_text = {theirs for ours, theirs in pairs.items() if _differ(rows, ours, table, theirs)}
     side = table.select(
-        *(_text_if_bytes(table, theirs).alias(name) for theirs, name in keys.items()),
+        *(_key(table, theirs, theirs in as_text).alias(name) for theirs, name in keys.items()),
         *(quoted(name).alias(prefix + name) for name in taken),
     )
-    condition = [_text_if_bytes(rows, ours) == F.col(keys[theirs]) for ours, theirs in pairs.items()]
+    condition = [_key(rows, ours, theirs in as_text) == F.col(keys[theirs]) for ours, theirs in pairs.items()]
     joined = rows.join(side, condition, how)
     return joined.select(*map(quoted, rows.columns), *(quoted(prefix + name) for name in taken))
 
@@ -104,6 +108,11 @@ def refreshed(read: Callable[[], DataFrame], every_s: float) -> Callable[[], Dat
     return current
 
 
-def _text_if_bytes(frame: DataFrame, name: str) -> Column:
-    column = quoted(name)
-    return column.cast("string") if frame.schema[name].dataType.typeName() == "binary" else column
+def _differ(rows: DataFrame, ours: str, table: DataFrame, theirs: str) -> bool:
+    """Bytes or text against something else: Spark would take the text for a number, and fail where it is none."""
+    kinds = {rows.schema[ours].dataType.typeName(), table.schema[theirs].dataType.typeName()}
+    return len(kinds) == 2 and not kinds.isdisjoint(("binary", "string"))
+
+
+def _key(frame: DataFrame, name: str, as_text: bool) -> Column:
+    return quoted(name).cast("string") if as_text else quoted(name)
