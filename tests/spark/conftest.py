@@ -13,6 +13,8 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Spark would take the first `python3` on the path for its workers.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+_NO_DERBY_LOG = "-Dderby.stream.error.file=/dev/null"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
@@ -36,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
         # Tests are over before the better compiler pays.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.stream.error.file=/dev/null")
+        .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_NO_DERBY_LOG}")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.log.level", "ERROR")
