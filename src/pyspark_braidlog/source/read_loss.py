@@ -35,7 +35,8 @@ def look(client: Mapping[str, str], work: OffsetRange) -> LogNow | None:
             facts = view.topics(Assign((place,)), missing_ok=True).get(work.topic)
             if facts is None or work.partition not in facts.partitions:
                 return None
-            return LogNow(facts.topic_id, view.earliest([place])[place], view.latest([place])[place])
+            # What an open transaction holds back is in the log, and not lost.
+            return LogNow(facts.topic_id, view.earliest([place])[place], view.log_ends([place])[place])
         except MissingTopics:
             # Deleted between the questions.
             return None

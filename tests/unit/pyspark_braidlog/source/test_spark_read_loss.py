@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from braidlog import Producer
 from braidlog.testing import Broker
 from pyspark_braidlog.source.data_loss import Cause
 from pyspark_braidlog.source.model import OffsetRange
@@ -66,3 +67,18 @@ def test_a_look_at_a_real_log(braidlog_broker: Broker) -> None:
     assert (now.start, now.end, len(now.topic_id)) == (0, 3, 22)
     assert look(client, OffsetRange(topic, 2, 0, 3)) is None
     assert look(client, OffsetRange("never-heard-of", 0, 0, 3)) is None
+
+
+def test_what_an_open_transaction_holds_back_was_not_cut_off(braidlog_broker: Broker) -> None:
+    topic = braidlog_broker.create_topic()
+    servers = braidlog_broker.bootstrap_servers
+    work = OffsetRange(topic, 0, 0, 2)
+    with Producer(bootstrap_servers=servers, transactional_id="look") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for _ in range(2):
+            producer.send(topic, b"undecided").result()
+        now = look({"bootstrap.servers": servers, "isolation.level": "read_committed"}, work)
+        producer.abort_transaction()
+    assert now is not None
+    assert loss_of(work, 0, now) is None
