@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from typing import Final, Protocol
 
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -35,6 +34,8 @@ class View(OffsetLookup, Protocol):
 
     def topics(self, choice: Choice, *, missing_ok: bool = False) -> dict[str, TopicFacts]: ...
 
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+
     def close(self) -> None: ...
 
 
@@ -51,7 +52,6 @@ class StreamPlanner:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
-        self._new_view = new_view
         self._view = new_view(options.client)
         self._tell = tell
         self._now = now
@@ -206,13 +206,12 @@ class StreamPlanner:
         if not short:
             return {}
         found: Offsets = {}
-        with closing(self._new_view({**self._options.client, "isolation.level": "read_uncommitted"})) as view:
-            for look in range(_LOOKS):
-                if look:
-                    self._pause(_BETWEEN_LOOKS_S)
-                found = view.latest(short)
-                if all(found[place] >= positions[place] for place in short):
-                    break
+        for look in range(_LOOKS):
+            if look:
+                self._pause(_BETWEEN_LOOKS_S)
+            found = self._view.log_ends(short)
+            if all(found[place] >= positions[place] for place in short):
+                break
         return found
 
     def _weigh(self, findings: Findings) -> None:
