@@ -110,7 +110,10 @@ class SparkProcess:
 
 @contextmanager
 def spark_process(conf: Mapping[str, str], environment: Mapping[str, str] | None = None) -> Iterator[SparkProcess]:
-    """`conf` is the session's beyond what all tests have; "spark.master" is local[2] unless it says otherwise."""
+    """`conf` is the session's beyond what all tests have; "spark.master" is local[2] unless it says otherwise.
+
+    With "spark.remote" it is a client of that Spark Connect server.
+    """
     here, there = Pipe()
     with tempfile.TemporaryDirectory(prefix="spark-process-") as scratch, here:
         log = Path(scratch) / "log"
@@ -157,6 +160,10 @@ class _Calls:
             "spark.log.level": "ERROR",
             **conf,
         }
+        if "spark.remote" in conf:
+            # All else was decided when the server was started.
+            self.spark = builder.remote(conf["spark.remote"]).getOrCreate()
+            return
         for key, value in settings.items():
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
