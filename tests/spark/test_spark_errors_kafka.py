@@ -1,0 +1,72 @@
+"""A query that Apache Kafka does not let in is told so in one line, soon, and without its password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from braidlog import Admin, Producer
+from braidlog.client.admin.topics import NewTopic
+from support.guarded_kafka import PASSWORD, USER, GuardedKafka, start_guarded_kafka
+from support.spark_ways import WAYS, Ways, target
+
+pytestmark = pytest.mark.peer
+
+TOPIC = "guarded"
+WRONG = "wr0ng-w0rd"
+LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+    with start_guarded_kafka(tmp_path_factory.mktemp("guarded")) as running:
+        with Admin(bootstrap_servers=running.at("PLAINTEXT")) as admin:
+            admin.create_topics([NewTopic(TOPIC, 1)])
+        with Producer(bootstrap_servers=running.at("PLAINTEXT")) as producer:
+            producer.send(TOPIC, value=b"for those who may")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ways(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    spark.range(10).write.format("noop").mode("overwrite").save()
+    return Ways(spark, tmp_path_factory.mktemp("ways"))
+
+
+def login(kafka: GuardedKafka, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
+    """As users of Spark's connector write it."""
+    quoted = password.replace("\\", "\\\\").replace('"', '\\"')
+    return {
+        "kafka.bootstrap.servers": kafka.at("SASL"),
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": mechanism,
+        "kafka.sasl.jaas.config": f'{LOGIN} username="{USER}" password="{quoted}";',
+    }
+
+
+def test_the_right_password_lets_in(spark: SparkSession, kafka: GuardedKafka) -> None:
+    options = {**login(kafka, PASSWORD), "subscribe": TOPIC}
+    rows = spark.read.format("braidlog").options(**options).load().collect()
+    assert b"for those who may" in [bytes(row.value) for row in rows]
+    more = spark.createDataFrame([("more",)], "value string")
+    more.write.format("braidlog").options(**login(kafka, PASSWORD), topic=TOPIC).mode("append").save()
+    assert spark.read.format("braidlog").options(**options).load().count() == len(rows) + 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_wrong_password(ways: Ways, kafka: GuardedKafka, way: str) -> None:
+    told = ways.failing(way, {**login(kafka, WRONG), **target(way, TOPIC)})
+    assert told.line.startswith(f"the brokers at {kafka.at('SASL')} do not let this query in"), told.line
+    assert "uthentication failed" in told.line, told.line
+    assert "sasl" in told.line.lower(), told.line
+    assert WRONG not in told.text
+    assert WRONG not in told.line
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_login_where_one_is_wanted(ways: Ways, kafka: GuardedKafka, way: str) -> None:
+    told = ways.failing(way, {"kafka.bootstrap.servers": kafka.at("SASL"), **target(way, TOPIC)})
+    assert kafka.at("SASL") in told.line, told.line
+    assert "security.protocol" in told.line, told.line
