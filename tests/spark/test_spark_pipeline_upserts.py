@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +14,8 @@ from tools.peers.maven import Artifact, PeerMissing, fetch_classpath
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline import read_parquet_table, upsert_delta, upsert_jdbc, upsert_parquet
+from pyspark_braidlog.pipeline.upsert_jdbc import _applied, _connection, _note
+from pyspark_braidlog.pipeline.upsert_sql import DIALECTS
 
 STOCK = "id string, amount int, tags array<string>, offset long"
 Row = tuple[str | None, int | None, list[str], int]
@@ -51,7 +54,7 @@ def test_parquet_refuses_what_it_could_not_find_again(spark: SparkSession, tmp_p
     write = upsert_parquet(tmp_path / "t", "id", query="q")
     with pytest.raises(UserError, match="several rows of one key"):
         write(spark.createDataFrame(FIRST, STOCK), 0)
-    with pytest.raises(UserError, match=r"1 rows for .* without a key"):
+    with pytest.raises(UserError, match=r"rows for .* without a key"):
         write(spark.createDataFrame([(None, 1, [], 0)], STOCK), 0)
     assert not (tmp_path / "t" / "current").exists()
     with pytest.raises(UserError, match="take upsert_delta"):
@@ -95,6 +98,20 @@ def test_databases_by_jdbc(spark: SparkSession, derby: str) -> None:
     assert {row.TABLENAME for row in left} >= {"stock", "braidlog_upserts"}
 
 
+def test_a_driver_that_comes_late_is_refused(spark: SparkSession, derby: str) -> None:
+    """It looked which batch the table has before the other driver wrote, and notes its own after it."""
+    frame = spark.createDataFrame(OTHER, STOCK)
+    write = upsert_jdbc(derby, "stock", "id", query="late")
+    write(frame, 5)
+    for batch_id in (5, 4):
+        with _connection(frame, derby, {}) as connection, pytest.raises(UserError, match="stop it"):
+            _note(connection, DIALECTS["derby"], "late", "stock", batch_id)
+    with _connection(frame, derby, {}) as connection:
+        assert _applied(connection, DIALECTS["derby"], "late", "stock") == 5
+    with pytest.raises(UserError, match="rows for stock without a key"):
+        upsert_jdbc(derby, "stock", "amount", query="q2")(spark.createDataFrame([("x", None, [], 0)], STOCK), 0)
+
+
 def test_a_database_that_cannot_be_reached_is_told(spark: SparkSession) -> None:
     with pytest.raises(UserError, match="cannot connect to the database by JDBC"):
         upsert_jdbc("jdbc:derby:memory:missing", "t", "id", query="q")(spark.range(1), 0)
@@ -105,6 +122,37 @@ def test_a_database_that_cannot_be_reached_is_told(spark: SparkSession) -> None:
 def test_delta_is_asked_for_in_words(spark: SparkSession) -> None:
     with pytest.raises(UserError, match="upsert_delta needs Delta"):
         upsert_delta("/nowhere", "id", query="q")(spark.range(1), 0)
+
+
+class Delta:
+    """A table that is there, and takes what it is given."""
+
+    merged: ClassVar[list[str]] = []
+
+    @classmethod
+    def isDeltaTable(cls, session: SparkSession, path: str) -> bool:
+        return True
+
+    @classmethod
+    def forPath(cls, session: SparkSession, path: str) -> Delta:
+        return cls()
+
+    def merge(self, source: object, condition: str) -> Delta:
+        self.merged.append(condition)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self
+
+
+def test_delta_is_given_one_row_of_a_key(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a key that it does not have yet it would insert them all."""
+    monkeypatch.setitem(sys.modules, "delta.tables", SimpleNamespace(DeltaTable=Delta))
+    with pytest.raises(UserError, match="batch 0 has several rows of one key for /t"):
+        upsert_delta("/t", "id", query="q")(spark.createDataFrame(FIRST, STOCK), 0)
+    assert Delta.merged == []
+    upsert_delta("/t", "id", order_by="offset", query="q")(spark.createDataFrame(FIRST, STOCK), 0)
+    assert Delta.merged == ["t.`id` = s.`id`"]
 
 
 SQLITE_PROGRAM = """

@@ -88,3 +88,18 @@ def several_rows(table: str, batch_id: int) -> UserError:
         f"batch {batch_id} has several rows of one key for {table}, and nothing says which is the newest: "
         "give order_by='offset' or another column that grows"
     )
+
+
+def row_without_key(table: str, batch_id: int) -> UserError:
+    return UserError(f"batch {batch_id} has rows for {table} without a key; drop such rows before")
+
+
+def check_keys(changes: DataFrame, keys: Sequence[str], table: str, batch_id: int) -> None:
+    """Of the batch's keys each comes once, and none is null; it would never be found again."""
+    key = F.struct(*map(quoted, keys))
+    lacking = F.greatest(*(quoted(each).isNull() for each in keys), F.lit(False))
+    rows, distinct, nulls = changes.agg(F.count("*"), F.count_distinct(key), F.count_if(lacking)).collect()[0]
+    if nulls:
+        raise row_without_key(table, batch_id)
+    if rows != distinct:
+        raise several_rows(table, batch_id)

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules
+from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, check_keys
 
 # Delta notes them in its log with the change itself, and skips a change that it has.
 _APPLICATION: Final = "spark.databricks.delta.write.txnAppId"
@@ -32,17 +32,19 @@ def upsert_delta(
         tables = _delta_tables()
         session = batch.sparkSession
         source = rules.query_of(batch)
-        changes = rules.changes(batch)
+        changes = rules.changes(batch).persist()
         session.conf.set(_APPLICATION, f"braidlog:{source}:{path}")
         session.conf.set(_VERSION, str(batch_id))
         try:
+            # Delta refuses several rows of a key that it has, but inserts all of one that it has not.
+            check_keys(changes, rules.keys, path, batch_id)
             if not tables.isDeltaTable(session, path):
                 live = changes.where(F.col(DELETED) == 0).drop(DELETED)
                 live.write.format("delta").save(path)
                 return
             names = [each for each in changes.columns if each != DELETED]
-            same = " AND ".join(f"t.`{key}` = s.`{key}`" for key in rules.keys)
-            values = {f"`{each}`": f"s.`{each}`" for each in names}
+            same = " AND ".join(f"t.{_name(key)} = s.{_name(key)}" for key in rules.keys)
+            values = {_name(each): f"s.{_name(each)}" for each in names}
             (
                 tables.forPath(session, path)
                 .alias("t")
@@ -53,10 +55,15 @@ def upsert_delta(
                 .execute()
             )
         finally:
+            changes.unpersist()
             session.conf.unset(_APPLICATION)
             session.conf.unset(_VERSION)
 
     return upsert
+
+
+def _name(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
 
 
 def _delta_tables() -> Any:

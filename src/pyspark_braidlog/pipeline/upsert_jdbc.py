@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import quoted
-from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, several_rows
+from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, row_without_key, several_rows
 from pyspark_braidlog.pipeline.upsert_sql import (
     MARKERS,
     Dialect,
@@ -68,11 +68,11 @@ def upsert_jdbc(
             # SQLite has one writer at a time.
             rows = changes.coalesce(1) if dialect.name == "sqlite" else changes
             rows.write.jdbc(url, name(dialect, staging), mode="append", properties=given)
-            if _has_several(connection, dialect, staging, rules.keys):
-                raise several_rows(table, batch_id)
+            # First, and only upwards: the row's lock keeps out a second driver, run by mistake, or finds it ahead.
+            _note(connection, dialect, source, table, batch_id)
+            _check_keys(connection, dialect, staging, rules.keys, table, batch_id)
             for statement in upsert_statements(dialect, table, staging, columns, rules.keys, DELETED):
                 _execute(connection, statement, f"batch {batch_id} for {table}")
-            _note(connection, dialect, source, table, batch_id)
             connection.commit()
             _execute(connection, f"DROP TABLE {name(dialect, staging)}", "dropping the staging table")
             connection.commit()
@@ -143,20 +143,28 @@ def _applied(connection: Any, dialect: Dialect, query: str, table: str) -> int:
 
 
 def _note(connection: Any, dialect: Dialect, query: str, table: str, batch_id: int) -> None:
-    where = f"WHERE {column(dialect, 'query')} = ? AND {column(dialect, 'target')} = ?"
-    for text in (
-        f"UPDATE {name(dialect, MARKERS)} SET {column(dialect, 'batch')} = ? {where}",
-        f"INSERT INTO {name(dialect, MARKERS)} ({column(dialect, 'batch')}, {column(dialect, 'query')}, "
-        f"{column(dialect, 'target')}) VALUES (?, ?, ?)",
-    ):
-        statement = connection.prepareStatement(text)
+    query_, target, batch = (column(dialect, each) for each in ("query", "target", "batch"))
+    markers = name(dialect, MARKERS)
+    raised = connection.prepareStatement(
+        f"UPDATE {markers} SET {batch} = ? WHERE {query_} = ? AND {target} = ? AND {batch} < ?"
+    )
+    added = connection.prepareStatement(f"INSERT INTO {markers} ({batch}, {query_}, {target}) VALUES (?, ?, ?)")
+    for statement in (raised, added):
         statement.setLong(1, batch_id)
         statement.setString(2, query)
         statement.setString(3, table)
-        changed = statement.executeUpdate()
-        statement.close()
-        if changed:
-            return
+    raised.setLong(4, batch_id)
+    try:
+        if not raised.executeUpdate():
+            added.executeUpdate()
+    except Exception as error:
+        raise UserError(
+            f"cannot note batch {batch_id} for {table}, and nothing was written: {_said(error)}. Where the number is "
+            "there already, a second driver runs on the same checkpoint: stop it"
+        ) from None
+    finally:
+        raised.close()
+        added.close()
 
 
 def _prepare(
@@ -187,15 +195,24 @@ def _missing(connection: Any, table: str, columns: Sequence[str]) -> str | None:
         statement.close()
 
 
-def _has_several(connection: Any, dialect: Dialect, staging: str, keys: Sequence[str]) -> bool:
-    listed = ", ".join(column(dialect, key) for key in keys)
+def _check_keys(
+    connection: Any, dialect: Dialect, staging: str, keys: Sequence[str], table: str, batch_id: int
+) -> None:
+    quoted_keys = [column(dialect, key) for key in keys]
+    listed, source = ", ".join(quoted_keys), name(dialect, staging)
+    absent = " OR ".join(f"{key} IS NULL" for key in quoted_keys)
+    if _finds(connection, f"SELECT {listed} FROM {source} WHERE {absent}"):
+        raise row_without_key(table, batch_id)
+    if _finds(connection, f"SELECT {listed} FROM {source} GROUP BY {listed} HAVING COUNT(*) > 1"):
+        raise several_rows(table, batch_id)
+
+
+def _finds(connection: Any, text: str) -> bool:
     statement = connection.createStatement()
-    rows = statement.executeQuery(
-        f"SELECT {listed} FROM {name(dialect, staging)} GROUP BY {listed} HAVING COUNT(*) > 1"
-    )
-    found = bool(rows.next())
-    statement.close()
-    return found
+    try:
+        return bool(statement.executeQuery(text).next())
+    finally:
+        statement.close()
 
 
 def _execute(connection: Any, text: str, what: str) -> None:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import quoted
-from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, several_rows
+from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, check_keys
 
 _CURRENT: Final = "current"
 _APPLIED: Final = "_applied.json"
@@ -56,7 +56,7 @@ def upsert_parquet(
             return
         changes = rules.changes(batch).persist()
         try:
-            _check(changes, rules.keys, root, batch_id)
+            check_keys(changes, rules.keys, str(root), batch_id)
             version = root / f"{batch_id}@{quote(source, safe='')}"
             table = changes.where(F.col(DELETED) == 0).drop(DELETED)
             current = _version(root)
@@ -102,17 +102,6 @@ def _applied(root: Path) -> dict[str, int]:
         return {}
     found: dict[str, int] = json.loads((current / _APPLIED).read_text())
     return found
-
-
-def _check(changes: DataFrame, keys: Sequence[str], root: Path, batch_id: int) -> None:
-    """Of the batch's keys each comes once, and none is null; it would never be found again."""
-    key = F.struct(*map(quoted, keys))
-    lacking = F.greatest(*(quoted(each).isNull() for each in keys), F.lit(False))
-    rows, distinct, nulls = changes.agg(F.count("*"), F.count_distinct(key), F.count_if(lacking)).collect()[0]
-    if nulls:
-        raise UserError(f"batch {batch_id} has {nulls} rows for {root} without a key; drop such rows before")
-    if rows != distinct:
-        raise several_rows(str(root), batch_id)
 
 
 def _switch(root: Path, version: Path) -> None:

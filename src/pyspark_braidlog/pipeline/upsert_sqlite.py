@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import quoted
-from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, several_rows
+from pyspark_braidlog.pipeline.upsert_batch import DELETED, Sink, UpsertRules, row_without_key, several_rows
 from pyspark_braidlog.pipeline.upsert_sql import MARKERS, SQLITE, column, marker_table, name, upsert_statements
 
 _LOCK_TIMEOUT_S: Final = 30.0
@@ -126,7 +126,7 @@ def _explained(error: sqlite3.IntegrityError, table: str, batch_id: int) -> User
     if _STAGING in text and "UNIQUE" in text:
         return several_rows(table, batch_id)
     if _STAGING in text and "NOT NULL" in text:
-        return UserError(f"batch {batch_id} has a row for {table} without a key: {text}; drop such rows before")
+        return row_without_key(table, batch_id)
     return UserError(f"SQLite refuses batch {batch_id} for {table}: {text}")
 
 
