@@ -72,6 +72,13 @@ def ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     if start == end:
         # What `end` says about a beginning is about the batch before.
         return []
+    if start.is_initial and end.offsets.keys() - end.begins.keys():
+        # Not written here: this source's first batches say it of every partition.
+        raise UserError(
+            "the checkpoint has a first batch that was begun and not finished by another source, such as Spark's own "
+            "Kafka connector, and does not say where it begins; finish it with that source first, or start with a new "
+            "checkpoint location"
+        )
     before = {} if start.is_initial else start.offsets
     planned = (
         OffsetRange(

@@ -90,7 +90,16 @@ def test_what_is_gone_is_not_read() -> None:
     assert ranges(StreamOffset({T0: 3, T1: 3}), StreamOffset({T1: 4})) == [OffsetRange("t", 1, 3, 4, "")]
 
 
-@given(_initials | _ends, _ends)
+def test_a_first_batch_of_another_source_is_not_guessed_at() -> None:
+    """Read from 0 it would have too much, from what is latest by now too little."""
+    theirs = StreamOffset({T0: 5, T1: 9})
+    with pytest.raises(UserError, match="does not say where it begins"):
+        ranges(StreamOffset({T0: 5, T1: 9}, {"t": "id"}, is_initial=True), theirs)
+    # Later ones are known by the end of the batch before.
+    assert ranges(StreamOffset({T0: 4, T1: 9}), theirs) == [OffsetRange("t", 0, 4, 5, "")]
+
+
+@given(_ends, _ends)
 def test_ranges_are_never_empty_and_lie_in_order(start: StreamOffset, end: StreamOffset) -> None:
     found = ranges(start, end)
     assert all(each.size > 0 for each in found)
