@@ -89,6 +89,12 @@ def test_every_good_text_is_decoded_and_no_malformed_one_is(spark: SparkSession)
     assert bytes(first.key) == b"k0"
 
 
+def test_a_comment_ends_with_the_text(spark: SparkSession) -> None:
+    texts: list[bytes | None] = [b'{"id":1} // said Ann', b'{"id":2} /* open', b'{"id":3}']
+    found = by_bytes(decode_json(records(spark, texts), "id int", options={"allowComments": "true"}))
+    assert [row.value and row.value.id for row in map(found.get, texts) if row] == [1, None, 3]
+
+
 def test_what_the_schema_requires_must_be_there(spark: SparkSession) -> None:
     schema = "id long NOT NULL, place struct<city:string NOT NULL,zip:int>"
     texts = [b'{"id":1}', b"{}", b'{"id":null}', b'{"id":1,"place":{}}', b'{"id":1,"place":{"city":"x"}}']

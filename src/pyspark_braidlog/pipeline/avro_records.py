@@ -105,7 +105,10 @@ def avro_schema(schema: AvroSchema) -> Any:
     if isinstance(schema, Path) or not schema.lstrip().startswith(("{", "[", '"')):
         path = Path(schema)
         return parsed_json(read_schema_file(path), str(path))
-    return json.loads(schema) if not schema.lstrip().startswith("{") else parsed_json(schema, "the Avro schema")
+    try:
+        return json.loads(schema)
+    except json.JSONDecodeError as error:
+        raise UserError(f"the Avro schema is not JSON: {error}") from None
 
 
 def _reader_schema(schema: AvroSchema | None, registry: Registry | None, subject: str | None) -> Any:

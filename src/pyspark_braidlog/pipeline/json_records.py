@@ -15,7 +15,8 @@ from pyspark_braidlog.pipeline.registry import HEADER_BYTES, Registry, header
 from pyspark_braidlog.pipeline.schemas import Schema, nullable, spark_schema
 
 # Spark's reader takes the first JSON value of a text and ignores what follows it. So the text is put into a frame,
-# {"data":[ text ],"end":true}: data with one element, and an end that was reached, are a text that was all read.
+# {"data":[ text ],"end":true}: data with one element, and an end that was reached, are a text that was all read. The
+# end is on a line of its own, lest a comment (allowComments) take it along.
 _PARSED: Final = "__parsed_json"
 _CORRUPT: Final = "__corrupt"
 _ERROR: Final = "__json_error"
@@ -47,7 +48,7 @@ def decode_json(
     fields = _fields(schema, registry, subject)
     data = quoted(column).cast("binary")
     text = (data if registry is None else F.substring(data, HEADER_BYTES + 1, _REST)).cast("string")
-    framed = F.concat(F.lit('{"data":['), text, F.lit('],"end":true}'))
+    framed = F.concat(F.lit('{"data":['), text, F.lit('\n],"end":true}'))
     frame = StructType(
         [
             StructField("data", ArrayType(nullable(fields))),
