@@ -134,6 +134,26 @@ def test_a_listener_shows_also_what_spark_does_not_tell_the_source(spark: Any, s
 
 
 @pytest.mark.timeout(300)
+def test_batches_without_records_reach_state_and_sink(spark: Any, scene: Scene, braidlog_broker: Broker) -> None:
+    """The first, which writes down where the stream begins, and one by which only the watermark moves."""
+    target = braidlog_broker.create_topic()
+    servers = {"kafka.bootstrap.servers": braidlog_broker.bootstrap_servers}
+
+    def copied() -> list[int]:
+        rows = spark.readStream.format("braidlog").options(**scene.options(startingOffsets="latest")).load()
+        rows = rows.withWatermark("timestamp", "0 seconds").dropDuplicates(["value", "timestamp"]).select("value")
+        writer = rows.writeStream.format("braidlog").options(**servers, topic=target)
+        writer = writer.option("checkpointLocation", str(scene.directory / "copy")).trigger(availableNow=True)
+        assert writer.start().awaitTermination(120)
+        written = spark.read.format("braidlog").options(**servers, subscribe=target).load().collect()
+        return sorted(int(row.value) for row in written)
+
+    assert copied() == []
+    scene.produce(range(10))
+    assert copied() == list(range(10))
+
+
+@pytest.mark.timeout(300)
 def test_a_group_with_consumers_is_refused(scene: Scene, braidlog_broker: Broker) -> None:
     with Consumer(bootstrap_servers=braidlog_broker.bootstrap_servers, group_id="taken") as consumer:
         consumer.subscribe([scene.topic])
