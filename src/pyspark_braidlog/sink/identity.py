@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from pyspark import TaskContext
 
@@ -38,11 +39,19 @@ class TaskIdentity:
                 "delivery=exactly-once needs the ids of a streaming query and its batch, and Spark gave this task "
                 "none: use writeStream, write within foreachBatch, or set the option delivery to at-least-once"
             )
-        return cls(query, int(batch), context.partitionId(), context.getLocalProperty(_RUN) or "")
+        return cls(query, int(batch), context.partitionId(), _run(context.getLocalProperty(_RUN)))
 
     def name(self, sink_name: str) -> str:
         """Of its transactions, and of the group that holds its marker: the same for every attempt and every batch."""
         return f"{names_begin(self.query, sink_name)}{self.task}"
+
+
+def _run(group: str | None) -> str:
+    """A group that somebody set within foreachBatch has another name, and may have it again after a restart."""
+    try:
+        return str(UUID(group or ""))
+    except ValueError:
+        return ""
 
 
 def names_begin(query: str, sink_name: str) -> str:

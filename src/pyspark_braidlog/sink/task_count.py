@@ -29,8 +29,9 @@ def check_task_count(
     if options.delivery is Delivery.AT_LEAST_ONCE or options.recomputed is Recomputed.KEEP:
         return
     written = [each for each in messages if each is not None and each.task is not None]
-    # Only the first batch of a run can be one that an earlier run began.
-    if not written or all(each.continues_run for each in written):
+    # Only the first batch of a run can be one that an earlier run began; one task that wrote in this run before says
+    # that it is not the first (others may never have had rows).
+    if not written or any(each.continues_run for each in written):
         return
     task = written[0].task
     assert task is not None

@@ -10,7 +10,8 @@ from pyspark import TaskContext
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.identity import TaskIdentity
 
-IDS = {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "12", "spark.jobGroup.id": "run-1"}
+RUN = "0b8f1c1e-6f0d-4f57-9a53-2f3ad7e2c001"
+IDS = {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "12", "spark.jobGroup.id": RUN}
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +28,16 @@ def within_task(**properties: str) -> None:
 def test_query_batch_task_and_run() -> None:
     within_task(**IDS)
     task = TaskIdentity.current()
-    assert task == TaskIdentity("q-1", 12, 3, "run-1")
+    assert task == TaskIdentity("q-1", 12, 3, RUN)
     assert task.name("") == "braidlog-spark-sink.q-1.3"
     assert task.name("audit") == "braidlog-spark-sink.q-1.audit.3"
 
 
 def test_the_run_may_be_unknown() -> None:
     within_task(**{name: IDS[name] for name in IDS if "jobGroup" not in name})
+    assert TaskIdentity.current().run == ""
+    # Somebody's own group within foreachBatch, the same in every run.
+    within_task(**{**IDS, "spark.jobGroup.id": "nightly"})
     assert TaskIdentity.current().run == ""
 
 

@@ -57,6 +57,8 @@ def test_nobody_is_asked_where_it_cannot_be() -> None:
         raise AssertionError
 
     check_task_count(options(), messages(2, continues_run=True), unasked)
+    # A task that never had rows cannot tell, but one of them that can is enough.
+    check_task_count(options(), messages(1, continues_run=True) + messages(1), unasked)
     check_task_count(options(), [], unasked)
     check_task_count(options(delivery="at-least-once"), [TaskWritten(3)], unasked)
     check_task_count(options(recomputed="keep"), messages(2), unasked)
