@@ -60,8 +60,11 @@ def arrow_conversion(schema: Expanded) -> Conversion | None:
 
 def _reading(schema: Expanded, named: bool) -> Conversion | None:
     kind = schema["type"]
-    if kind == "record":
-        return _in_fields([(each["name"], _reading(each["type"], named)) for each in schema["fields"]])
+    if kind in _NAMED:
+        fields = schema["fields"] if kind == "record" else ()
+        inner = _in_fields([(each["name"], _reading(each["type"], named)) for each in fields])
+        # The writer may have had a union here, and fastavro names its member.
+        return (lambda value: _applied(inner, _bare(value))) if named else inner
     if kind == "array":
         item = _reading(schema["items"], named)
         return None if item is None else lambda values: [item(value) for value in values]
@@ -77,13 +80,15 @@ def _reading(schema: Expanded, named: bool) -> Conversion | None:
     return None
 
 
+def _bare(value: Any) -> Any:
+    return value[1] if isinstance(value, tuple) else value
+
+
 def _of_union(schema: Expanded, named: bool) -> Conversion | None:
     members = [each for each in schema["of"] if each != NULL]
     conversions = [_reading(each, named) for each in members]
     if len(members) == 1:
         inner = conversions[0]
-        if named and members[0]["type"] in _NAMED:
-            return lambda value: None if value is None else _applied(inner, value[1])
         return None if inner is None else lambda value: None if value is None else inner(value)
     if not members:
         return None
@@ -105,15 +110,28 @@ def _member_read(members: list[Expanded], value: Any) -> tuple[int, Any]:
             if member.get("name") == value[0]:
                 return number, value[1]
     for number, member in enumerate(members):
+        # Not named where the writer had no union here; a map may be meant by a dict, but not of just these names.
+        if member["type"] == "record" and isinstance(value, dict) and value.keys() == _field_names(member):
+            return number, value
+    for number, member in enumerate(members):
         kind = member["type"]
-        if kind == "bytes" and member.get("logicalType") == "decimal" and hasattr(value, "as_tuple"):
+        if kind in ("bytes", "fixed") and member.get("logicalType") == "decimal" and hasattr(value, "as_tuple"):
             return number, value
         expected = _PYTHON.get(kind)
         if expected is None or not isinstance(value, expected) or (isinstance(value, bool) and kind != "boolean"):
             continue
         if kind != "int" or value.bit_length() < 32 or value == -(2**31):
             return number, value
+    for number, member in enumerate(members):
+        if (isinstance(value, str) and value in member.get("symbols", ())) or (
+            isinstance(value, bytes) and len(value) == member.get("size")
+        ):
+            return number, value
     raise ValueError(f"no member of the union is of {type(value).__name__}")
+
+
+def _field_names(record: Expanded) -> set[str]:
+    return {each["name"] for each in record["fields"]}
 
 
 def avro_conversion(schema: Expanded) -> Conversion | None:

@@ -266,6 +266,39 @@ def test_the_registry_says_how_each_record_was_written() -> None:
     ]
 
 
+PLACE: dict[str, Any] = {"type": "record", "name": "Place", "fields": [{"name": "x", "type": "int"}]}
+PLACES = {**PLACE, "fields": [*PLACE["fields"], {"name": "y", "type": "int", "default": 9}]}
+COLOUR: dict[str, Any] = {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}
+HASH: dict[str, Any] = {"type": "fixed", "name": "Hash", "size": 2}
+# So that the reader has a union of several, whatever else it has.
+ALSO = ("also", ["int", "string"])
+
+
+@pytest.mark.parametrize(
+    ("writer", "value", "reader", "expected"),
+    [
+        (PLACE, {"x": 1}, ["null", PLACES], {"x": 1, "y": 9}),
+        (PLACE, {"x": 1}, ["null", PLACES, "string"], {"member0": {"x": 1, "y": 9}, "member1": None}),
+        (["null", PLACE], {"x": 1}, PLACES, {"x": 1, "y": 9}),
+        (["null", PLACE], {"x": 1}, ["string", PLACES], {"member0": None, "member1": {"x": 1, "y": 9}}),
+        (COLOUR, "RED", ["null", COLOUR], "RED"),
+        (["null", COLOUR], "RED", COLOUR, "RED"),
+        (COLOUR, "BLUE", ["int", COLOUR], {"member0": None, "member1": "BLUE"}),
+        (HASH, b"ab", ["int", HASH], {"member0": None, "member1": b"ab"}),
+        (["null", HASH], b"ab", HASH, b"ab"),
+    ],
+)
+def test_what_became_a_union_or_ceased_to_be_one_is_read(writer: Any, value: Any, reader: Any, expected: Any) -> None:
+    with running_registry() as running:
+        registry = Registry(running.url)
+        old = record(("it", writer), ALSO)
+        number = registry.register("s", old)
+        data = header(number) + written(old, {"it": value, "also": "s"})
+        (found,) = decoded(record(("it", reader), ALSO), data, registry=registry)
+        assert found["error"] is None
+        assert found["value"]["it"] == expected
+
+
 def test_a_writers_schema_that_is_none_spoils_its_own_records_only() -> None:
     schema = record(("id", "long"))
     with running_registry() as running:
