@@ -110,7 +110,9 @@ def _connection(batch: DataFrame, url: str, properties: Mapping[str, str]) -> It
             jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(properties["driver"])
         connection = jvm.java.sql.DriverManager.getConnection(url, arguments)
     except Exception as error:
-        raise UserError(f"cannot connect to the database by JDBC: {_said(error)}") from None
+        # Addresses may have passwords in them, and Java repeats them.
+        said = _said(error).replace(url, ":".join(url.split(":", 2)[:2]) + ":…")
+        raise UserError(f"cannot connect to the database by JDBC: {said}") from None
     try:
         connection.setAutoCommit(False)
         yield connection
