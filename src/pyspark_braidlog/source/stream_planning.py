@@ -64,6 +64,7 @@ class StreamPlanner:
         self._facts_at = 0.0
         # Where a query ends that reads what is available now.
         self._goal: Offsets | None = None
+        self._goal_ids: dict[str, str] = {}
         self._told: set[str] = set()
         self._outage_s = int(options.client.get("default.api.timeout.ms", _OUTAGE_MS)) / 1000
         self._was_answered = False
@@ -93,6 +94,7 @@ class StreamPlanner:
         """From now on nothing is available but what there is now."""
         facts = self._view.topics(self._options.choice, missing_ok=True)
         self._goal = self._view.latest(topic_partitions(facts))
+        self._goal_ids = {topic: fact.topic_id for topic, fact in facts.items()}
 
     def next_end(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Where the batch from `start` on ends; `start` itself if there is nothing to read, or not enough."""
@@ -188,6 +190,11 @@ class StreamPlanner:
         places = topic_partitions(facts)
         if self._goal is None:
             return self._view.latest(places)
+        replaced = {topic for topic, each in self._goal_ids.items() if topic in facts and facts[topic].topic_id != each}
+        if replaced:
+            # The goal was one of the topic that is gone.
+            self._goal |= self._view.latest([place for place in places if place.topic in replaced])
+            self._goal_ids |= {topic: facts[topic].topic_id for topic in replaced}
         return {place: self._goal.get(place, 0) for place in places}
 
     def _findings(self, start: StreamOffset, facts: dict[str, TopicFacts], available: Offsets) -> Findings:

@@ -338,6 +338,17 @@ def test_deletion_during_available_now_ends_the_stream(world: World) -> None:
         planner.next_end(start, planner.own_limit)
 
 
+def test_recreation_during_available_now_has_a_goal_of_its_own(world: World) -> None:
+    planner = world.planner(failOnDataLoss="false")
+    planner.set_goal()
+    start = StreamOffset({T0: 5, T1: 5}, {"t": "id"})
+    world.cluster.ids, world.cluster.logs = {"t": "other"}, {T0: (0, 2), T1: (0, 3)}
+    end = planner.next_end(start, planner.own_limit)
+    assert ranges(start, end) == [OffsetRange("t", 0, 0, 2, "other"), OffsetRange("t", 1, 0, 3, "other")]
+    world.write(T0)
+    assert planner.next_end(end, planner.own_limit) is end
+
+
 def test_a_broker_that_knows_of_no_topic_for_a_moment_deletes_none(world: World) -> None:
     """Else the topic would be read from its beginning when it is there again."""
     planner = world.planner(failOnDataLoss="false")
