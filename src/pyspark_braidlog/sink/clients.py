@@ -16,7 +16,7 @@ from braidlog import Admin, Producer, TopicPartition
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import InvalidTransactionTimeoutError
+from braidlog.core.protocol_errors import InvalidTransactionTimeoutError, TopicAuthorizationFailedError
 from pyspark_braidlog.sink.options import WriteOptions
 
 # One that nobody used for so long is closed when the next is asked for, before brokers hang up by themselves.
@@ -104,6 +104,11 @@ def transactional_producer(options: WriteOptions, name: str) -> Iterator[Produce
             raise UserError(
                 f"the brokers allow no transactions of {options.client['transaction.timeout.ms']} ms: set the option "
                 "kafka.transaction.timeout.ms to at most their transaction.max.timeout.ms, but more than a task takes"
+            ) from problem
+        if isinstance(problem.__cause__, TopicAuthorizationFailedError):
+            raise UserError(
+                "no permission for the topic: delivery=exactly-once takes READ on it besides WRITE, since the marker "
+                "of what was written is an offset of that topic"
             ) from problem
         raise
     producer.close()
