@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from braidlog import TopicPartition
+from braidlog.client.admin.groups import GroupType, ListedGroup
+from braidlog.client.admin.results import Results
 from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError
+from pyspark_braidlog.sink import task_count
+from pyspark_braidlog.sink.clients import Kept
 from pyspark_braidlog.sink.fingerprint import Fingerprint
 from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.markers import Marker
@@ -62,3 +67,25 @@ def test_nobody_is_asked_where_it_cannot_be() -> None:
     check_task_count(options(), [], unasked)
     check_task_count(options(delivery="at-least-once"), [TaskWritten(3)], unasked)
     check_task_count(options(recomputed="keep"), messages(2), unasked)
+
+
+class Groups:
+    """An admin of a cluster where one of the coordinators does not answer."""
+
+    def list_groups(self) -> list[ListedGroup]:
+        names = ("braidlog-spark-sink.q.0", "braidlog-spark-sink.q.2", "braidlog-spark-sink.other.5")
+        return [ListedGroup(name, GroupType.CLASSIC, "", None, 0) for name in names]
+
+    def list_group_offsets(self, names: list[str], *, require_stable: bool) -> Results[str, object]:
+        assert require_stable
+        assert names == ["braidlog-spark-sink.q.0", "braidlog-spark-sink.q.2"]
+        return Results({names[0]: markers({0: 7})[names[0]], names[1]: CoordinatorNotAvailableError("away")})
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_marker_that_cannot_be_read_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_count, "ADMINS", Kept(lambda settings: Groups()))
+    with pytest.raises(CoordinatorNotAvailableError):
+        check_task_count(options(), messages(2))
