@@ -14,8 +14,14 @@ from fastavro.schema import SchemaParseException
 from pyspark.sql.pandas.types import to_arrow_type
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.avro_schema import expanded, spark_struct
-from pyspark_braidlog.pipeline.avro_values import arrow_conversion, avro_conversion, has_unions, without_logical_types
+from pyspark_braidlog.pipeline.avro_schema import Expanded, expanded, spark_struct
+from pyspark_braidlog.pipeline.avro_values import (
+    arrow_conversion,
+    avro_conversion,
+    has_unions,
+    in_units_of,
+    without_logical_types,
+)
 from pyspark_braidlog.pipeline.registry import HEADER_BYTES, MAGIC, Registry, UnknownSchema
 from pyspark_braidlog.pipeline.schemas import nullable
 
@@ -52,11 +58,11 @@ class _Decoder:
         told = expanded(schema)
         self._type = to_arrow_type(nullable(spark_struct(told)), timezone="UTC")
         self._named = has_unions(told)
-        self._convert = arrow_conversion(told)
+        self._told = told
         self._wrapped = told["type"] != "record"
         self._reader = parsed(without_logical_types(schema))
         self._writers: dict[int, _Read] = {}
-        self._own = self._reading(self._reader, None)
+        self._own = self._reading(self._reader, None, told)
 
     def decoded(self, values: pa.Array) -> pa.StructArray:
         found: list[Any] = []
@@ -92,8 +98,6 @@ class _Decoder:
             body.seek(HEADER_BYTES)
         try:
             value = read(body)
-            if self._convert is not None:
-                value = self._convert(value)
         except Exception as error:
             # fastavro raises whatever the bytes led it to.
             return None, f"{column} is not Avro of its schema: {_reason(error)}"
@@ -112,15 +116,22 @@ class _Decoder:
                 writer = parsed(without_logical_types(registered.schema))
             except UserError as error:
                 raise _Unfit(f"which cannot be used: {error}") from None
-            found = self._writers[schema_id] = self._reading(writer, self._reader)
+            try:
+                told = in_units_of(expanded(registered.schema), self._told)
+            except UserError:
+                # Spark could not hold it, for it contains itself; the part that is read it can.
+                told = self._told
+            found = self._writers[schema_id] = self._reading(writer, self._reader, told)
         return found
 
-    def _reading(self, writer: Any, reader: Any) -> _Read:
+    def _reading(self, writer: Any, reader: Any, told: Expanded) -> _Read:
         named = self._named
         same = reader is None or writer == reader
+        convert = arrow_conversion(told)
 
         def read(body: io.BytesIO) -> Any:
-            return fastavro.schemaless_reader(body, writer, None if same else reader, return_named_type=named)
+            value: Any = fastavro.schemaless_reader(body, writer, None if same else reader, return_named_type=named)
+            return value if convert is None else convert(value)
 
         return read
 

@@ -12,6 +12,7 @@ from pyspark_braidlog.pipeline.avro_schema import NULL, Expanded
 
 Conversion = Callable[[Any], Any]
 _THOUSAND: Final = 1000
+_TIMES: Final = ("timestamp-millis", "timestamp-micros")
 _NAMED: Final = ("record", "enum", "fixed")
 _PYTHON: Final[Mapping[str, Any]] = {
     "boolean": bool,
@@ -51,6 +52,32 @@ def has_unions(schema: Expanded) -> bool:
         return any(has_unions(each["type"]) for each in schema["fields"])
     inner = schema.get("items") or schema.get("values")
     return inner is not None and has_unions(inner)
+
+
+def in_units_of(writer: Expanded, reader: Expanded) -> Expanded:
+    """The reader's schema with times in the writer's units: Avro's rules of resolution leave numbers as they are."""
+    kind = reader["type"]
+    if kind == "union":
+        return {**reader, "of": [in_units_of(writer, each) for each in reader["of"]]}
+    if writer["type"] == "union":
+        same = [each for each in writer["of"] if (each["type"], each.get("name")) == (kind, reader.get("name"))]
+        return in_units_of(same[0], reader) if same else reader
+    if writer["type"] != kind:
+        return reader
+    if kind == "record":
+        theirs = {each["name"]: each["type"] for each in writer["fields"]}
+        fields = [
+            {**each, "type": in_units_of(theirs.get(each["name"], each["type"]), each["type"])}
+            for each in reader["fields"]
+        ]
+        return {**reader, "fields": fields}
+    for inner in ("items", "values"):
+        if inner in reader:
+            return {**reader, inner: in_units_of(writer[inner], reader[inner])}
+    both = (str(each.get("logicalType", "")) for each in (writer, reader))
+    if kind == "long" and all(each.endswith(_TIMES) for each in both):
+        return {**reader, "logicalType": writer["logicalType"]}
+    return reader
 
 
 def arrow_conversion(schema: Expanded) -> Conversion | None:

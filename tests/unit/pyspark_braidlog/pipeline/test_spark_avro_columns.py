@@ -299,6 +299,43 @@ def test_what_became_a_union_or_ceased_to_be_one_is_read(writer: Any, value: Any
         assert found["value"]["it"] == expected
 
 
+MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "value", "unwrap"),
+    [
+        (lambda time: time, AT, lambda found: found),
+        (lambda time: ["null", time], AT, lambda found: found),
+        (lambda time: {"type": "array", "items": ["null", time]}, [AT], lambda found: found[0]),
+        (lambda time: {"type": "map", "values": time}, {"a": AT}, lambda found: dict(found)["a"]),
+        (lambda time: record(("at", time)), {"at": AT}, lambda found: found["at"]),
+        (lambda time: ["string", time], AT, lambda found: found["member1"]),
+    ],
+)
+@pytest.mark.parametrize(("theirs", "ours"), [(MILLIS, MICROS), (MICROS, MILLIS)])
+def test_times_are_read_in_the_units_that_they_were_written_in(
+    wrap: Any, value: Any, unwrap: Any, theirs: Any, ours: Any
+) -> None:
+    with running_registry() as running:
+        registry = Registry(running.url)
+        old = {**record(("it", wrap(theirs))), "name": "Outer"}
+        data = header(registry.register("s", old)) + written(old, {"it": value})
+        (found,) = decoded({**record(("it", wrap(ours))), "name": "Outer"}, data, registry=registry)
+        assert found["error"] is None
+        assert unwrap(found["value"]["it"]) == AT
+
+
+def test_a_writer_that_contains_itself_is_read_as_far_as_the_reader_goes() -> None:
+    node = {**record(("id", "long"), ("next", ["null", "Node"])), "name": "Node"}
+    with running_registry() as running:
+        registry = Registry(running.url)
+        data = header(registry.register("s", node)) + written(node, {"id": 1, "next": {"id": 2, "next": None}})
+        assert decoded({**record(("id", "long")), "name": "Node"}, data, registry=registry) == [
+            {"value": {"id": 1}, "error": None}
+        ]
+
+
 def test_a_writers_schema_that_is_none_spoils_its_own_records_only() -> None:
     schema = record(("id", "long"))
     with running_registry() as running:
