@@ -12,15 +12,15 @@ $(VENV)/.run: pyproject.toml
 	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.run
-	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop,spark]"
-	touch $@
-
-# Spark alone, and a Java if the machine has none: what the demo needs. Nothing is compiled for it.
+# Spark, and a Java if the machine has none. Nothing is compiled for it.
 $(VENV)/.spark: $(VENV)/.run
 	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[spark]"
 	@$(PY) -c "from pyspark_braidlog.java import find_java; find_java()" 2>/dev/null || \
 		BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[spark,java]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.spark
+	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop,spark]"
 	touch $@
 
 build: $(VENV)/.run
@@ -39,12 +39,12 @@ check: $(VENV)/.dev
 # More workers than cores: interop and fault tests mostly wait for brokers and clients.
 test: setup check
 	$(PYTEST) -n 4 -m "not peer and not soak and not spark" tests
-	$(PYTEST) -n 2 --dist loadfile -m "spark and not peer and not soak" tests/spark
+	$(PYTEST) -n 2 --dist loadfile -m "spark and not peer and not soak and not long" tests/spark
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
 
 test-all: test
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
-	$(PYTEST) -m "peer" tests
+	$(PYTEST) -m "(peer or long) and not soak" tests
 
 soak: setup
 	$(PYTEST) -s --timeout 0 -m "soak" tests

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Spark would take the first `python3` on the path for its workers.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+from pyspark_braidlog.session import spark_environment
 
 _NO_DERBY_LOG = "-Dderby.stream.error.file=/dev/null"
 
@@ -24,6 +21,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Spark's own Python leaves sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def java_python_and_loopback() -> None:
+    """What Spark needs to know before it starts; it would take the first `python3` on the path for its workers."""
+    os.environ.update(spark_environment("local[2]"))
 
 
 @pytest.fixture(scope="session")

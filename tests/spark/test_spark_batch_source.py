@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +22,6 @@ from pyspark.sql.types import (
 
 from braidlog import Producer, TopicPartition
 from braidlog.testing import Broker
-
-# Before the session starts: its workers are to be of this Python.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 FIRST_MS = 1_700_000_000_000
 PER_PARTITION = (20, 10, 0)

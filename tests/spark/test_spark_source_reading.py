@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +14,6 @@ from braidlog import TopicPartition
 from braidlog.testing import Broker
 from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.reading import Record
-
-# Before the session starts: its workers are to be of this Python.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GZIP = 1
