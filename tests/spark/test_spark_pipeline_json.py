@@ -132,8 +132,9 @@ def test_schemas_come_from_files(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_flat_fields_may_not_hide_the_records_columns(spark: SparkSession) -> None:
-    with pytest.raises(UserError, match="'offset' would hide"):
-        decode_json(records(spark, []), "id int, offset long", flatten=True)
+    for name in ("offset", "Offset"):
+        with pytest.raises(UserError, match=f"'{name}' would hide"):
+            decode_json(records(spark, []), f"id int, {name} long", flatten=True)
 
 
 def test_key_and_value_can_both_be_decoded(spark: SparkSession) -> None:

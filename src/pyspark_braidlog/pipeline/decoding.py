@@ -51,7 +51,9 @@ def decoded_columns(
     if flatten is None:
         made = [value.alias(column)]
     else:
-        clash = sorted(({raw, ERROR} | set(kept)) & set(flatten.names))
+        # Spark takes names for the same that differ in case.
+        taken = {name.casefold() for name in (raw, ERROR, *kept)}
+        clash = sorted(name for name in flatten.names if name.casefold() in taken)
         if clash:
             raise UserError(
                 f"the field {clash[0]!r} would hide the record's column of that name: decode without flatten "
