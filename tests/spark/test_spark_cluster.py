@@ -64,6 +64,7 @@ def test_on_a_standalone_cluster(broker: Broker, tmp_path: Path) -> None:
         assert len(cluster.executors()) == 2
 
 
+@pytest.mark.long
 def test_through_spark_connect(broker: Broker, tmp_path: Path) -> None:
     with connect_server(tmp_path) as remote, spark_process({"spark.remote": remote}) as spark:
         copies_a_topic(spark, broker, tmp_path / "checkpoint")

@@ -44,6 +44,7 @@ def committed_ids(broker: Broker, topic: str) -> list[int]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_a_new_project_runs_twice(tmp_path: Path) -> None:
     with Broker(kind="process") as broker:
         servers = broker.bootstrap_servers
