@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from braidlog.cli.interrupts import interrupts_wait
 from braidlog.cli.output import remark
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.offsets import OffsetAndMetadata
@@ -57,7 +58,9 @@ class RecordReader:
                 return
             records = self._poll(min(left, _LONGEST_WAIT_S))
             if records:
-                self._print(records)
+                # What was printed is counted and committed, also where somebody sees it and interrupts at once.
+                with interrupts_wait():
+                    self._print(records)
                 heard = time.monotonic()
                 if self._left == 0:
                     return
