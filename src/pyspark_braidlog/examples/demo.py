@@ -25,6 +25,7 @@ from braidlog.core.errors import UserError
 from pyspark_braidlog.errors import clear_error
 from pyspark_braidlog.examples.progress import ProgressLine
 from pyspark_braidlog.examples.stage import Stage, play
+from pyspark_braidlog.jobs.running import hush
 from pyspark_braidlog.pipeline import decode_json, route
 
 ORDER: Final = "id BIGINT NOT NULL, sku STRING NOT NULL, quantity INT NOT NULL, cents BIGINT NOT NULL"
@@ -140,6 +141,7 @@ def run(stage: Stage) -> None:
         stage.say(f"{stage.events:,} orders are on their way to {orders_topic}; Spark prices them to {priced_topic}")
         query = start()
         _watch(stage, shop, query, group, orders_topic, until=stage.events // 2)
+        hush(stage.spark)
         query.stop()
         stage.say("The query was stopped in the middle. It goes on from its checkpoint:")
         query = start()
