@@ -57,10 +57,6 @@ class Batch:
     sources: tuple[SourcePosition, ...]
 
     @property
-    def planned_ms(self) -> int:
-        return int(self.metadata.get("batchTimestampMs", 0))
-
-    @property
     def watermark_ms(self) -> int:
         return int(self.metadata.get("batchWatermarkMs", 0))
 

@@ -6,75 +6,20 @@ many tasks. A transactional producer serves one attempt: taking its id over is w
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
 from braidlog import Admin, Producer, TopicPartition
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidTransactionTimeoutError, TopicAuthorizationFailedError
+from pyspark_braidlog.kept_clients import Kept
 from pyspark_braidlog.sink.options import WriteOptions
 
-# One that nobody used for so long is closed when the next is asked for, before brokers hang up by themselves.
-_IDLE_S: Final = 300.0
 # A task that failed does not wait long for brokers that may be the reason.
 _CLOSE_S: Final = 5.0
-
-
-class Closable(Protocol):
-    def close(self) -> None: ...
-
-
-Client = TypeVar("Client", bound=Closable)
-_Settings = tuple[tuple[str, str], ...]
-
-
-class Kept(Generic[Client]):
-    """One client for each combination of settings; tasks of a process run one after the other."""
-
-    def __init__(
-        self,
-        new: Callable[[Mapping[str, str]], Client],
-        close: Callable[[Client], None] = lambda client: client.close(),
-        now: Callable[[], float] = time.monotonic,
-        process: Callable[[], int] = os.getpid,
-    ) -> None:
-        self._new = new
-        self._close = close
-        self._now = now
-        self._process = process
-        self._made_in = process()
-        self._resting: dict[_Settings, tuple[Client, float]] = {}
-
-    @contextmanager
-    def use(self, settings: Mapping[str, str]) -> Iterator[Client]:
-        """One that failed is not used again."""
-        if self._process() != self._made_in:
-            # Threads and connections stayed with the parent of a fork.
-            self._made_in, self._resting = self._process(), {}
-        chosen = tuple(sorted(settings.items()))
-        self._close_idle()
-        client, _ = self._resting.pop(chosen, (None, 0.0))
-        client = client or self._new(settings)
-        try:
-            yield client
-        except BaseException:
-            self._close(client)
-            raise
-        self._resting[chosen] = (client, self._now())
-
-    def _close_idle(self) -> None:
-        """Of whatever settings: a worker may serve another query next."""
-        now = self._now()
-        for chosen, (client, rested) in list(self._resting.items()):
-            if now - rested > _IDLE_S:
-                del self._resting[chosen]
-                self._close(client)
-
 
 PRODUCERS: Final[Kept[Producer]] = Kept(Producer, lambda producer: producer.close(_CLOSE_S))
 ADMINS: Final[Kept[Admin]] = Kept(Admin)

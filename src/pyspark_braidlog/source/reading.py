@@ -16,15 +16,17 @@ from braidlog.client.errors import NoOffsetError, RequestTimeout
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.protocol_errors import UnknownTopicOrPartitionError
+from pyspark_braidlog.kept_clients import Kept
 from pyspark_braidlog.source.arrow_rows import SparkRows
 from pyspark_braidlog.source.model import OffsetRange
 from pyspark_braidlog.source.read_loss import LogNow, ReadLoss, look, loss_of
-from pyspark_braidlog.source.reader_pool import POOL, ReaderPool
 
 # A batch has about so many bytes of records: what the JVM takes at once, and a worker holds a few of.
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 # After these it is worth looking whether the log still has what was planned.
 _DOUBTFUL: Final = (NoOffsetError, TopicReplacedError, NoPartitionError, UnknownTopicOrPartitionError, RequestTimeout)
+
+READERS: Final[Kept[RangeReader]] = Kept(RangeReader)
 
 Look = Callable[[Mapping[str, str], OffsetRange], LogNow | None]
 
@@ -42,7 +44,12 @@ class RangeOptions(Protocol):
 
 
 def read_range(
-    options: RangeOptions, schema: StructType, work: OffsetRange, *, pool: ReaderPool = POOL, look: Look = look
+    options: RangeOptions,
+    schema: StructType,
+    work: OffsetRange,
+    *,
+    pool: Kept[RangeReader] = READERS,
+    look: Look = look,
 ) -> Iterator[pa.RecordBatch]:
     """The records of the range, with the columns of the schema, in order.
 
@@ -71,9 +78,9 @@ class _Progress:
 
 
 def _read(
-    options: RangeOptions, rows: SparkRows, work: OffsetRange, progress: _Progress, pool: ReaderPool
+    options: RangeOptions, rows: SparkRows, work: OffsetRange, progress: _Progress, pool: Kept[RangeReader]
 ) -> Iterator[pa.RecordBatch]:
-    with pool.reader(options.client) as reader, closing(_begun(reader, rows, work, progress.position)) as read:
+    with pool.use(options.client) as reader, closing(_begun(reader, rows, work, progress.position)) as read:
         try:
             for batch in read:
                 yield from rows.of(batch)

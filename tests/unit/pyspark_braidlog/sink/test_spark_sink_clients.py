@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_braidlog.sink.clients import Kept, admin_settings
+from pyspark_braidlog.kept_clients import Kept
+from pyspark_braidlog.sink.clients import admin_settings
 
 A, B = {"bootstrap.servers": "a:1"}, {"bootstrap.servers": "b:1"}
 

@@ -9,8 +9,8 @@ from braidlog.client.admin.groups import GroupType, ListedGroup
 from braidlog.client.admin.results import Results
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError
+from pyspark_braidlog.kept_clients import Kept
 from pyspark_braidlog.sink import task_count
-from pyspark_braidlog.sink.clients import Kept
 from pyspark_braidlog.sink.fingerprint import Fingerprint
 from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.markers import Marker

@@ -20,11 +20,11 @@ from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
+from pyspark_braidlog.kept_clients import Kept
 from pyspark_braidlog.source.arrow_rows import SparkRows
 from pyspark_braidlog.source.data_loss import DataLoss
 from pyspark_braidlog.source.model import OffsetRange
 from pyspark_braidlog.source.read_loss import LogNow
-from pyspark_braidlog.source.reader_pool import ReaderPool
 from pyspark_braidlog.source.reading import read_range
 from pyspark_braidlog.source.schema import record_schema
 
@@ -85,7 +85,7 @@ def values(
             raise now
         return now
 
-    pool = ReaderPool(lambda settings: reader)  # type: ignore[arg-type, return-value]
+    pool = Kept(lambda settings: reader)  # type: ignore[arg-type, return-value]
     schema = StructType().add("value", "binary")
     read = read_range(Options(fail_on_data_loss=fail_on_data_loss), schema, work, pool=pool, look=look)
     return [int(each) for some in read for each in some.column("value").to_pylist()]
@@ -100,7 +100,7 @@ def test_the_schema_is_the_one_that_spark_computes() -> None:
         base_offset=7,
     )
     schema = record_schema(with_headers=True)
-    pool = ReaderPool(lambda settings: LogReader({7: full}))  # type: ignore[arg-type, return-value]
+    pool = Kept(lambda settings: LogReader({7: full}))  # type: ignore[arg-type, return-value]
     [found] = read_range(Options(), schema, OffsetRange("t", 3, 7, 9), pool=pool)
     found.validate(full=True)
     assert found.schema.equals(to_arrow_schema(schema, timezone="UTC"), check_metadata=True)

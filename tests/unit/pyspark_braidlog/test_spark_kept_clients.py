@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pyspark_braidlog.source.reader_pool import ReaderPool
+from pyspark_braidlog.kept_clients import Kept
 
 HERE = {"bootstrap.servers": "here:1"}
 THERE = {"bootstrap.servers": "there:1"}
@@ -28,14 +28,14 @@ class World:
         self.now = 0.0
         self.process = 1
         self.made: list[Reader] = []
-        self.pool = ReaderPool(self._make, lambda: self.now, lambda: self.process)  # type: ignore[arg-type]
+        self.pool = Kept(self._make, now=lambda: self.now, process=lambda: self.process)  # type: ignore[arg-type]
 
     def _make(self, settings: Mapping[str, str]) -> Reader:
         self.made.append(Reader(settings))
         return self.made[-1]
 
     def use(self, settings: Mapping[str, str] = HERE) -> Reader:
-        with self.pool.reader(settings) as reader:
+        with self.pool.use(settings) as reader:
             assert isinstance(reader, Reader)
             return reader
 
@@ -49,13 +49,13 @@ def test_tasks_share_a_reader_of_their_settings() -> None:
 
 def test_a_reader_has_one_user_at_a_time() -> None:
     world = World()
-    with world.pool.reader(HERE) as first, world.pool.reader(HERE) as second:
+    with world.pool.use(HERE) as first, world.pool.use(HERE) as second:
         assert first is not second
 
 
 def test_one_that_failed_is_closed() -> None:
     world = World()
-    with pytest.raises(OSError, match="broken"), world.pool.reader(HERE):
+    with pytest.raises(OSError, match="broken"), world.pool.use(HERE):
         raise OSError("broken")
     assert world.made[0].is_closed
     assert world.use() is not world.made[0]
@@ -65,7 +65,7 @@ def test_who_reads_no_further_gives_it_back() -> None:
     world = World()
 
     def rows() -> Iterator[int]:
-        with world.pool.reader(HERE):
+        with world.pool.use(HERE):
             yield from range(10)
 
     reading = rows()
@@ -87,7 +87,7 @@ def test_after_a_fork_the_child_makes_its_own() -> None:
 
 def test_one_that_was_in_use_at_a_fork_is_not_taken_back_by_the_child() -> None:
     world = World()
-    with world.pool.reader(HERE):
+    with world.pool.use(HERE):
         world.process = 2
     assert world.use() is world.made[1]
 
@@ -103,21 +103,13 @@ def test_one_that_rested_long_is_closed() -> None:
     assert [each.is_closed for each in world.made] == [True, False]
 
 
-def test_closing_closes_all_that_rest() -> None:
-    world = World()
-    world.use(HERE)
-    world.use(THERE)
-    world.pool.close()
-    assert all(each.is_closed for each in world.made)
-
-
 FORKING = """
 import os
-from pyspark_braidlog.source.reader_pool import POOL
+from pyspark_braidlog.source.reading import READERS
 settings = {"bootstrap.servers": "localhost:1"}
 
 def use():
-    with POOL.reader(settings) as reader:
+    with READERS.use(settings) as reader:
         reader.read("t", 0, 0, 1).close()
         return id(reader)
 
