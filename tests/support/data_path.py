@@ -25,6 +25,7 @@ from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.replication.meters import TopicMeter
 from braidlog.replication.partition import Partition
@@ -85,7 +86,7 @@ class Peer(Channel):
     """A client's connection: frames in, decoded answers out."""
 
     def __init__(self, world: DataPath) -> None:
-        super().__init__(world.dispatch, world.round, "PLAINTEXT", "192.0.2.1")
+        super().__init__(world.dispatch, world.round, MemoryBudget(1 << 30), "PLAINTEXT", "192.0.2.1")
         self._world = world
         self._held: deque[bytes] = deque()
         self._asked: deque[tuple[int, int]] = deque()

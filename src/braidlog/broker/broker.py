@@ -19,6 +19,7 @@ from braidlog.broker.live_settings import LiveSettings
 from braidlog.broker.local_partitions import LocalPartitions
 from braidlog.broker.routes import add_routes
 from braidlog.broker.seams import Seams
+from braidlog.broker.slices import Slices
 from braidlog.broker.storage_settings import storage_settings
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.journal import CorruptStoreError
@@ -32,6 +33,7 @@ from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.net.memory import MemoryBudget, default_memory_max
 from braidlog.net.round import Round
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
@@ -61,6 +63,10 @@ class Broker:
         self.tasks = Tasks("broker")
         self.registry = Registry()
         self.dispatch = Dispatch(seams.clock, self.tasks)
+        self.memory = MemoryBudget(
+            settings.get_int("braidlog.memory.max") or default_memory_max(seams.memory_bytes),
+            settings.get_int("queued.max.request.bytes"),
+        )
         self.sessions = FetchSessions(settings.get_int("max.incremental.fetch.session.cache.slots"), seams.random)
         self.broker_id = BrokerId(-1)
         self.broker_epoch = -1
@@ -74,6 +80,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
+        self.slices = self.dispatch.slices = Slices(loop, self.seams.clock)
         self.committer = Committer(
             self.round, self.seams.clock, self._directory_of, self.seams.executors.run, self._directory_fault
         )

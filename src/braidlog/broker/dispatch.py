@@ -2,8 +2,9 @@
 
 Two kinds of handler:
 
-    Call    `handle(request, exchange) -> response`   answered at once, or, where it returns a coroutine, when that
-                                                      is done; the connection is muted meanwhile
+    Call    `handle(request, exchange) -> response`   answered at once, or, where it returns a coroutine or a generator
+                                                      (`broker/slices`), when that is done; the connection is muted
+                                                      meanwhile
     Flow    `handle(request, exchange) -> None`       answers the exchange itself, later (produce, fetch)
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from braidlog.broker.faults import error_of
+from braidlog.broker.slices import Slices
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
@@ -27,6 +29,8 @@ from braidlog.wire.reader import Reader
 log = logging.getLogger("braidlog.dispatch")
 
 API_VERSIONS: Final = 18
+# Elements in all arrays of one request: decoding these many takes some 200 ms, which nobody else should wait for.
+MOST_ELEMENTS: Final = 300_000
 
 CALL: Final = 0
 FLOW: Final = 1
@@ -74,6 +78,8 @@ class Dispatch(FrameHandler):
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
         self._tasks = tasks
+        # Set when there is a loop to run on.
+        self.slices: Slices | None = None
         self._routes: dict[int, Route] = {}
         self._on_channel_closed: list[Callable[[Channel], None]] = []
         self.malformed = 0
@@ -103,7 +109,9 @@ class Dispatch(FrameHandler):
             channel.close("the broker is stopping")
             return
         try:
-            self._handle(channel, Reader(buffer, start, end))
+            reader = Reader(buffer, start, end)
+            reader.elements_left = MOST_ELEMENTS
+            self._handle(channel, reader)
         except MalformedError as problem:
             self.malformed += 1
             log.info("closed the connection from %s: malformed request: %s", channel.peer_host, problem)
@@ -149,6 +157,13 @@ class Dispatch(FrameHandler):
             response = self._refusal(route, request, exchange, problem)
         if response is None or isinstance(response, Message):
             self._reply(route, exchange, response)
+        elif self.slices is not None and hasattr(response, "__next__"):
+            self.slices.run(
+                response,
+                exchange.channel,
+                lambda message: self._reply(route, exchange, message),
+                lambda problem: self._reply(route, exchange, self._refusal(route, request, exchange, problem)),
+            )
         else:
             exchange.channel.mute()
             self._tasks.spawn(route.name, self._answer_later(route, request, exchange, response))
@@ -169,6 +184,9 @@ class Dispatch(FrameHandler):
     def _refusal(self, route: Route, request: Message, exchange: Exchange, problem: Exception) -> Message | None:
         error = error_of(problem, f"{route.name} v{exchange.version}")
         self.count_error(route.name, error.code)
+        channel = exchange.channel
+        told = "refused %s v%d of client %s at %s: %s %s"
+        log.debug(told, route.name, exchange.version, exchange.client_id, channel.peer_host, error.name, error.message)
         if route.refuse is None:
             return None
         return route.refuse(request, exchange.version, error)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import resource
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
 from braidlog.core.clock import Clock, SystemClock
@@ -30,6 +32,8 @@ class Seams(NamedTuple):
     new_id: Callable[[], bytes]
     # Where compaction reads and writes: a process of its own, or, in a simulation, here.
     passes: Callable[[Files], RunPass]
+    # What this process may use: of its control group where that has a limit, else of the machine.
+    memory_bytes: int
 
 
 class Executors:
@@ -77,4 +81,42 @@ def system_seams(threads_per_directory: int = 2) -> Seams:
         lock=lock_directory,
         new_id=random_id,
         passes=ProcessPasses,
+        memory_bytes=memory_of_this_process(),
     )
+
+
+# Version 2 of control groups, then version 1. Inside a container these files are the container's own.
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_of_this_process() -> int:
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [machine]
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        limits.append(soft)
+    for path in [*_CGROUP_LIMITS, *_own_cgroup_limits()]:
+        try:
+            with open(path) as file:
+                limits.append(int(file.read()))
+        except (OSError, ValueError):
+            # Not there, or "max": no limit of this kind.
+            continue
+    return min(limits)
+
+
+def _own_cgroup_limits() -> list[str]:
+    """Where the limit of this process's own group is, on a machine that shows all groups (`/proc/self/cgroup`)."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    paths: list[str] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            paths.append(f"/sys/fs/cgroup{path}/memory.max")
+        elif "memory" in controllers.split(","):
+            paths.append(f"/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")
+    return paths

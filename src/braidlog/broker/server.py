@@ -25,6 +25,7 @@ from braidlog.core.types import Endpoint
 from braidlog.net.connection import ConnectionLimits
 from braidlog.net.http import SidePort
 from braidlog.net.listener import ConnectionBudget, Listener, bind
+from braidlog.net.turns import Turns
 from braidlog.storage.loading import LoadProgress
 
 log = logging.getLogger("braidlog.server")
@@ -33,6 +34,7 @@ _DRAIN_S: Final = 10.0
 # Per data directory: syncs of different logs wait for the disk side by side.
 _THREADS: Final = 8
 _PROGRESS_EVERY_S: Final = 1.0
+_STALLED_EVERY_S: Final = 1.0
 
 
 class Server:
@@ -42,7 +44,6 @@ class Server:
         self.started = time.monotonic()
         self.seams = seams or system_seams(max(_THREADS, settings.get_int("num.recovery.threads.per.data.dir")))
         self.broker = Broker(settings, self.seams, on_progress=self._progress, on_fatal=self._fatal)
-        self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"))
         self.budget = ConnectionBudget(
             settings.get_int("max.connections"),
             settings.get_int("max.connections.per.ip"),
@@ -87,6 +88,7 @@ class Server:
         self._listen(listeners, sockets, asyncio.get_running_loop())
         await self._start_side_port()
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
+        self.broker.tasks.spawn("stalled requests", self._watch_stalled_requests())
         return advertised
 
     def request_stop(self) -> None:
@@ -114,6 +116,8 @@ class Server:
 
     def _listen(self, listeners: Listeners, sockets: list[socket.socket], loop: asyncio.AbstractEventLoop) -> None:
         settings = self.settings
+        self.turns = Turns(loop)
+        self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"), self.broker.memory, self.turns)
         send_buffer = settings.get_int("socket.send.buffer.bytes")
         if not settings.is_set("socket.send.buffer.bytes"):
             send_buffer = -1
@@ -173,6 +177,11 @@ class Server:
             due = time.monotonic() + 0.5
             await asyncio.sleep(0.5)
             self.loop_lag = max(0.0, time.monotonic() - due)
+
+    async def _watch_stalled_requests(self) -> None:
+        while True:
+            await asyncio.sleep(_STALLED_EVERY_S)
+            self.broker.memory.requests.close_stalled(time.monotonic())
 
     def _progress(self, progress: LoadProgress) -> None:
         now = time.monotonic()

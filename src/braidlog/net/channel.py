@@ -1,4 +1,9 @@
-"""A peer's line to the broker: requests in order in, replies in the same order out, muted while one needs time.
+"""A peer's line to the broker: requests in order in, replies in the same order out.
+
+No further request of a peer is handled while
+
+    muted      one of its requests needs time (a waiting fetch, a topic creation)
+    choked     it has not read the answers to the earlier ones
 
 What the transport is (a socket, TLS over a socket, a simulated wire) is the subclass's matter.
 """
@@ -6,11 +11,18 @@ What the transport is (a socket, TLS over a socket, a simulated wire) is the sub
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from braidlog.core.slices import FileSlice
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+
+# A peer with this many bytes of unread answers is choked, until no more than the second are left.
+CHOKE_AT: Final = 1 << 20
+GO_ON_AT: Final = 1 << 18
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -31,9 +43,12 @@ class Channel:
     # of the kind that finishes within the round (see `Exchange`), which is what lets small produces be gathered.
     MAX_OPEN = 128
 
-    def __init__(self, handler: FrameHandler, round_: Round, listener: str, peer_host: str) -> None:
+    def __init__(
+        self, handler: FrameHandler, round_: Round, memory: MemoryBudget, listener: str, peer_host: str
+    ) -> None:
         self.handler = handler
         self.round = round_
+        self.memory = memory
         self.listener = listener
         self.peer_host = peer_host
         # Learnt from ApiVersions v3+: what software the peer says it is; shown to operators.
@@ -41,14 +56,24 @@ class Channel:
         self.client_software_version = "unknown"
         self.principal = "ANONYMOUS"
         self.closed = False
-        # While muted, no further frame of this peer is handled.
         self.muted = False
+        self.choked = False
+        # Bytes of answers that the transport has not taken: in `_out`, and in what the subclass was given to send.
+        self.unsent = 0
+        # When the last request was taken up; what a turn's length is measured by.
+        self.last_began = 0.0
+        # Memory of the request being handed over, until its exchange has it.
+        self.reserved = 0
         self._open: deque[Exchange] = deque()
         self._out: list[Part] = []
         self._in_round = False
 
     def begin(self, exchange: Exchange) -> None:
         """Take the exchange's place in the order of replies."""
+        self.last_began = exchange.started
+        if self.reserved:
+            exchange.reserved = self.reserved
+            self.reserved = 0
         self._open.append(exchange)
         if len(self._open) >= self.MAX_OPEN:
             self.muted = True
@@ -62,9 +87,17 @@ class Channel:
         waiting = self._open
         out = self._out
         while waiting and waiting[0].finished:
-            parts = waiting.popleft().parts
-            if parts is not None:
+            exchange = waiting.popleft()
+            if exchange.reserved:
+                self.memory.requests.release(exchange.reserved)
+                exchange.reserved = 0
+            parts = exchange.parts
+            if parts is not None and not self.closed:
+                for part in parts:
+                    self.unsent += part.size if isinstance(part, FileSlice) else len(part)
                 out.extend(parts)
+        if self.unsent >= CHOKE_AT:
+            self.choked = True
         if not self._in_round and not self.closed and (out or not waiting):
             self._in_round = True
             self.round.add(self)
@@ -82,16 +115,37 @@ class Channel:
             parts = self._out
             self._out = []
             self.send(parts)
-        if self.muted and not self._open and not self.closed and self.can_resume():
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Handle the peer's further requests, if nothing stands in the way any more."""
+        if self.closed or not (self.muted or self.choked):
+            return
+        if self.choked:
+            if self.unsent > GO_ON_AT or (self.unsent > 0 and self.memory.answers.tight):
+                return
+            self.choked = False
+        if self.muted:
+            if self._open:
+                return
             self.muted = False
-            self.resume()
+        self.resume()
+
+    def forget(self) -> None:
+        """The channel is closed: drop what is queued and give back the memory of its requests."""
+        self.unsent = 0
+        self._out = []
+        released = self.reserved
+        self.reserved = 0
+        for exchange in self._open:
+            released += exchange.reserved
+            exchange.reserved = 0
+        if released:
+            self.memory.requests.release(released)
 
     def send(self, parts: list[Part]) -> None:
+        """Send, now or as the peer reads; what has left is taken off `unsent`."""
         raise NotImplementedError
-
-    def can_resume(self) -> bool:
-        """Whether the peer takes what it was sent; a peer that does not read is not read from either."""
-        return True
 
     def resume(self) -> None:
         """Handle frames that arrived while muted, and read again."""

@@ -4,25 +4,33 @@ A frame is four bytes of size, big-endian, then that many bytes:
 
     | size i32 | request … |
 
-Frames that arrive whole are handled where they lie in the received `bytes`; one that comes in pieces is joined once.
-Memory follows what was really received, never what a size claims.
+Frames that arrive whole are handled where they lie in the received `bytes`; one that comes in pieces is joined once,
+and where it is large it is received only when the memory for it is reserved (`net/memory`).
+
+A peer's requests are handled for a turn's length at most; what remains waits for the next turn (`net/turns`), and the
+peer is not read from meanwhile. File ranges are read, or handed to the kernel, when the socket takes them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import time
 from collections.abc import Callable
 from typing import Final
 
-from librt.strings import read_i32_be
+from librt.strings import read_i16_be, read_i32_be
 
 from braidlog.core.slices import FileSlice
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.net.turns import TURN_S, Turns
+
+log = logging.getLogger("braidlog.net")
 
 RECEIVE_SIZE: Final = 65536
 # A frame in pieces is received with calls of at most this size.
@@ -30,8 +38,15 @@ LARGE_RECEIVE_SIZE: Final = 1 << 20
 # Below this, reading a file range and sending it with its head is cheaper than sendfile (bench: the crossover).
 SENDFILE_FROM: Final = 32768
 SENDFILE_CHUNK: Final = 1 << 20
+# Small parts are gathered into sends of about this size: what a peer that reads slowly makes us keep.
+GATHER_SIZE: Final = 1 << 18
 # One connection sends at most about this much before the others get their turn.
 FAIR_SHARE: Final = 8 << 20
+# Requests up to this size are received without asking for memory first.
+SMALL_REQUEST: Final = RECEIVE_SIZE
+# What a request takes once it is decoded, in multiples of its size: records stay as they are, all else becomes objects.
+_DECODED_WEIGHT: Final = 12
+_PRODUCE: Final = 0
 
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -43,8 +58,10 @@ Warm = Callable[[FileSlice, Callable[[], None]], None]
 class ConnectionLimits:
     """What every connection of a listener obeys and counts into."""
 
-    def __init__(self, max_frame: int) -> None:
+    def __init__(self, max_frame: int, memory: MemoryBudget, turns: Turns) -> None:
         self.max_frame = max_frame
+        self.memory = memory
+        self.turns = turns
         self.bytes_in = 0
         self.bytes_out = 0
         self.malformed = 0
@@ -63,7 +80,7 @@ class Connection(Channel):
         peer_host: str,
         on_close: Callable[[Connection, str], None],
     ) -> None:
-        super().__init__(handler, round_, listener, peer_host)
+        super().__init__(handler, round_, limits.memory, listener, peer_host)
         self.sock = sock
         self.fd = sock.fileno()
         self.last_active = time.monotonic()
@@ -75,11 +92,21 @@ class Connection(Channel):
         self._writing = False
         self._warming = False
         self._unsent: list[Part] = []
+        # What `_unsent` takes of our memory, where the peer does not take it at once; file ranges take none.
+        self.unsent_memory = 0
+        # Of the large request that is being received.
+        self.receiving_since = 0.0
+        self.receiving_size = 0
+        self._waits_for_memory = False
+        # Of small requests in pieces, and of held ones: counted, never waited for.
+        self._charged = 0
+        # Whether further requests wait for this connection's next turn.
+        self._in_turns = False
         # The beginning of a frame whose rest has not come: its pieces, their size, and the size that completes it.
         self._pieces: list[bytes] = []
         self._pieces_size = 0
         self._needed = 0
-        # Whole frames received while muted, from `_held_at` on.
+        # Whole frames received and not handled yet, from `_held_at` on.
         self._held: bytes | None = None
         self._held_at = 0
 
@@ -90,12 +117,17 @@ class Connection(Channel):
     # Receiving
 
     def on_readable(self) -> None:
+        try:
+            self._receive()
+        except Exception as problem:
+            self._fail("receiving", problem)
+
+    def _receive(self) -> None:
         if self.closed:
             return
-        if self.muted:
+        if self.muted or self.choked or self._in_turns or self._waits_for_memory:
             # Leave the rest in the kernel, whose full buffer then slows the peer down.
-            self._reading = False
-            self._loop.remove_reader(self.fd)
+            self._stop_reading()
             return
         want = RECEIVE_SIZE
         if self._needed > 0:
@@ -120,17 +152,28 @@ class Connection(Channel):
             data = b"".join(self._pieces)
             self._pieces = []
             self._needed = 0
+            if self.receiving_size:
+                # From here on the request's exchange holds the memory.
+                self.memory.requests.ended(self)
+                self.reserved = self.receiving_size
+                self.receiving_size = 0
         self._cut(data, 0)
         self.round.after_read()
 
     def _cut(self, data: bytes, position: int) -> None:
-        """Handle every whole frame in `data` from `position`; keep what remains."""
+        """Handle the whole frames in `data` from `position`, for one turn; keep what remains."""
         end = len(data)
         needed = 4
+        # When the turn's first request was taken up.
+        began = 0.0
         while end - position >= 4:
-            if self.muted:
-                self._held = data
-                self._held_at = position
+            if self.muted or self.choked:
+                self._hold(data, position)
+                return
+            if began > 0.0 and self.last_began - began > TURN_S:
+                # The others first.
+                self._hold(data, position)
+                self._wait_for_turn()
                 return
             size = int(read_i32_be(data, position))
             if size <= 0 or size > self._limits.max_frame:
@@ -144,51 +187,143 @@ class Connection(Channel):
             self.handler.handle_frame(self, data, position + 4, frame_end)
             if self.closed:
                 return
+            if began == 0.0:
+                began = self.last_began
             position = frame_end
         if position < end:
-            if self.muted:
-                self._held = data
-                self._held_at = position
+            if self.muted or self.choked:
+                self._hold(data, position)
                 return
-            self._pieces = [data[position:]]
+            self._pieces = [data[position:]] if position else [data]
             self._pieces_size = end - position
             self._needed = needed
+            self._charge(self._pieces_size)
+            if needed > SMALL_REQUEST:
+                self._reserve()
+        else:
+            self._charge(0)
+
+    def _hold(self, data: bytes, position: int) -> None:
+        if position > len(data) // 2:
+            # What was handled may be large; it should not live as long as this.
+            data = data[position:]
+            position = 0
+        self._held = data
+        self._held_at = position
+        self._charge(len(data))
+
+    def _charge(self, size: int) -> None:
+        """Count what is received and not handled."""
+        if size != self._charged:
+            self.memory.requests.charge(size - self._charged)
+            self._charged = size
+
+    def _reserve(self) -> None:
+        """Ask for the memory of the large request whose beginning has come; until it is granted nothing is read."""
+        size = self._needed
+        if self._pieces_size >= 6:
+            api_key = int(read_i16_be(self._pieces[0], 4))
+        else:
+            # So little of so much is rare: take it for the dearer kind.
+            api_key = -1
+        reserved = size if api_key == _PRODUCE else size * _DECODED_WEIGHT
+        requests = self.memory.requests
+        if not requests.fits(reserved):
+            self._limits.malformed += 1
+            told = (
+                f"a request of {size} bytes takes {reserved} bytes of memory, more than the {requests.limit} that "
+                "braidlog.memory.max and queued.max.request.bytes leave for requests"
+            )
+            log.warning("closed the connection from %s: %s", self.peer_host, told)
+            self.close(told)
+            return
+        self.receiving_size = reserved
+        self._charge(0)
+        if requests.reserve(reserved, self._on_memory):
+            self.receiving_since = time.monotonic()
+            requests.began(self)
+        else:
+            self._waits_for_memory = True
+            self._stop_reading()
+
+    def _on_memory(self) -> None:
+        """The memory for the large request is granted."""
+        if self.closed:
+            self.memory.requests.release(self.receiving_size)
+            return
+        self._waits_for_memory = False
+        self.receiving_since = time.monotonic()
+        self.memory.requests.began(self)
+        self._start_reading()
+
+    @property
+    def waits_for_broker(self) -> bool:
+        """Whether the peer has asked for something that this side has not done yet."""
+        return len(self._open) > 0 or self._in_turns or self._waits_for_memory
+
+    def _wait_for_turn(self) -> None:
+        if not self._in_turns:
+            self._in_turns = True
+            self._limits.turns.add(self)
+
+    def take_turn(self) -> None:
+        """It is this connection's turn again; called by `Turns`."""
+        self._in_turns = False
+        if self.closed or self.muted or self.choked:
+            return
+        try:
+            held = self._held
+            if held is not None:
+                self._held = None
+                self._cut(held, self._held_at)
+            if not (self.closed or self.muted or self.choked or self._in_turns or self._waits_for_memory):
+                self._start_reading()
+        except Exception as problem:
+            self._fail("handling requests", problem)
 
     def resume(self) -> None:
-        held = self._held
-        if held is not None:
-            self._held = None
-            self._cut(held, self._held_at)
-            if self.closed or self.muted:
-                return
+        if self._held is not None:
+            self._wait_for_turn()
+        elif not self._waits_for_memory:
+            self._start_reading()
+
+    def _start_reading(self) -> None:
         if not self._reading:
             self._reading = True
             self._loop.add_reader(self.fd, self.on_readable)
 
-    # Sending
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self.fd)
 
-    def can_resume(self) -> bool:
-        return not self._unsent
+    # Sending
 
     def send(self, parts: list[Part]) -> None:
         if self._unsent:
             self._unsent.extend(parts)
+            self._count_unsent()
             return
         self._unsent = parts
         self._push()
 
     def on_writable(self) -> None:
-        if not self.closed and not self._warming:
+        if self.closed or self._warming:
+            return
+        try:
             self._push()
-            if not self._unsent and not self.closed:
-                # The peer takes its replies again: take up what it asked meanwhile.
-                self.flush()
+            # The peer takes its replies again: take up what it asked meanwhile.
+            self.go_on()
+        except Exception as problem:
+            self._fail("sending", problem)
 
     def _push(self) -> None:
         """Send until everything is gone, the kernel takes no more, or it is the others' turn."""
-        stop_at = self._limits.bytes_out + FAIR_SHARE
+        limits = self._limits
+        sent_before = limits.bytes_out
+        stop_at = sent_before + FAIR_SHARE
         try:
-            while self._unsent and self._limits.bytes_out < stop_at:
+            while self._unsent and limits.bytes_out < stop_at:
                 first = self._unsent[0]
                 if isinstance(first, FileSlice) and first.size >= SENDFILE_FROM:
                     if not self._send_slice(first):
@@ -199,26 +334,56 @@ class Connection(Channel):
             pass
         except OSError as problem:
             self.close(f"sending failed: {problem.strerror}")
+        if self.closed:
             return
+        if limits.bytes_out != sent_before:
+            self.unsent -= limits.bytes_out - sent_before
+            if self._unsent:
+                # A peer that reads slowly is not idle.
+                self.last_active = time.monotonic()
         if self._warming or not self._unsent:
             self._stop_writing()
         elif not self._writing:
             self._writing = True
             self._loop.add_writer(self.fd, self.on_writable)
+        if self._unsent or self.unsent_memory:
+            self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        """Tell the memory budget what the peer has not taken."""
+        before = self.unsent_memory
+        taken = 0
+        for part in self._unsent:
+            if not isinstance(part, FileSlice):
+                taken += len(part)
+        self.unsent_memory = taken
+        answers = self.memory.answers
+        answers.changed(self, before)
+        if taken and answers.tight:
+            self.choked = True
 
     def _send_gathered(self) -> bool:
-        """Send the parts before the next large file range with one call; False when the kernel took only some."""
+        """Send the next small parts with one call; False when the kernel took only some."""
         small: list[bytes | memoryview] = []
         taken = 0
+        gathered = 0
         more = False
         for part in self._unsent:
+            if gathered >= GATHER_SIZE:
+                break
             if isinstance(part, FileSlice):
                 if part.size >= SENDFILE_FROM:
                     more = True
                     break
-                small.append(part.read())
+                content = part.read()
+                if len(content) != part.size:
+                    self.close("a log file is shorter than its index says")
+                    return False
+                small.append(content)
+                gathered += part.size
             else:
                 small.append(part)
+                gathered += len(part)
             taken += 1
         data: bytes | memoryview = small[0] if len(small) == 1 else b"".join(small)
         sent = self.sock.send(data, _MSG_MORE) if more else self.sock.send(data)
@@ -236,7 +401,10 @@ class Connection(Channel):
             fd = file.fileno()
         except OSError:
             # Not a file of the operating system: its bytes go the ordinary way.
-            self._unsent[0] = part.read()
+            rest = part.size - GATHER_SIZE
+            self._unsent[:1] = [FileSlice(file, part.position, min(part.size, GATHER_SIZE)).read()]
+            if rest > 0:
+                self._unsent.insert(1, FileSlice(file, part.position + GATHER_SIZE, rest))
             return True
         size = min(part.size, SENDFILE_CHUNK)
         if not _in_page_cache(fd, part.position, size):
@@ -266,20 +434,47 @@ class Connection(Channel):
 
     # Closing
 
+    def _fail(self, doing: str, problem: Exception) -> None:
+        """What goes wrong with one connection ends that connection."""
+        log.error(
+            "closed the connection from %s: %s failed, a bug in braidlog, please report it",
+            self.peer_host,
+            doing,
+            exc_info=problem,
+        )
+        self.close(f"{doing} failed")
+
     def close(self, reason: str) -> None:
         if self.closed:
             return
         self.closed = True
-        if self._reading:
-            self._loop.remove_reader(self.fd)
+        try:
+            self._let_go()
+        finally:
+            try:
+                self.handler.channel_closed(self)
+            finally:
+                try:
+                    self._on_close(self, reason)
+                finally:
+                    self.sock.close()
+
+    def _let_go(self) -> None:
+        self._stop_reading()
         self._stop_writing()
         self._unsent = []
-        self._out = []
         self._pieces = []
         self._held = None
-        self.handler.channel_closed(self)
-        self._on_close(self, reason)
-        self.sock.close()
+        self._charge(0)
+        if self.receiving_size and not self._waits_for_memory:
+            # One that still waits gives back what it is granted.
+            self.memory.requests.ended(self)
+            self.memory.requests.release(self.receiving_size)
+        before = self.unsent_memory
+        self.unsent_memory = 0
+        if before:
+            self.memory.answers.changed(self, before)
+        self.forget()
 
 
 def _in_page_cache(fd: int, position: int, size: int) -> bool:

@@ -50,6 +50,7 @@ class Exchange:
         "finished",
         "handled",
         "parts",
+        "reserved",
         "started",
         "times",
         "version",
@@ -74,6 +75,8 @@ class Exchange:
         self.times = times
         # When the handler returned without having answered.
         self.handled = 0.0
+        # Bytes of the broker's memory for requests that this one holds until it is finished.
+        self.reserved = 0
         self.parts: list[Part] | None = None
         self.finished = False
 

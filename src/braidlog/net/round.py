@@ -7,11 +7,15 @@ is active there is nothing to gather and the round runs at once, inside that con
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from braidlog.net.channel import Channel
+
+
+log = logging.getLogger("braidlog.net")
 
 
 class Scheduler(Protocol):
@@ -73,12 +77,19 @@ class Round:
         try:
             if self._commit is not None:
                 self._phase = _COMMITTING
-                self._commit()
+                try:
+                    self._commit()
+                except Exception as problem:
+                    # Replies that are ready have nothing to do with it, and must leave.
+                    log.error("committing failed, a bug in braidlog, please report it", exc_info=problem)
             self._phase = _SENDING
             channels = self._channels
             self._channels = []
             for channel in channels:
-                channel.flush()
+                try:
+                    channel.flush()
+                except Exception as problem:
+                    _give_up(channel, problem)
         finally:
             self._phase = _IDLE
         if self._again or self._channels:
@@ -86,3 +97,13 @@ class Round:
             self.touch()
         if self.after is not None:
             self.after()
+
+
+def _give_up(channel: Channel, problem: Exception) -> None:
+    """One connection's failure closes that connection and holds up no other."""
+    told = "closed the connection from %s: sending failed, a bug in braidlog, please report it"
+    log.error(told, channel.peer_host, exc_info=problem)
+    try:
+        channel.close("sending failed")
+    except Exception as another:
+        log.error("closing the connection from %s failed as well", channel.peer_host, exc_info=another)

@@ -28,6 +28,7 @@ from braidlog.testing.memory_files import MemoryFiles
 from braidlog.testing.wire import ConnectionLost, Wire
 
 _THREADS: Final = 2
+_MEMORY_BYTES: Final = 1 << 30
 # Few enough open files that some are closed and opened again.
 _HANDLES: Final = 24
 _DRAIN_S: Final = 5.0
@@ -179,6 +180,7 @@ class SimulatedBroker:
             process,
             broker.dispatch,
             broker.round,
+            broker.memory,
             name,
             simulation.trace.note,
         )
@@ -204,6 +206,7 @@ class SimulatedBroker:
             lock=lambda directory: NoLock(),
             new_id=simulation.new_id,
             passes=lambda used: InlinePasses(used, simulation.clock),
+            memory_bytes=_MEMORY_BYTES,
         )
         broker = self._broker = Broker(self._settings, seams, on_fatal=self._fatal)
         broker.handles.capacity = _HANDLES

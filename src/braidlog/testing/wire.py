@@ -18,6 +18,7 @@ from typing import Final
 from braidlog.core.slices import FileSlice
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.testing.loop import Process, SimulatedLoop
 
@@ -62,8 +63,8 @@ class _Lane:
 class SimulatedChannel(Channel):
     """The broker's end; all of it runs in the broker's process."""
 
-    def __init__(self, handler: FrameHandler, round_: Round, wire: Wire, name: str) -> None:
-        super().__init__(handler, round_, "PLAINTEXT", name)
+    def __init__(self, handler: FrameHandler, round_: Round, memory: MemoryBudget, wire: Wire, name: str) -> None:
+        super().__init__(handler, round_, memory, "PLAINTEXT", name)
         self._wire = wire
         self._received = b""
         self._unsent: list[Part] = []
@@ -72,13 +73,12 @@ class SimulatedChannel(Channel):
         if self.closed:
             return
         self._received += data
-        if not self.muted:
-            self._handle_frames()
+        self._handle_frames()
         self.round.after_read()
 
     def _handle_frames(self) -> None:
         """Every whole frame, unless one of them needs time: the rest is then held until `resume`."""
-        while len(self._received) >= 4 and not self.muted and not self.closed:
+        while len(self._received) >= 4 and not (self.muted or self.choked or self.closed):
             (size,) = unpack_from(">i", self._received)
             end = 4 + size
             if len(self._received) < end:
@@ -88,9 +88,6 @@ class SimulatedChannel(Channel):
 
     def resume(self) -> None:
         self._handle_frames()
-
-    def can_resume(self) -> bool:
-        return not self._unsent
 
     def send(self, parts: list[Part]) -> None:
         waiting = bool(self._unsent)
@@ -106,7 +103,7 @@ class SimulatedChannel(Channel):
     def _on_writable(self) -> None:
         if not self.closed:
             self._push()
-            self.flush()
+            self.go_on()
 
     def _push(self) -> None:
         parts, self._unsent = self._unsent, []
@@ -115,6 +112,7 @@ class SimulatedChannel(Channel):
         except OSError as problem:
             self.close(f"sending failed: {problem.strerror}")
             return
+        self.unsent -= len(data)
         self._wire.to_client(data)
 
     def close(self, reason: str) -> None:
@@ -122,7 +120,7 @@ class SimulatedChannel(Channel):
             return
         self.closed = True
         self._unsent = []
-        self._out = []
+        self.forget()
         self.handler.channel_closed(self)
         self._wire.closed_by_broker(reason)
 
@@ -141,6 +139,7 @@ class Wire:
         broker: Process,
         handler: FrameHandler,
         round_: Round,
+        memory: MemoryBudget,
         name: str,
         trace: Trace,
     ) -> None:
@@ -153,7 +152,7 @@ class Wire:
         self._trace = trace
         self._to_broker = _Lane(loop, random)
         self._to_client = _Lane(loop, random)
-        self._channel = SimulatedChannel(handler, round_, self, name)
+        self._channel = SimulatedChannel(handler, round_, memory, self, name)
         self._arrived = b""
         # Correlation ids of requests that will be answered, in the order they were sent.
         self._asked: deque[tuple[int, asyncio.Future[bytes]]] = deque()

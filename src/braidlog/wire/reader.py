@@ -13,13 +13,14 @@ from braidlog.wire.errors import MalformedError
 UUID_SIZE: Final = 16
 # In both forms, though only the older one has no room for more.
 MAX_TEXT: Final = 32767
+UNBOUNDED: Final = 1 << 62
 
 
 @final
 class Reader:
     """A position in `buffer[:end]`. `flex` asks for the compact forms (KIP-482): varint lengths plus one."""
 
-    __slots__ = ("buffer", "end", "position")
+    __slots__ = ("buffer", "elements_left", "end", "position")
 
     def __init__(self, buffer: bytes, position: int = 0, end: int | None = None) -> None:
         size = len(buffer)
@@ -29,6 +30,8 @@ class Reader:
         self.buffer = buffer
         self.position: i64 = position
         self.end: i64 = stop
+        # How many more elements the message's arrays may have; a broker sets a bound to what it decodes for a peer.
+        self.elements_left: i64 = UNBOUNDED
 
     def remaining(self) -> int:
         return self.end - self.position
@@ -153,6 +156,9 @@ class Reader:
             return -1
         if count * smallest > self.end - self.position:
             raise MalformedError(f"array of {count} before {self.position}, but {self.remaining()} bytes are left")
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise MalformedError(f"array of {count} before {self.position}: more elements than a request may have")
         return count
 
     def int8s(self, flex: bool) -> list[int]:

@@ -16,6 +16,7 @@ from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.wire.apis import decode_response, encode_request
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -42,7 +43,7 @@ class Loop:
 
 class MemoryChannel(Channel):
     def __init__(self, dispatch: Dispatch, round_: Round) -> None:
-        super().__init__(dispatch, round_, "PLAINTEXT", "192.0.2.1")
+        super().__init__(dispatch, round_, MemoryBudget(1 << 30), "PLAINTEXT", "192.0.2.1")
         self.sent = b""
         self.reason: str | None = None
         self.resumed = 0

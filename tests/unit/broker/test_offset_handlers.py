@@ -36,6 +36,7 @@ from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.wire.apis import api_by_name, decode_response
 from braidlog.wire.generated.offset_fetch import (
@@ -63,7 +64,7 @@ class Soon:
 
 class Line(Channel):
     def __init__(self) -> None:
-        super().__init__(FrameHandler(), Round(Soon()), "PLAINTEXT", "192.0.2.1")
+        super().__init__(FrameHandler(), Round(Soon()), MemoryBudget(1 << 30), "PLAINTEXT", "192.0.2.1")
 
     def send(self, parts: list[Part]) -> None: ...
 

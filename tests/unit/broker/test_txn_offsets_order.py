@@ -26,6 +26,7 @@ from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.wire.apis import api_by_name, decode_response
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -147,7 +148,7 @@ class World:
         return ticket
 
     def commit_offsets(self, version: int) -> Exchange:
-        line = Line(FrameHandler(), Round(Soon()), "PLAINTEXT", "192.0.2.1")
+        line = Line(FrameHandler(), Round(Soon()), MemoryBudget(1 << 30), "PLAINTEXT", "192.0.2.1")
         exchange = Exchange(line, api_by_name("TxnOffsetCommit").key, version, 1, "test", 0.0)
         line.begin(exchange)
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")

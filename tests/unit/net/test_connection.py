@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -11,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from braidlog.core.slices import FileSlice
-from braidlog.net.channel import Channel, FrameHandler
-from braidlog.net.connection import SENDFILE_FROM, Connection, ConnectionLimits
+from braidlog.net.channel import CHOKE_AT, Channel, FrameHandler
+from braidlog.net.connection import GATHER_SIZE, SENDFILE_FROM, Connection, ConnectionLimits
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.net.turns import TURN_S, Turns
 
 
 class Recorder(FrameHandler):
@@ -24,12 +28,16 @@ class Recorder(FrameHandler):
         self.frames: list[bytes] = []
         self.pending: list[Exchange] = []
         self.hold = False
+        self.now = 1.0
+        # How long each request takes, by the clock that exchanges are stamped with.
+        self.takes_s = 0.0
         self.closed: list[Channel] = []
 
     def handle_frame(self, channel: Channel, buffer: bytes, start: int, end: int) -> None:
         frame = buffer[start:end]
         self.frames.append(frame)
-        exchange = Exchange(channel, 0, 0, len(self.frames), None, 0.0)
+        self.now += self.takes_s
+        exchange = Exchange(channel, 0, 0, len(self.frames), None, self.now)
         channel.begin(exchange)
         if self.hold:
             channel.mute()
@@ -48,7 +56,8 @@ class World:
         self.near.setblocking(False)
         self.far.setblocking(False)
         self.handler = Recorder()
-        self.limits = ConnectionLimits(max_frame=8 << 20)
+        self.memory = MemoryBudget(256 << 20)
+        self.limits = ConnectionLimits(8 << 20, self.memory, Turns(self.loop))
         self.reasons: list[str] = []
         self.warmed: list[FileSlice] = []
         self.connection = Connection(
@@ -137,6 +146,7 @@ def test_several_frames_and_the_start_of_the_next_in_one_piece(world: World) -> 
 def test_a_frame_larger_than_any_receive_call(world: World) -> None:
     body = bytes(range(256)) * 16384
     world.send(frame(body) + frame(b"after"))
+    assert world.receive() == body + b"after"
     assert world.handler.frames == [body, b"after"]
 
 
@@ -267,3 +277,195 @@ def test_a_reply_to_a_closed_connection_is_dropped(world: World) -> None:
     exchange.reply([b"too late"])
     world.turn()
     assert world.receive() == b""
+
+
+def test_a_peer_that_does_not_read_its_many_small_answers_is_not_read_from(world: World) -> None:
+    """A request that is answered at once never mutes: what is unsent must hold back the next ones."""
+    requests = frame(bytes(1000)) * 40_000
+    sent = 0
+    for _ in range(400):
+        with contextlib.suppress(BlockingIOError):
+            sent += world.far.send(requests[sent : sent + (1 << 18)])
+        world.turn(2)
+    handled = len(world.handler.frames)
+    # The kernel's buffers and ours: a few megabytes of forty.
+    assert handled < 15_000
+    assert world.connection.unsent < 2 * CHOKE_AT
+    got = world.receive()
+    while sent < len(requests):
+        try:
+            sent += world.far.send(requests[sent : sent + (1 << 18)])
+        except BlockingIOError:
+            world.turn()
+        got += world.receive()
+    assert len(world.handler.frames) == 40_000
+    assert len(got) == 40_000 * 1000
+    assert world.connection.unsent == 0
+
+
+def test_unread_file_ranges_are_not_read_into_memory(world: World) -> None:
+    class Counting(SimulatedFile):
+        read = 0
+
+        def pread(self, size: int, position: int) -> bytes:
+            Counting.read += size
+            return bytes(size)
+
+    file = Counting()
+    exchange = Exchange(world.connection, 1, 0, 1, None, 0.0)
+    world.connection.begin(exchange)
+    exchange.reply([FileSlice(file, 0, SENDFILE_FROM - 1) for _ in range(1000)])
+    world.turn()
+    assert Counting.read < 8 << 20
+    assert world.connection.unsent_memory <= GATHER_SIZE + SENDFILE_FROM
+    assert len(world.receive()) == 1000 * (SENDFILE_FROM - 1)
+    assert world.connection.unsent_memory == world.memory.answers.used == 0
+
+
+def test_a_file_that_lost_its_end_closes_the_connection(world: World) -> None:
+    class Short(SimulatedFile):
+        def pread(self, size: int, position: int) -> bytes:
+            return bytes(size - 1)
+
+    exchange = Exchange(world.connection, 1, 0, 1, None, 0.0)
+    world.connection.begin(exchange)
+    exchange.reply([b"head", FileSlice(Short(), 0, 100)])
+    world.turn()
+    assert world.reasons == ["a log file is shorter than its index says"]
+
+
+def test_many_requests_at_once_are_handled_a_turn_at_a_time(world: World) -> None:
+    world.handler.takes_s = TURN_S / 4
+    world.far.send(b"".join(frame(b"%d" % number) for number in range(40)))
+    seen = []
+    for _ in range(60):
+        world.turn(1)
+        seen.append(len(world.handler.frames))
+    steps = [after - before for before, after in itertools.pairwise([0, *seen])]
+    assert sum(steps) == 40
+    assert max(steps) <= 2 * 6
+    assert world.receive() == b"".join(b"%d" % number for number in range(40))
+
+
+def test_what_waits_for_a_turn_is_dropped_with_its_connection(world: World) -> None:
+    world.handler.takes_s = TURN_S * 2
+    world.far.send(frame(b"x") * 10)
+    world.turn(1)
+    world.connection.close("test")
+    world.turn()
+    assert len(world.handler.frames) < 10
+    assert world.memory.requests.used == 0
+
+
+def large_produce(size: int) -> bytes:
+    """A frame whose first bytes say Produce: records are not decoded, so it takes no more than its size."""
+    return frame(bytes(2) + bytes(size - 2))
+
+
+def test_a_large_request_is_received_when_there_is_memory_for_it(world: World) -> None:
+    requests = world.memory.requests
+    requests.charge(requests.limit - 1000)
+    world.send(large_produce(1 << 20)[: 1 << 17])
+    assert requests.waiting == 1
+    held = world.connection.fd
+    assert held not in readers(world)
+    requests.charge(-(requests.limit - 1000))
+    world.send(large_produce(1 << 20)[1 << 17 :])
+    assert len(world.handler.frames) == 1
+    assert requests.used == 0
+
+
+def readers(world: World) -> list[int]:
+    selector = world.loop._selector  # type: ignore[attr-defined]
+    return [key.fd for key in selector.get_map().values() if key.data[0] is not None]
+
+
+def test_the_memory_of_a_large_request_is_held_until_it_is_answered(world: World) -> None:
+    world.handler.hold = True
+    world.send(large_produce(1 << 20))
+    assert world.memory.requests.used == (1 << 20) + 4
+    world.handler.pending[0].reply([b"done"])
+    world.turn()
+    assert world.memory.requests.used == 0
+
+
+def test_the_memory_of_a_large_request_is_free_when_its_peer_is_gone(world: World) -> None:
+    world.send(large_produce(1 << 20)[: 1 << 19])
+    assert world.memory.requests.used > 1 << 20
+    world.far.shutdown(socket.SHUT_WR)
+    world.turn()
+    assert world.connection.closed
+    assert world.memory.requests.used == 0
+
+
+def test_a_request_that_never_fits_is_refused_with_the_reason(world: World) -> None:
+    world.memory.requests.limit = 1 << 20
+    world.send(large_produce(2 << 20)[: 1 << 17])
+    assert "braidlog.memory.max" in world.reasons[0]
+    assert world.memory.requests.used == 0
+
+
+def test_requests_that_become_objects_take_more_memory_than_their_bytes(world: World) -> None:
+    world.memory.requests.limit = 4 << 20
+    world.send(frame(b"\x00\x03" + bytes(1 << 20))[: 1 << 17])
+    assert "braidlog.memory.max" in world.reasons[0]
+
+
+def test_a_peer_that_claims_memory_and_does_not_send_is_not_waited_for(world: World) -> None:
+    requests = world.memory.requests
+    world.send(large_produce(1 << 20)[: 1 << 17])
+    now = world.connection.receiving_since
+    requests.close_stalled(now + 1000)
+    assert not world.connection.closed, "nobody needs the memory"
+    granted: list[bool] = []
+    assert not requests.reserve(requests.limit, lambda: granted.append(True))
+    requests.close_stalled(now + 5)
+    assert not world.connection.closed
+    requests.close_stalled(now + 60)
+    assert world.connection.closed
+    assert granted == [True]
+
+
+def test_when_answers_fill_the_memory_the_largest_unread_one_goes(world: World) -> None:
+    world.memory.answers.limit = 4 << 20
+    exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
+    world.connection.begin(exchange)
+    exchange.reply([bytes(16 << 20)])
+    world.turn()
+    assert world.reasons == ["its answers are not read and memory is short"]
+    assert world.memory.answers.used == 0
+
+
+def test_a_failure_while_handling_requests_closes_the_connection(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    world.handler.handle_frame = fail  # type: ignore[method-assign]
+    world.send(frame(b"x"))
+    assert world.connection.closed
+    assert world.reasons == ["receiving failed"]
+    assert "please report" in caplog.text
+
+
+def test_a_failing_callback_at_close_still_closes_the_socket(world: World) -> None:
+    def fail(channel: Channel) -> None:
+        raise RuntimeError("a bug")
+
+    world.handler.channel_closed = fail  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        world.connection.close("test")
+    assert world.near.fileno() == -1
+    assert world.reasons == ["test"]
+
+
+def test_a_peer_that_reads_slowly_is_active(world: World) -> None:
+    exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
+    world.connection.begin(exchange)
+    exchange.reply([bytes(16 << 20)])
+    world.turn()
+    world.connection.last_active = 0.0
+    world.far.recv(1 << 20)
+    world.turn()
+    assert world.connection.last_active > 0.0

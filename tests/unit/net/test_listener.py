@@ -15,7 +15,9 @@ from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.connection import ConnectionLimits
 from braidlog.net.exchange import Exchange
 from braidlog.net.listener import ConnectionBudget, Listener, bind
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.net.turns import Turns
 
 
 class Echo(FrameHandler):
@@ -38,7 +40,7 @@ async def listening(
 ) -> AsyncIterator[Listener]:
     loop = asyncio.get_running_loop()
     sock = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    limits = ConnectionLimits(1 << 20)
+    limits = ConnectionLimits(1 << 20, MemoryBudget(1 << 30), Turns(loop))
     listener = Listener(
         "PLAINTEXT",
         sock,

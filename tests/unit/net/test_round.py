@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from braidlog.net.channel import Channel, FrameHandler
+import pytest
+
+from braidlog.net.channel import CHOKE_AT, GO_ON_AT, Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 
 
@@ -22,7 +25,7 @@ class ManualLoop:
 
 class MemoryChannel(Channel):
     def __init__(self, round_: Round, log: list[str]) -> None:
-        super().__init__(FrameHandler(), round_, "PLAINTEXT", "test")
+        super().__init__(FrameHandler(), round_, MemoryBudget(1 << 20), "PLAINTEXT", "test")
         self.log = log
 
     def send(self, parts: list[Part]) -> None:
@@ -104,3 +107,99 @@ def test_what_is_staged_while_sending_gets_a_round_of_its_own() -> None:
     assert log == ["commit", "send a", "resume"]
     loop.turn()
     assert log == ["commit", "send a", "resume", "commit"]
+
+
+class Failing(MemoryChannel):
+    """Raises at one step of its round."""
+
+    def __init__(self, round_: Round, log: list[str], step: str) -> None:
+        super().__init__(round_, log)
+        self.step = step
+
+    def _at(self, step: str) -> None:
+        if step == self.step:
+            raise MemoryError(step)
+
+    def send(self, parts: list[Part]) -> None:
+        self._at("send")
+        super().send(parts)
+
+    def resume(self) -> None:
+        self._at("resume")
+        super().resume()
+
+    def close(self, reason: str) -> None:
+        self.closed = True
+        self.log.append("close")
+        self._at("close")
+
+
+@pytest.mark.parametrize("step", ["send", "resume"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_channels_failure_holds_up_no_other(step: str, place: int) -> None:
+    loop, log = ManualLoop(), []
+    round_ = Round(loop)
+    channels = [MemoryChannel(round_, log) for _ in range(2)]
+    failing = Failing(round_, log, step)
+    channels.insert(place, failing)
+    for channel in channels:
+        channel.mute()
+        channel.answer("x")
+    loop.turn()
+    others = [line for line in log if line != "close"]
+    assert others.count("send x") == (2 if step == "send" else 3)
+    assert others.count("resume") == 2
+    assert failing.closed
+    for channel in channels:
+        if channel is not failing:
+            channel.answer("again")
+    loop.turn()
+    assert log.count("send again") == 2
+
+
+def test_a_channel_that_cannot_even_be_closed_holds_up_no_other() -> None:
+    loop, log = ManualLoop(), []
+    round_ = Round(loop)
+    failing = Failing(round_, log, "send")
+    failing._at = lambda step: (_ for _ in ()).throw(MemoryError(step))  # type: ignore[method-assign]
+    other = MemoryChannel(round_, log)
+    failing.answer("x")
+    other.answer("y")
+    loop.turn()
+    assert "send y" in log
+
+
+def test_replies_leave_although_the_commit_failed() -> None:
+    loop, log = ManualLoop(), []
+    round_ = Round(loop)
+
+    def fail() -> None:
+        raise MemoryError
+
+    round_.on_commit(fail)
+    channel = MemoryChannel(round_, log)
+    channel.answer("x")
+    loop.turn()
+    assert log == ["send x"]
+    channel.answer("y")
+    loop.turn()
+    assert log == ["send x", "send y"]
+
+
+def test_a_choked_channel_goes_on_when_its_answers_have_left() -> None:
+    loop, log = ManualLoop(), []
+    round_ = Round(loop)
+    channel = MemoryChannel(round_, log)
+    exchange = Exchange(channel, 0, 0, 1, None, 0.0)
+    channel.begin(exchange)
+    exchange.reply([b"a" * CHOKE_AT])
+    loop.turn()
+    assert channel.choked
+    assert "resume" not in log
+    channel.unsent = GO_ON_AT + 1
+    channel.go_on()
+    assert "resume" not in log
+    channel.unsent = GO_ON_AT
+    channel.go_on()
+    assert not channel.choked
+    assert log[-1] == "resume"

@@ -11,6 +11,7 @@ import pytest
 from braidlog.core.slices import FileSlice
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange
+from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.testing.loop import Process, SimulatedLoop
 from braidlog.testing.wire import ConnectionLost, Wire
@@ -67,7 +68,15 @@ class Net:
         self.broker = Process("broker")
         round_ = Round(self.loop)
         self.wire = Wire(
-            self.loop, random, Process("client"), self.broker, self.handler, round_, "wire", lambda line: None
+            self.loop,
+            random,
+            Process("client"),
+            self.broker,
+            self.handler,
+            round_,
+            MemoryBudget(1 << 30),
+            "wire",
+            lambda line: None,
         )
 
     async def ask(self, correlation: int, text: bytes) -> bytes:

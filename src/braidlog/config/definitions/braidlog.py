@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.config.rules import one_of
-from braidlog.config.setting import LOW, MEDIUM, STRING, Setting
+from braidlog.config.rules import at_least, one_of
+from braidlog.config.setting import LONG, LOW, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
     Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM,
         doc="Where /metrics, /healthz and /readyz are served, as host:port; empty switches them off.",
+    ),
+    Setting("braidlog.memory.max", LONG, 0, MEDIUM, rule=at_least(0),
+        doc="Bytes that clients' requests (half of it), records being decompressed or converted (a quarter) and unread "
+        "answers (a quarter) may take together; 0 means half of the machine's or the container's memory, at most "
+        "1 GiB.",
     ),
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from braidlog.net.memory import AnswerMemory, MemoryBudget, MemoryPool, default_memory_max
+
+
+def test_who_asked_first_is_granted_first() -> None:
+    pool = MemoryPool(100)
+    granted: list[str] = []
+    assert pool.reserve(60, lambda: granted.append("never called"))
+    assert not pool.reserve(80, lambda: granted.append("large"))
+    # It would fit, but must not overtake: the large one would wait for ever.
+    assert not pool.reserve(10, lambda: granted.append("small"))
+    pool.release(60)
+    assert granted == ["large", "small"]
+    assert pool.used == 90
+    assert pool.waits == 2
+
+
+def test_what_is_charged_counts_although_it_does_not_fit() -> None:
+    pool = MemoryPool(100)
+    pool.charge(150)
+    granted: list[bool] = []
+    assert not pool.reserve(10, lambda: granted.append(True))
+    pool.charge(-100)
+    assert granted == [True]
+    assert pool.used == 60
+
+
+class Unread:
+    peer_host = "192.0.2.1"
+
+    def __init__(self, memory: AnswerMemory) -> None:
+        self.memory = memory
+        self.unsent_memory = 0
+        self.reason: str | None = None
+
+    def hold(self, size: int) -> None:
+        before, self.unsent_memory = self.unsent_memory, size
+        self.memory.changed(self, before)
+
+    def close(self, reason: str) -> None:
+        self.reason = reason
+        self.hold(0)
+
+
+def test_the_largest_unread_answers_go_first_and_no_more_than_needed(caplog: pytest.LogCaptureFixture) -> None:
+    memory = AnswerMemory(100)
+    small, large, middle = (Unread(memory) for _ in range(3))
+    small.hold(10)
+    large.hold(60)
+    assert memory.tight
+    middle.hold(40)
+    assert [each.reason is None for each in (small, large, middle)] == [True, False, True]
+    assert memory.used == 50
+    assert memory.closed == 1
+    assert "braidlog.memory.max" in caplog.text
+
+
+def test_the_budget_is_shared_out() -> None:
+    budget = MemoryBudget(1000)
+    assert (budget.requests.limit, budget.conversions.limit, budget.answers.limit) == (500, 250, 250)
+    assert MemoryBudget(1000, 200).requests.limit == 200
+    assert MemoryBudget(1000, -1).requests.limit == 500
+
+
+def test_the_default_follows_the_machine() -> None:
+    assert default_memory_max(200 << 20) == 100 << 20
+    assert default_memory_max(64 << 30) == 1 << 30
