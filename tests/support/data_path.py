@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from braidlog.broker.commit import Committer
+from braidlog.broker.conversions import Conversions
 from braidlog.broker.dispatch import CALL, FLOW, Dispatch, Route
 from braidlog.broker.fetch_sessions import FetchSessions
 from braidlog.broker.handlers.describe_producers import DescribeProducersHandler
@@ -17,6 +18,7 @@ from braidlog.broker.handlers.list_offsets import ListOffsetsHandler
 from braidlog.broker.handlers.produce import ProduceHandler
 from braidlog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from braidlog.broker.markers import MarkerWriter
+from braidlog.broker.slices import Slices
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import StorageFault
@@ -27,6 +29,7 @@ from braidlog.net.channel import Channel
 from braidlog.net.exchange import Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.net.turns import Turns
 from braidlog.replication.meters import TopicMeter
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
@@ -70,6 +73,19 @@ class Steps:
     def cancel(self) -> None:
         self.later.clear()
 
+    def run_elsewhere(self, lane: str, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """In a thread, were there any."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as problem:
+                done(problem)
+            else:
+                done(None)
+
+        self.call_soon(run)
+
     def wait(self) -> None:
         """Until what was asked for later is due."""
         due, self.later = self.later, []
@@ -86,7 +102,7 @@ class Peer(Channel):
     """A client's connection: frames in, decoded answers out."""
 
     def __init__(self, world: DataPath) -> None:
-        super().__init__(world.dispatch, world.round, MemoryBudget(1 << 30), "PLAINTEXT", "192.0.2.1")
+        super().__init__(world.dispatch, world.round, world.memory, "PLAINTEXT", "192.0.2.1")
         self._world = world
         self._held: deque[bytes] = deque()
         self._asked: deque[tuple[int, int]] = deque()
@@ -186,9 +202,15 @@ class DataPath:
         self.committer = Committer(
             self.round, self.clock, lambda partition: "/data", lambda path, work, done: None, self.faults.append
         )
+        self.memory = MemoryBudget(1 << 30)
+        self.turns = Turns(self.steps)
+        self.slices = Slices(self.turns, self.clock)
+        self.conversions = Conversions(self.steps.run_elsewhere, self.memory.conversions)
         self.coordinator = FakeCoordinator()
         self.offsets = FakeOffsets()
-        self.produce_handler = ProduceHandler(self.registry, self.committer, self.clock)
+        self.produce_handler = ProduceHandler(
+            self.registry, self.committer, self.clock, self.turns, self.conversions
+        )
         self.produce_handler.check_partitions = self.coordinator.check_partitions
         self.fetch_handler = FetchHandler(
             self.registry,
@@ -197,9 +219,12 @@ class DataPath:
             self.clock,
             self.steps.call_later,
             1 << 20,
+            self.slices,
+            self.conversions,
         )
         self.markers = MarkerWriter(self.registry, self.committer, self.clock, self.offsets)
         self.dispatch = Dispatch(self.clock, Tasks("test"))
+        self.dispatch.slices = self.slices
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch_handler.channel_closed)
         self.dispatch.add(Route(0, FLOW, self.produce_handler.handle, None))

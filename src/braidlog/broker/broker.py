@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from braidlog.broker.adoption import topics_to_adopt
 from braidlog.broker.commit import Committer
+from braidlog.broker.conversions import Conversions
 from braidlog.broker.coordination import Coordination
 from braidlog.broker.coordinator_routes import add_coordinator_routes
 from braidlog.broker.dispatch import Dispatch
@@ -35,6 +36,7 @@ from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
 from braidlog.net.memory import MemoryBudget, default_memory_max
 from braidlog.net.round import Round
+from braidlog.net.turns import Turns
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
 from braidlog.storage.cleaner.service import LogCleaner
@@ -80,7 +82,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
-        self.slices = self.dispatch.slices = Slices(loop, self.seams.clock)
+        self.turns = Turns(loop)
+        self.slices = self.dispatch.slices = Slices(self.turns, self.seams.clock)
+        self.conversions = Conversions(self.seams.executors.run, self.memory.conversions)
         self.committer = Committer(
             self.round, self.seams.clock, self._directory_of, self.seams.executors.run, self._directory_fault
         )
@@ -218,7 +222,9 @@ class Broker:
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
         loop = asyncio.get_running_loop()
-        self.produce = ProduceHandler(self.registry, self.committer, self.seams.clock)
+        self.produce = ProduceHandler(
+            self.registry, self.committer, self.seams.clock, self.turns, self.conversions
+        )
         self.produce.check_partitions = self.coordination.desk.check_partitions
         self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
         self.fetch = FetchHandler(
@@ -228,6 +234,8 @@ class Broker:
             self.seams.clock,
             loop.call_later,
             settings.get_int("fetch.max.bytes"),
+            self.slices,
+            self.conversions,
         )
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)

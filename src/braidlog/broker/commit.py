@@ -50,6 +50,9 @@ class PendingAck:
     def on_durable(self) -> None:
         raise NotImplementedError
 
+    def on_failure(self) -> None:
+        """Answering failed, a bug: whoever waits for the answer must not wait for ever."""
+
 
 class _Due:
     """What of one log is written and waits to be synced."""
@@ -162,17 +165,30 @@ class Committer:
             self._on_fault(fault)
             self._refuse(partition, acks, fault)
             return
+        except Exception as problem:
+            told = "writing to %s-%d failed, a bug in braidlog, please report it"
+            log.error(told, partition.topic, partition.index, exc_info=problem)
+            self._refuse(partition, acks, StorageFault("", f"the broker met a bug: {type(problem).__name__}"))
+            return
         if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
             self._wait_for_sync(partition, partition_log, acks, size)
         else:
-            partition.on_safe(partition_log.log_end_offset, size)
+            self._show(partition, partition_log.log_end_offset, size)
             for ack in acks:
-                ack.release()
+                _release(ack)
+
+    def _show(self, partition: Partition, end: int, size: int) -> None:
+        try:
+            partition.on_safe(end, size)
+        except Exception as problem:
+            # The records are safe all the same, and whoever wrote them is told so.
+            told = "telling the readers of %s-%d failed, a bug in braidlog, please report it"
+            log.error(told, partition.topic, partition.index, exc_info=problem)
 
     def _refuse(self, partition: Partition, acks: list[PendingAck], fault: StorageFault) -> None:
         for ack in acks:
             ack.fail(partition, fault)
-            ack.release()
+            _release(ack)
 
     # Syncing
 
@@ -230,10 +246,10 @@ class Committer:
         for due in group:
             problem = due.problem
             if problem is None and due.partition.log is due.log:
-                due.partition.on_safe(due.end, due.size)
+                self._show(due.partition, due.end, due.size)
             if problem is None:
                 for ack in due.acks:
-                    ack.release()
+                    _release(ack)
             else:
                 self._refuse(due.partition, due.acks, self._told(due, problem))
         if directory.waiting:
@@ -247,3 +263,12 @@ class Committer:
             return problem
         log.error("syncing %s-%d failed", due.partition.topic, due.partition.index, exc_info=problem)
         return StorageFault("", f"sync failed: {problem}")
+
+
+def _release(ack: PendingAck) -> None:
+    """One request's failure is not that of the others in its round."""
+    try:
+        ack.release()
+    except Exception as problem:
+        log.error("answering a request failed, a bug in braidlog, please report it", exc_info=problem)
+        ack.on_failure()

@@ -25,7 +25,6 @@ from braidlog.core.types import Endpoint
 from braidlog.net.connection import ConnectionLimits
 from braidlog.net.http import SidePort
 from braidlog.net.listener import ConnectionBudget, Listener, bind
-from braidlog.net.turns import Turns
 from braidlog.storage.loading import LoadProgress
 
 log = logging.getLogger("braidlog.server")
@@ -116,8 +115,8 @@ class Server:
 
     def _listen(self, listeners: Listeners, sockets: list[socket.socket], loop: asyncio.AbstractEventLoop) -> None:
         settings = self.settings
-        self.turns = Turns(loop)
-        self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"), self.broker.memory, self.turns)
+        broker = self.broker
+        self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"), broker.memory, broker.turns)
         send_buffer = settings.get_int("socket.send.buffer.bytes")
         if not settings.is_set("socket.send.buffer.bytes"):
             send_buffer = -1

@@ -1,8 +1,8 @@
 """Long work on the loop, a slice at a time: whoever describes thousands of things holds up nobody else.
 
 Such work is a generator: it yields between items, and returns its result. The first slice runs at once, so that what
-is short is answered as if there were no slices. What remains goes on one slice a pass of the loop, in turn with other
-long work; few at a time, because each holds what it has built so far.
+is short is answered as if there were no slices. What remains goes on a slice at a time, in turn with other long work
+and with connections that never pause (`net/turns`); few at a time, because each holds what it has built so far.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from braidlog.core.clock import Clock
 from braidlog.net.channel import Channel
-from braidlog.net.round import Scheduler
+from braidlog.net.turns import Turns
 
 SLICE_S: Final = 0.001
 _SIDE_BY_SIDE: Final = 4
@@ -24,60 +24,63 @@ Work = Generator[None, None, Any]
 class _Job:
     """`done` is called with what the work returned, `failed` with what it raised; neither once the peer is gone."""
 
-    __slots__ = ("channel", "done", "failed", "work")
+    __slots__ = ("channel", "done", "failed", "slices", "work")
 
     def __init__(
-        self, work: Work, channel: Channel, done: Callable[[Any], None], failed: Callable[[Exception], None]
+        self,
+        slices: Slices,
+        work: Work,
+        channel: Channel,
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
     ) -> None:
+        self.slices = slices
         self.work = work
         self.channel = channel
         self.done = done
         self.failed = failed
 
+    def take_turn(self) -> None:
+        self.slices.advance(self)
+
 
 class Slices:
-    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
-        self._scheduler = scheduler
+    def __init__(self, turns: Turns, clock: Clock) -> None:
+        self._turns = turns
         self._clock = clock
-        self._running: deque[_Job] = deque()
+        self._running = 0
         self._waiting: deque[_Job] = deque()
-        self._scheduled = False
 
     def __len__(self) -> int:
-        return len(self._running) + len(self._waiting)
+        return self._running + len(self._waiting)
 
     def run(
         self, work: Work, channel: Channel, done: Callable[[Any], None], failed: Callable[[Exception], None]
     ) -> None:
         """Begin the work; where it does not end with its first slice, the peer's further requests wait for it."""
-        job = _Job(work, channel, done, failed)
-        if self._advance(job):
+        job = _Job(self, work, channel, done, failed)
+        if self._slice(job):
             return
         channel.mute()
-        if len(self._running) < _SIDE_BY_SIDE:
-            self._running.append(job)
+        if self._running < _SIDE_BY_SIDE:
+            self._running += 1
+            self._turns.add(job)
         else:
             self._waiting.append(job)
-        self._schedule()
 
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._scheduler.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        self._scheduled = False
-        job = self._running.popleft()
+    def advance(self, job: _Job) -> None:
+        over = True
         try:
-            if not self._advance(job):
-                self._running.append(job)
+            over = self._slice(job)
         finally:
-            if self._waiting and len(self._running) < _SIDE_BY_SIDE:
-                self._running.append(self._waiting.popleft())
-            if self._running:
-                self._schedule()
+            if not over:
+                self._turns.add(job)
+            elif self._waiting:
+                self._turns.add(self._waiting.popleft())
+            else:
+                self._running -= 1
 
-    def _advance(self, job: _Job) -> bool:
+    def _slice(self, job: _Job) -> bool:
         """Run one slice; whether the job is over."""
         if job.channel.closed:
             job.work.close()

@@ -21,6 +21,7 @@ from braidlog.core.slices import ByteSlice
 from braidlog.replication.meters import TopicMeter
 from braidlog.replication.waiters import ReadWaiter
 from braidlog.storage.log import AppendInfo, Log, LogRead
+from braidlog.wire.records.policy import ValidatedRecords
 
 ACKS_ALL: Final = -1
 READ_UNCOMMITTED: Final = 0
@@ -80,15 +81,31 @@ class Partition:
         """In-sync replicas that acks=all needs: no more than there are replicas, whatever the setting says."""
         return min(log.settings.min_insync_replicas, max(1, len(self.replicas)))
 
-    def append(self, records: ByteSlice, acks: int, produce_version: int, now_ms: int, origin: int) -> AppendInfo:
-        """Validate and stage; the data is readable, and may be acknowledged, once the round has written it."""
+    def append(
+        self,
+        records: ByteSlice,
+        acks: int,
+        produce_version: int,
+        now_ms: int,
+        origin: int,
+        validated: ValidatedRecords | None = None,
+    ) -> AppendInfo:
+        """Validate and stage; the data is readable, and may be acknowledged, once the round has written it.
+
+        `validated` where that was done before (see `Log.append_as_leader`).
+        """
         log = self.require_log()
         if acks == ACKS_ALL and len(self.isr) < self.min_isr(log):
             raise NotEnoughReplicasError(
                 f"{len(self.isr)} in-sync replica(s), min.insync.replicas is {log.settings.min_insync_replicas}"
             )
         return log.append_as_leader(
-            records, self.leader_epoch, origin=origin, produce_version=produce_version, now_ms=now_ms
+            records,
+            self.leader_epoch,
+            origin=origin,
+            produce_version=produce_version,
+            now_ms=now_ms,
+            validated=validated,
         )
 
     def on_safe(self, end: int, size: int) -> None:

@@ -36,6 +36,7 @@ from braidlog.storage.segment_names import CLEANED_SUFFIX
 from braidlog.storage.syncing import close_durably, sync_to
 from braidlog.storage.txn_index import AbortedTxn
 from braidlog.storage.verification import Verification
+from braidlog.wire.records.policy import AppendPolicy, ValidatedRecords
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT, ORIGIN_REPLICATION
 
 __all__ = [
@@ -189,9 +190,18 @@ class Log:
         now_ms: int,
         origin: int = ORIGIN_CLIENT,
         produce_version: int = LATEST_PRODUCE_VERSION,
+        validated: ValidatedRecords | None = None,
     ) -> AppendInfo:
-        """Validate, give offsets, check the producer's sequence and stage; readable after `write_staged`."""
-        return self._appender.stage(records, leader_epoch, now_ms, origin, produce_version)
+        """Validate, give offsets, check the producer's sequence and stage; readable after `write_staged`.
+
+        `validated` is what `validate_for_append` returned for these records, this time and the offset 0.
+        """
+        return self._appender.stage(records, leader_epoch, now_ms, origin, produce_version, validated)
+
+    @property
+    def append_policy(self) -> AppendPolicy:
+        """What decides about appends, as the topic's settings are now."""
+        return self._state.policy
 
     def append_as_follower(self, records: ByteSlice, *, now_ms: int) -> AppendInfo:
         """Stage what the leader sent as it is; UnexpectedOffsetError where it starts before the end of the log."""

@@ -25,6 +25,7 @@ from braidlog.wire.records.validation import (
     ORIGIN_CLIENT,
     ORIGIN_REPLICATION,
     ValidatedRecords,
+    place,
     validate_for_append,
 )
 
@@ -111,8 +112,15 @@ class LogAppender:
         return self._size
 
     def stage(
-        self, records: ByteSlice, leader_epoch: int, now_ms: int, origin: int, produce_version: int
+        self,
+        records: ByteSlice,
+        leader_epoch: int,
+        now_ms: int,
+        origin: int,
+        produce_version: int,
+        validated: ValidatedRecords | None = None,
     ) -> AppendInfo:
+        """`validated` where that was done before, as if for an empty log."""
         state = self._state
         if origin == ORIGIN_REPLICATION:
             first_offset = read_header(records.buffer, records.start, records.end).base_offset
@@ -121,15 +129,18 @@ class LogAppender:
                     f"{state.topic_partition}: a batch of offset {first_offset} where {state.next_offset} or more "
                     f"was expected"
                 )
-        validated = validate_for_append(
-            records,
-            first_offset=state.next_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            policy=state.policy,
-            origin=origin,
-            produce_version=produce_version,
-        )
+        if validated is None:
+            validated = validate_for_append(
+                records,
+                first_offset=state.next_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                policy=state.policy,
+                origin=origin,
+                produce_version=produce_version,
+            )
+        else:
+            place(validated, state.next_offset, leader_epoch)
         rolled = self._roll_if_due(validated, now_ms, origin)
         duplicate = self._account(validated, origin)
         if duplicate is not None:
@@ -281,6 +292,10 @@ class LogAppender:
         except OSError as problem:
             self._undo(size_before)
             raise state.fault(problem) from problem
+        except Exception:
+            # Not the disk's fault, a lack of memory perhaps; whoever staged this is refused all the same.
+            self._undo(size_before)
+            raise
         crash_point(AFTER_WRITE)
         for header in self._headers:
             last_offset = header.last_offset

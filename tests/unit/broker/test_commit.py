@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from braidlog.net.round import Round
 from braidlog.replication.meters import TopicMeter
 from braidlog.replication.partition import Partition
 from braidlog.replication.waiters import ReadWaiter
-from braidlog.storage.files import OsFiles
+from braidlog.storage.files import File, OsFiles, Part
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.log import Log
 from braidlog.wire.records.builder import build_batch
@@ -62,7 +62,7 @@ class Ack(PendingAck):
 
 
 class World:
-    def __init__(self, path: Path, settings: LogSettings) -> None:
+    def __init__(self, path: Path, settings: LogSettings, files: OsFiles | None = None) -> None:
         self.steps = Steps()
         self.clock = ManualClock()
         self.faults: list[StorageFault] = []
@@ -70,7 +70,7 @@ class World:
         self.committer = Committer(
             self.round, self.clock, lambda partition: "/data", self.steps.run_in_directory, self.faults.append
         )
-        files = OsFiles()
+        files = files or OsFiles()
         self.partition = Partition("orders", 0, bytes(16), 1, TopicMeter())
         self.log = Log.open(
             str(path / "orders-0"),
@@ -83,8 +83,8 @@ class World:
         self.partition.log = self.log
         self.partition.assume(1, 0, (1,), (1,))
 
-    def produce(self) -> Ack:
-        ack = Ack()
+    def produce(self, ack: Ack | None = None) -> Ack:
+        ack = ack or Ack()
         batch = build_batch([Record(0, self.clock.wall_ms(), None, b"value")], base_offset=0)
         self.partition.append(ByteSlice(batch, 0, len(batch)), 1, 9, self.clock.wall_ms(), ORIGIN_CLIENT)
         self.committer.staged(self.partition, ack)
@@ -220,3 +220,77 @@ def test_a_full_disk_refuses_the_round_and_the_next_one_goes_on(world: World) ->
     world.steps.turn()
     assert not after.failures
     assert world.log.log_end_offset == 2
+
+
+def test_one_failing_answer_is_not_that_of_the_others_in_its_round(world: World) -> None:
+    class Failing(Ack):
+        failed = False
+
+        def on_durable(self) -> None:
+            raise MemoryError
+
+        def on_failure(self) -> None:
+            self.failed = True
+
+    failing = Failing()
+    world.produce(failing)
+    other = world.produce()
+    world.steps.turn()
+    assert failing.failed
+    assert other.done
+    assert other.failures == {}
+    assert world.log.log_end_offset == 2
+
+
+class WithoutMemory(File):
+    """A file whose next write finds no memory."""
+
+    def __init__(self, file: File, lacks: list[bool]) -> None:
+        self._file = file
+        self._lacks = lacks
+
+    def writev(self, parts: Sequence[Part]) -> None:
+        if self._lacks:
+            raise MemoryError
+        self._file.writev(parts)
+
+    def pread(self, size: int, position: int) -> bytes:
+        return self._file.pread(size, position)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+def test_a_write_that_meets_a_bug_refuses_its_requests_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    lacks: list[bool] = []
+
+    class Files(OsFiles):
+        def open_append(self, path: str) -> File:
+            return WithoutMemory(super().open_append(path), lacks)
+
+    world = World(tmp_path, LogSettings(), Files())
+    kept = world.produce()
+    world.steps.turn()
+    lacks.append(True)
+    refused = world.produce()
+    world.steps.turn()
+    lacks.clear()
+    after = world.produce()
+    world.steps.turn()
+    assert [list(ack.failures) for ack in (kept, refused, after)] == [[], [("orders", 0)], []]
+    assert all(ack.done for ack in (kept, refused, after))
+    assert world.faults == []
+    assert world.log.log_end_offset == 2
+    world.log.close(flush=False)

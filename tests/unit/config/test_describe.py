@@ -73,6 +73,7 @@ def test_a_broker() -> None:
         "braidlog.http.listen",
         "braidlog.log.format",
         "braidlog.log.level",
+        "braidlog.memory.max",
         "braidlog.store.dir",
     }
     assert theirs.keys() <= ours.keys()

@@ -13,8 +13,10 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from braidlog.broker.conversions import Conversions
 from braidlog.broker.faults import error_of
 from braidlog.broker.fetch_sessions import FetchPlan, FetchSessions, FetchTarget, TargetKey
+from braidlog.broker.slices import Slices, Work
 from braidlog.core.clock import Clock
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import (
@@ -59,6 +61,12 @@ class Timer(Protocol):
 _LEADER_HINTS: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 _HINTS_FROM: Final = 12
 
+# More partitions than this are read in slices.
+_MANY: Final = 100
+_WITHOUT_CONVERSION_FROM: Final = 4
+# What converting down takes, in multiples of what is read: an object for every record.
+_CONVERSION_TAKES: Final = 8
+
 # Errors that are found before any log is looked at.
 _UNKNOWN: Final = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code, InconsistentTopicIdError.code)
 
@@ -68,13 +76,27 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 class Pass:
     """One pass over the partitions of a request: what was read, and whether it may be answered."""
 
-    __slots__ = ("data", "failed", "size")
+    __slots__ = ("budget", "data", "failed", "min_one", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: int, version: int) -> None:
         self.data: list[PartitionData] = []
         self.size = 0
+        # Bytes that may still be read.
+        self.budget = budget
+        # Before v3 the limit is hard: a batch that does not fit is not returned.
+        self.min_one = version >= 3
         # An error or a divergence is told at once, whatever the reader is ready to wait.
         self.failed = False
+
+    def add(self, data: PartitionData) -> None:
+        self.data.append(data)
+        size = _size(data.records)
+        if data.error_code or data.diverging_epoch is not None:
+            self.failed = True
+        if size:
+            self.min_one = False
+            self.size += size
+            self.budget = max(0, self.budget - size)
 
 
 class WaitingFetch(ReadWaiter):
@@ -106,6 +128,8 @@ class FetchHandler:
         clock: Clock,
         call_later: CallLater,
         max_bytes: int,
+        slices: Slices,
+        conversions: Conversions,
     ) -> None:
         self._registry = registry
         self._sessions = sessions
@@ -113,6 +137,8 @@ class FetchHandler:
         self._clock = clock
         self._call_later = call_later
         self._max_bytes = max_bytes
+        self._slices = slices
+        self._conversions = conversions
         self._waiting: dict[Channel, WaitingFetch] = {}
 
     @property
@@ -126,7 +152,12 @@ class FetchHandler:
         except ProtocolError as error:
             self._answer(exchange, FetchResponse(error_code=error.code, session_id=0))
             return
-        result = self._read(request, plan, version)
+        if len(plan.targets) > _MANY:
+            self._read_many(request, plan, exchange, lambda result: self._first_read(request, plan, result, exchange))
+        else:
+            self._first_read(request, plan, self._read(request, plan, version), exchange)
+
+    def _first_read(self, request: FetchRequest, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
         if (
             request.max_wait_ms <= 0
             or result.size >= request.min_bytes
@@ -168,9 +199,26 @@ class FetchHandler:
             waiter.timer = self._call_later(waiter.deadline - self._clock.monotonic(), waiter.on_timeout)
 
     def woken(self, waiter: WaitingFetch) -> None:
-        del self._waiting[waiter.exchange.channel]
+        exchange = waiter.exchange
+        del self._waiting[exchange.channel]
+        try:
+            if len(waiter.plan.targets) > _MANY:
+                self._read_many(
+                    waiter.request, waiter.plan, exchange, lambda result: self._read_again(waiter, result)
+                )
+            else:
+                self._read_again(waiter, self._read(waiter.request, waiter.plan, exchange.version))
+        except Exception as problem:
+            # Others wait for the same append: what goes wrong here is this reader's alone.
+            self._failed(exchange, problem)
+
+    def _failed(self, exchange: Exchange, problem: Exception) -> None:
+        told = "closed the connection from %s: a fetch failed, a bug in braidlog, please report it"
+        log.error(told, exchange.channel.peer_host, exc_info=problem)
+        exchange.channel.close("internal error")
+
+    def _read_again(self, waiter: WaitingFetch, result: Pass) -> None:
         request = waiter.request
-        result = self._read(request, waiter.plan, waiter.exchange.version)
         over = waiter.timer is None or self._clock.monotonic() >= waiter.deadline
         if result.size < request.min_bytes and not result.failed and not over:
             # Bytes came that this reader may not see yet (an open transaction): go on waiting.
@@ -184,22 +232,23 @@ class FetchHandler:
 
     def _plan(self, request: FetchRequest, version: int) -> FetchPlan:
         by_id = version >= 13
-        targets: list[FetchTarget] = []
+        # By their key: a partition that is named again is asked once.
+        named: dict[TargetKey, FetchTarget] = {}
         for topic in request.topics:
             name = (self._registry.name_of(topic.topic_id) or "") if by_id else topic.topic
             for wanted in topic.partitions:
-                targets.append(
-                    FetchTarget(
-                        name,
-                        topic.topic_id,
-                        wanted.partition,
-                        wanted.fetch_offset,
-                        wanted.partition_max_bytes,
-                        wanted.current_leader_epoch,
-                        wanted.last_fetched_epoch,
-                        wanted.log_start_offset,
-                    )
+                target = FetchTarget(
+                    name,
+                    topic.topic_id,
+                    wanted.partition,
+                    wanted.fetch_offset,
+                    wanted.partition_max_bytes,
+                    wanted.current_leader_epoch,
+                    wanted.last_fetched_epoch,
+                    wanted.log_start_offset,
                 )
+                named[target.key] = target
+        targets = list(named.values())
         if request.session_id == 0 and request.session_epoch == -1:
             return FetchPlan(targets, None, False)
         forgotten: list[TargetKey] = []
@@ -219,22 +268,31 @@ class FetchHandler:
     # Reading
 
     def _read(self, request: FetchRequest, plan: FetchPlan, version: int) -> Pass:
-        result = Pass()
-        budget = min(request.max_bytes, self._max_bytes)
-        # Before v3 the limit is hard: a batch that does not fit is not returned.
-        min_one = version >= 3
+        result = Pass(self._budget(request, version), version)
         for target in plan.targets:
-            data = self._read_one(request, target, version, budget, min_one)
-            result.data.append(data)
-            records = data.records
-            size = _size(records)
-            if data.error_code or data.diverging_epoch is not None:
-                result.failed = True
-            if size:
-                min_one = False
-                result.size += size
-                budget = max(0, budget - size)
+            result.add(self._read_one(request, target, version, result.budget, result.min_one))
         return result
+
+    def _read_many(
+        self, request: FetchRequest, plan: FetchPlan, exchange: Exchange, done: Callable[[Pass], None]
+    ) -> None:
+        """Read so many partitions that others must be served in between."""
+        work = self._read_in_slices(request, plan, exchange.version)
+        self._slices.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))
+
+    def _read_in_slices(self, request: FetchRequest, plan: FetchPlan, version: int) -> Work:
+        result = Pass(self._budget(request, version), version)
+        for target in plan.targets:
+            result.add(self._read_one(request, target, version, result.budget, result.min_one))
+            yield
+        return result
+
+    def _budget(self, request: FetchRequest, version: int) -> int:
+        budget = min(request.max_bytes, self._max_bytes)
+        if version < _WITHOUT_CONVERSION_FROM:
+            # All of it is converted in one piece, which takes a multiple of it.
+            budget = min(budget, self._conversions.most_bytes // _CONVERSION_TAKES)
+        return budget
 
     def _read_one(
         self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
@@ -279,8 +337,8 @@ class FetchHandler:
                         for aborted in log_.aborted_transactions(target.fetch_offset, _end(read, log_))
                     ]
                 )
-            if version < 4 and slice_ is not None:
-                answer.records = self._convert(partition, slice_, target.fetch_offset, version)
+            if version < _WITHOUT_CONVERSION_FROM and slice_ is not None:
+                _require_conversion_allowed(log_)
             partition.meter.fetches += 1
             if slice_ is not None:
                 partition.meter.bytes_out += slice_.size
@@ -293,8 +351,7 @@ class FetchHandler:
                 error_code=error.code,
                 high_watermark=-1,
                 aborted_transactions=[] if error.code in _UNKNOWN else None,
-                # As Kafka has it: none where old clients cannot be given what is there, else empty.
-                records=None if error.code == UnsupportedCompressionTypeError.code else b"",
+                records=b"",
             )
             if failed is not None:
                 failed.meter.failed_fetches += 1
@@ -316,21 +373,42 @@ class FetchHandler:
             raise InconsistentTopicIdError
         return partition
 
-    def _convert(self, partition: Partition, records: FileSlice, offset: int, version: int) -> bytes:
-        """Batches as the message set that clients from before 0.11 read (v1 from Fetch v2 on, else v0)."""
-        if not partition.require_log().settings.message_downconversion_enable:
-            raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
-        # Imported here: no client of today needs it.
-        from braidlog.wire.records.batch import iterate_headers
-        from braidlog.wire.records.conversion import down_convert
-
-        buffer = records.read()
-        partition.meter.fetch_conversions += sum(header.count for header in iterate_headers(buffer, 0, len(buffer)))
-        return down_convert(buffer, 0, len(buffer), magic=1 if version >= 2 else 0, first_offset=offset)
-
     # Answering
 
     def _finish(self, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
+        if exchange.version < _WITHOUT_CONVERSION_FROM and result.size:
+            exchange.channel.mute()
+            conversion = _DownConversion(plan.targets, result, exchange.version)
+            self._conversions.run(
+                result.size * _CONVERSION_TAKES,
+                conversion.run,
+                lambda problem: self._converted(plan, result, exchange, conversion, problem),
+            )
+            return
+        self._finish_converted(plan, result, exchange)
+
+    def _converted(
+        self, plan: FetchPlan, result: Pass, exchange: Exchange, conversion: _DownConversion, problem: Exception | None
+    ) -> None:
+        if problem is not None:
+            self._failed(exchange, problem)
+            return
+        for target, data in zip(plan.targets, result.data, strict=True):
+            partition = self._registry.get(target.topic, target.index)
+            failure = conversion.failures.get(target.key)
+            if failure is not None:
+                error = error_of(failure, f"fetch from {target.topic}-{target.index}")
+                data.error_code = error.code
+                data.high_watermark = -1
+                # As Kafka has it: none where old clients cannot be given what is there, else empty.
+                data.records = None if error.code == UnsupportedCompressionTypeError.code else b""
+                if partition is not None:
+                    partition.meter.failed_fetches += 1
+            elif partition is not None:
+                partition.meter.fetch_conversions += conversion.counts.get(target.key, 0)
+        self._finish_converted(plan, result, exchange)
+
+    def _finish_converted(self, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
         topics: list[FetchableTopicResponse] = []
         current: FetchableTopicResponse | None = None
         session = plan.session
@@ -355,6 +433,41 @@ class FetchHandler:
 
     def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
         exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
+
+
+class _DownConversion:
+    """Batches as the message sets that clients from before 0.11 read (v1 from Fetch v2 on, else v0)."""
+
+    def __init__(self, targets: list[FetchTarget], result: Pass, version: int) -> None:
+        self.targets = targets
+        self.result = result
+        self.magic = 1 if version >= 2 else 0
+        # Records converted, and what failed, by partition.
+        self.counts: dict[TargetKey, int] = {}
+        self.failures: dict[TargetKey, Exception] = {}
+
+    def run(self) -> None:
+        """In a thread."""
+        # Imported here: no client of today needs it.
+        from braidlog.wire.records.batch import iterate_headers
+        from braidlog.wire.records.conversion import down_convert
+
+        for target, data in zip(self.targets, self.result.data, strict=True):
+            records = data.records
+            if not isinstance(records, FileSlice):
+                continue
+            try:
+                buffer = records.read()
+                end = len(buffer)
+                data.records = down_convert(buffer, 0, end, magic=self.magic, first_offset=target.fetch_offset)
+                self.counts[target.key] = sum(header.count for header in iterate_headers(buffer, 0, end))
+            except Exception as problem:
+                self.failures[target.key] = problem
+
+
+def _require_conversion_allowed(log_: Log) -> None:
+    if not log_.settings.message_downconversion_enable:
+        raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
 
 
 def _end(read: LogRead, log_: Log) -> int:

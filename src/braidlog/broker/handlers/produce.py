@@ -7,7 +7,9 @@
                                                           v13   topic ids instead of names
 
 A request with transactional batches waits, and its connection with it, until the coordinator has confirmed those that
-would be the first of their transaction in a partition (see `broker/transactional_produce`).
+would be the first of their transaction in a partition (see `broker/transactional_produce`). One whose records take long
+to unpack, or that names very many partitions, is worked on piece by piece while others are served; its connection
+waits too.
 acks=0 has no response; an error then closes the connection, the only way left to tell the producer.
 """
 
@@ -18,6 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.commit import Committer, PendingAck
+from braidlog.broker.conversions import Conversions
 from braidlog.broker.faults import error_of
 from braidlog.broker.transactional_produce import Answers, CheckPartitions, TransactionCheck, has_transaction
 from braidlog.core.clock import Clock
@@ -39,6 +42,7 @@ from braidlog.core.protocol_errors import (
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.net.turns import Turns
 from braidlog.replication.partition import ACKS_ALL, Partition
 from braidlog.replication.registry import Registry
 from braidlog.wire.apis import encode_response
@@ -51,11 +55,16 @@ from braidlog.wire.generated.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from braidlog.wire.records.policy import ValidatedRecords
 from braidlog.wire.records.rejection import is_unfit, record_errors_of
-from braidlog.wire.records.validation import ORIGIN_CLIENT
+from braidlog.wire.records.validation import ORIGIN_CLIENT, validate_for_append, work_to_validate
 
 log = logging.getLogger("braidlog.produce")
 
+# Bytes that may be unpacked on the loop for one request, about a millisecond's work; the rest is left to threads.
+MOST_WORK: Final = 1 << 20
+# Partitions of one request that are appended before the other connections get their turn.
+_AT_A_TIME: Final = 100
 # Questions to a coordinator about one request.
 _MOST_TRIES: Final = 5
 
@@ -86,6 +95,14 @@ class ProduceAck(PendingAck):
         self.refused: ProtocolError | None = None
         # Where some of its batches are transactional.
         self.check: TransactionCheck | None = None
+        # How far the request is appended: the next topic, and the next partition of it.
+        self.topic_at = 0
+        self.partition_at = 0
+        # What may still be unpacked on the loop.
+        self.work_left = MOST_WORK
+
+    def on_failure(self) -> None:
+        self.exchange.channel.close("internal error")
 
     def on_durable(self) -> None:
         if self.failures:
@@ -153,10 +170,14 @@ class WaitingProduce:
 
 
 class ProduceHandler:
-    def __init__(self, registry: Registry, committer: Committer, clock: Clock) -> None:
+    def __init__(
+        self, registry: Registry, committer: Committer, clock: Clock, turns: Turns, conversions: Conversions
+    ) -> None:
         self._registry = registry
         self._committer = committer
         self._clock = clock
+        self._turns = turns
+        self._conversions = conversions
         # Of the transaction coordinators; set where there are any.
         self.check_partitions: CheckPartitions | None = None
         # transaction.partition.verification.enable
@@ -193,17 +214,60 @@ class ProduceHandler:
         version = ack.exchange.version
         by_id = version >= 13
         now_ms = self._clock.wall_ms()
-        for topic in request.topic_data:
+        done = 0
+        while ack.topic_at < len(request.topic_data):
+            topic = request.topic_data[ack.topic_at]
             name: str | None = topic.name
             if by_id:
                 name = self._registry.name_of(topic.topic_id)
-            answers: list[PartitionProduceResponse] = []
-            for data in topic.partition_data:
-                answers.append(self._append(name, by_id, data, ack, version, now_ms))
-            ack.topics.append(
-                TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=answers)
-            )
+            if ack.partition_at == 0:
+                answer = TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=[])
+                ack.topics.append(answer)
+            answers = ack.topics[-1].partition_responses
+            while ack.partition_at < len(topic.partition_data):
+                data = topic.partition_data[ack.partition_at]
+                long = self._long_work(name, data, ack)
+                if long is not None:
+                    long.begin(request)
+                    return
+                if done == _AT_A_TIME:
+                    ack.exchange.channel.mute()
+                    self._turns.add(_Rest(self, request, ack))
+                    return
+                done += 1
+                ack.partition_at += 1
+                answers.append(self._append(name, by_id, data, ack, version, now_ms, None))
+            ack.topic_at += 1
+            ack.partition_at = 0
         ack.release()
+
+    def _long_work(self, topic: str | None, data: PartitionProduceData, ack: ProduceAck) -> _LongValidation | None:
+        """What is to be done in a thread before this partition's records can be appended; none for most."""
+        records = data.records
+        if topic is None or not isinstance(records, ByteSlice) or ack.refused is not None:
+            return None
+        partition = self._registry.get(topic, data.index)
+        if partition is None or partition.log is None or partition.internal:
+            return None
+        work = work_to_validate(records, partition.log.append_policy, ack.work_left)
+        if work < ack.work_left:
+            ack.work_left -= work
+            return None
+        return _LongValidation(self, self._conversions, partition, data, records, ack, self._clock.wall_ms(), work)
+
+    def append_validated(self, request: ProduceRequest, long: _LongValidation) -> None:
+        """The records were validated: append them, then go on with the partitions after them."""
+        ack = long.ack
+        version = ack.exchange.version
+        if long.problem is not None:
+            answer = self._refused(long.problem, long.data, ack, long.partition.topic, long.partition, version)
+        else:
+            answer = self._append(
+                long.partition.topic, version >= 13, long.data, ack, version, long.now_ms, long.validated
+            )
+        ack.topics[-1].partition_responses.append(answer)
+        ack.partition_at += 1
+        self.append(request, ack)
 
     def _append(
         self,
@@ -213,6 +277,7 @@ class ProduceHandler:
         ack: ProduceAck,
         version: int,
         now_ms: int,
+        validated: ValidatedRecords | None,
     ) -> PartitionProduceResponse:
         partition: Partition | None = None
         try:
@@ -236,7 +301,7 @@ class ProduceHandler:
             partition.meter.produces += 1
             if ack.check is not None:
                 ack.check.admit(TopicPartition(partition.topic, data.index), records, partition.require_log())
-            info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT)
+            info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT, validated)
             # A duplicate, too, is acknowledged only when the batch that it repeats is safe.
             self._committer.staged(partition, ack)
             if info.rolled:
@@ -252,14 +317,96 @@ class ProduceHandler:
                 log_start_offset=info.log_start_offset,
             )
         except Exception as problem:
-            ack.rejected = True
-            if partition is not None:
-                partition.meter.failed_produces += 1
-            if isinstance(problem, StorageFault):
-                self._committer.failed(problem)
-                return _refusal(data.index, KafkaStorageError(str(problem)), partition, version)
-            error = error_of(problem, f"produce to {topic}-{data.index}")
-            return _refusal(data.index, error, partition, version)
+            return self._refused(problem, data, ack, topic, partition, version)
+
+    def _refused(
+        self,
+        problem: Exception,
+        data: PartitionProduceData,
+        ack: ProduceAck,
+        topic: str | None,
+        partition: Partition | None,
+        version: int,
+    ) -> PartitionProduceResponse:
+        ack.rejected = True
+        if partition is not None:
+            partition.meter.failed_produces += 1
+        if isinstance(problem, StorageFault):
+            self._committer.failed(problem)
+            return _refusal(data.index, KafkaStorageError(str(problem)), partition, version)
+        error = error_of(problem, f"produce to {topic}-{data.index}")
+        return _refusal(data.index, error, partition, version)
+
+
+class _Rest:
+    """The partitions of a large request that wait for their turn."""
+
+    def __init__(self, handler: ProduceHandler, request: ProduceRequest, ack: ProduceAck) -> None:
+        self.handler = handler
+        self.request = request
+        self.ack = ack
+
+    def take_turn(self) -> None:
+        try:
+            self.handler.append(self.request, self.ack)
+        except Exception as problem:
+            log.error("a produce failed, a bug in braidlog, please report it", exc_info=problem)
+            self.ack.on_failure()
+
+
+class _LongValidation:
+    """Records of one partition that take long to unpack: validated in a thread, then appended."""
+
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        conversions: Conversions,
+        partition: Partition,
+        data: PartitionProduceData,
+        records: ByteSlice,
+        ack: ProduceAck,
+        now_ms: int,
+        work: int,
+    ) -> None:
+        self.handler = handler
+        self.conversions = conversions
+        self.partition = partition
+        self.data = data
+        self.records = records
+        self.ack = ack
+        self.now_ms = now_ms
+        self.work = work
+        self.policy = partition.require_log().append_policy
+        self.validated: ValidatedRecords | None = None
+        self.problem: Exception | None = None
+
+    def begin(self, request: ProduceRequest) -> None:
+        # The producer's next batches must not overtake these.
+        self.ack.exchange.channel.mute()
+        size = min(self.work, self.policy.max_decompressed_bytes)
+        self.conversions.run(size, self.validate, lambda problem: self.finished(request, problem))
+
+    def validate(self) -> None:
+        """In a thread."""
+        self.validated = validate_for_append(
+            self.records,
+            first_offset=0,
+            leader_epoch=-1,
+            now_ms=self.now_ms,
+            policy=self.policy,
+            origin=ORIGIN_CLIENT,
+            produce_version=self.ack.exchange.version,
+            most_bytes=self.conversions.most_bytes,
+        )
+
+    def finished(self, request: ProduceRequest, problem: Exception | None) -> None:
+        self.problem = problem
+        try:
+            # Also where the producer has gone: with acks=0 it need not wait.
+            self.handler.append_validated(request, self)
+        except Exception as bug:
+            log.error("a produce failed, a bug in braidlog, please report it", exc_info=bug)
+            self.ack.on_failure()
 
 
 def _refusal(index: int, error: ProtocolError, partition: Partition | None, version: int) -> PartitionProduceResponse:

@@ -12,9 +12,8 @@ SETTINGS: Final = (
         doc="Where /metrics, /healthz and /readyz are served, as host:port; empty switches them off.",
     ),
     Setting("braidlog.memory.max", LONG, 0, MEDIUM, rule=at_least(0),
-        doc="Bytes that clients' requests (half of it), records being decompressed or converted (a quarter) and unread "
-        "answers (a quarter) may take together; 0 means half of the machine's or the container's memory, at most "
-        "1 GiB.",
+        doc="Bytes that requests, records being decompressed or converted, and unread answers may take together; 0 "
+        "means half of the machine's or the container's memory, at most 1 GiB.",
     ),
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",

@@ -8,6 +8,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from braidlog.core.fairness import let_others_run
 from braidlog.core.protocol_errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
@@ -60,6 +61,8 @@ def build_batch(
     max_timestamp = NO_TIMESTAMP
     last_delta = -1
     for index, record in enumerate(items):
+        if index & 0x7FF == 0x7FF:
+            let_others_run()
         delta = record.offset - base_offset if keep_offsets else index
         if delta <= last_delta:
             raise InvalidRecordError(f"offset {record.offset} does not follow the record before it")
@@ -156,7 +159,10 @@ def build_message_set(
     out = BytesWriter()
     relative_to = offsets[0] if codec != CODEC_NONE and magic == 1 and offsets else 0
     max_timestamp = NO_TIMESTAMP
-    for record, offset in zip(items, offsets, strict=True):
+    for index, record in enumerate(items):
+        if index & 0x7FF == 0x7FF:
+            let_others_run()
+        offset = offsets[index]
         timestamp = log_append_time_ms if log_append_time_ms is not None else record.timestamp
         max_timestamp = max(max_timestamp, timestamp)
         write_message(out, offset - relative_to, magic, stamp, timestamp, record.key, record.value)

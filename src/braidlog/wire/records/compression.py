@@ -51,6 +51,8 @@ _LZ4_DEFAULT_LEVEL: Final = 9
 _ZSTD_DEFAULT_LEVEL: Final = 3
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK: Final = 128 * 1024
+# Deflate's own bound: 258 bytes for two bits.
+_MOST_GZIP_RATIO: Final = 1032
 _GZIP_STEP: Final = 4 * 1024 * 1024
 # A fixed output is allocated, and written, whole: only worth it where the true size cannot be told before.
 _FIXED_OUTPUT_STEP: Final = 4 * 1024 * 1024
@@ -108,6 +110,22 @@ def decompress(codec: int, buffer: bytes, start: int, end: int, *, limit: int = 
         return _decompress_zstd(buffer, start, end, limit)
     except library.DecompressionError as problem:
         raise CorruptMessageError(f"{codec_name(codec)} data is broken: {problem}") from None
+
+
+def most_decompressed(codec: int, buffer: bytes, start: int, end: int, limit: int) -> int:
+    """The most that `buffer[start:end]` can decompress to, found without decompressing; `limit` or more is enough.
+
+    Raises CorruptMessageError where the framing is broken.
+    """
+    if codec == CODEC_GZIP:
+        return _MOST_GZIP_RATIO * (end - start)
+    if codec == CODEC_SNAPPY:
+        return _most_snappy(buffer, start, end)
+    if codec == CODEC_LZ4:
+        return _most_lz4(buffer, start, end)
+    if codec == CODEC_ZSTD:
+        return _most_zstd(buffer, start, end, limit)
+    return end - start
 
 
 def _library() -> ModuleType:
@@ -186,6 +204,19 @@ def _decompress_snappy(buffer: bytes, start: int, end: int, limit: int) -> bytes
         pieces.append(bytes(snappy.decompress_raw(view[at : at + size])))
         at += size
     return b"".join(pieces)
+
+
+def _most_snappy(buffer: bytes, start: int, end: int) -> int:
+    if buffer[start : start + len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_length(buffer, start, end)
+    at = start + len(_XERIAL_HEADER)
+    most = 0
+    while end - at > 4:
+        size = int.from_bytes(buffer[at : at + 4], "big")
+        at += 4
+        most += _snappy_length(buffer, at, min(at + size, end))
+        at += size
+    return most
 
 
 def _snappy_length(buffer: bytes, start: int, end: int) -> int:

@@ -94,12 +94,13 @@ def convert_up(
     leader_epoch: int,
     now_ms: int,
     policy: AppendPolicy,
+    most_bytes: int = DEFAULT_LIMIT,
 ) -> ValidatedRecords:
     """Messages of format 0 or 1 as one v2 batch, the only format in which logs are written.
 
     Offsets of the messages do not matter: producers of the old formats put anything there.
     """
-    limit = min(policy.max_decompressed_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
+    limit = min(policy.max_decompressed_bytes, most_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
     records = _old_records(buffer, headers, limit)
     codec = headers[0].codec
     _check_old_records(records, codec != CODEC_NONE, now_ms, policy)

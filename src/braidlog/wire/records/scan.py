@@ -21,6 +21,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from braidlog.core.fairness import let_others_run
 from braidlog.core.protocol_errors import InvalidRecordError
 
 INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
@@ -257,6 +258,9 @@ def scan_records(buffer: bytes, start: i64, end: i64, count: i64, base_timestamp
         if at != record_end:
             raise InvalidRecordError(f"record {index} declares {record_end - at} bytes more than it has")
         index += 1
+        if index & 0xFFFF == 0:
+            # Some 0.6 ms of work.
+            let_others_run()
     if at != end:
         raise InvalidRecordError(f"{end - at} bytes are left after the {count} records of the batch")
     scan.max_timestamp = max_timestamp

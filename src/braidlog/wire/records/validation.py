@@ -32,7 +32,7 @@ from braidlog.wire.records.batch import (
     iterate_headers,
     read_header,
 )
-from braidlog.wire.records.compression import compress, decompress
+from braidlog.wire.records.compression import compress, decompress, most_decompressed
 from braidlog.wire.records.conversion import convert_up
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.policy import AppendPolicy as AppendPolicy
@@ -58,6 +58,12 @@ LATEST_PRODUCE_VERSION: Final = 12
 _FIRST_VERSION_WITH_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 
+# The low byte of a batch's attributes.
+_ATTRIBUTES_AT: Final = 22
+# Beside unpacking, per byte: an object of every message of the old formats; compressing.
+_WORK_OF_OLD_FORMAT: Final = 32
+_WORK_OF_COMPRESSION: Final = 8
+
 
 def validate_for_append(
     records: ByteSlice,
@@ -68,12 +74,14 @@ def validate_for_append(
     policy: AppendPolicy,
     origin: int = ORIGIN_CLIENT,
     produce_version: int = LATEST_PRODUCE_VERSION,
+    most_bytes: int = INT64_MAX,
 ) -> ValidatedRecords:
     """Check every record as Kafka 3.9 does, give the batches offsets from `first_offset` on and the epoch.
 
     Raises CorruptMessageError, InvalidRecordError, InvalidTimestampError, MessageTooLargeError or
     UnsupportedCompressionTypeError; `rejection.record_errors_of(error)` lists the records at fault. With
-    ORIGIN_REPLICATION offsets and epochs stay as they are and must increase.
+    ORIGIN_REPLICATION offsets and epochs stay as they are and must increase. `most_bytes` bounds what may be unpacked
+    beside the policy's own bound.
     """
     buffer = records.buffer
     headers = iterate_headers(buffer, records.start, records.end)
@@ -89,14 +97,55 @@ def validate_for_append(
         if header.codec > CODEC_ZSTD:
             raise UnsupportedCompressionTypeError(f"unknown compression codec {header.codec}")
     if headers[0].magic < 2:
-        return convert_up(buffer, headers, first_offset, leader_epoch, now_ms, policy)
+        return convert_up(buffer, headers, first_offset, leader_epoch, now_ms, policy, most_bytes)
     validated = ValidatedRecords(first_offset)
     for header in headers:
         if header.magic != 2:
             raise InvalidRecordError(f"a message of format {header.magic} among record batches")
         _check_batch(header, origin)
-        _append_batch(buffer, header, leader_epoch, now_ms, policy, validated)
+        _append_batch(buffer, header, leader_epoch, now_ms, policy, validated, most_bytes)
     return validated
+
+
+def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> int:
+    """About how much work validating takes, in bytes to unpack; found without unpacking, `enough` or more is enough.
+
+    What is wrong with the records is for `validate_for_append` to tell.
+    """
+    buffer = records.buffer
+    start = records.start
+    size = records.end - start
+    if size <= HEADER_SIZE:
+        return 0
+    if buffer[start + MAGIC_AT] < 2:
+        return size * _WORK_OF_OLD_FORMAT
+    codec = buffer[start + _ATTRIBUTES_AT] & CODEC_MASK
+    if codec == CODEC_NONE:
+        work = size // 4
+    else:
+        try:
+            work = most_decompressed(codec, buffer, start + HEADER_SIZE, records.end, enough)
+        except CorruptMessageError:
+            return 0
+    if policy.codec is not None and policy.codec != codec:
+        work *= _WORK_OF_COMPRESSION
+    return work
+
+
+def place(validated: ValidatedRecords, first_offset: int, leader_epoch: int) -> None:
+    """Give a batch that was validated as if for an empty log its offsets in this one."""
+    (header,) = validated.headers
+    header.base_offset += first_offset
+    header.leader_epoch = leader_epoch
+    first = validated.parts[0]
+    rest = memoryview(first)[MAGIC_AT:]
+    validated.parts[:1] = [_prefix(header.base_offset, header.size, leader_epoch)]
+    if len(rest):
+        validated.parts.insert(1, rest)
+    validated.first_offset += first_offset
+    validated.last_offset += first_offset
+    if validated.offset_of_max_timestamp >= 0:
+        validated.offset_of_max_timestamp += first_offset
 
 
 def _check_request(headers: list[BatchHeader], produce_version: int) -> None:
@@ -147,6 +196,7 @@ def _append_batch(
     now_ms: int,
     policy: AppendPolicy,
     validated: ValidatedRecords,
+    most_bytes: int,
 ) -> None:
     """Check the records of one v2 batch and add it with its offsets assigned."""
     start = header.position
@@ -156,7 +206,8 @@ def _append_batch(
     content_start = start + HEADER_SIZE
     content_end = end
     if codec != CODEC_NONE:
-        content = decompress(codec, buffer, content_start, end, limit=policy.max_decompressed_bytes)
+        limit = min(policy.max_decompressed_bytes, most_bytes)
+        content = decompress(codec, buffer, content_start, end, limit=limit)
         content_start = 0
         content_end = len(content)
     ignore_times = policy.log_append_time or header.is_log_append_time

@@ -1,0 +1,61 @@
+"""Work on records that is too long for the loop: decompression, validation of what was unpacked, format conversion.
+
+It runs in threads, few at a time, each within the memory reserved for it. Codecs release the interpreter's lock while
+they work; the compiled walks over records give it up now and then (`core/fairness`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.commit import RunInDirectory
+from braidlog.net.memory import MemoryPool
+
+# More would only take the interpreter's lock from each other.
+_SIDE_BY_SIDE: Final = 2
+_LANE: Final = "conversions"
+
+Done = Callable[[Exception | None], None]
+
+
+class Conversions:
+    def __init__(self, run_in_executor: RunInDirectory, memory: MemoryPool) -> None:
+        self._run_in_executor = run_in_executor
+        self._memory = memory
+        self._running = 0
+        self._waiting: deque[tuple[int, Callable[[], None], Done]] = deque()
+
+    @property
+    def most_bytes(self) -> int:
+        """What one piece of work may unpack: no more than half of the memory, so that two go on side by side."""
+        return self._memory.limit // 2
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def run(self, size: int, work: Callable[[], None], done: Done) -> None:
+        """Do `work`, which takes about `size` bytes, in a thread; then call `done` on the loop."""
+        self._waiting.append((min(size, self.most_bytes), work, done))
+        self._start()
+
+    def _start(self) -> None:
+        while self._waiting and self._running < _SIDE_BY_SIDE:
+            size, work, done = self._waiting.popleft()
+            self._running += 1
+
+            def begin(size: int = size, work: Callable[[], None] = work, done: Done = done) -> None:
+                self._run_in_executor(_LANE, work, lambda problem: self._finished(size, done, problem))
+
+            if self._memory.reserve(size, begin):
+                begin()
+
+    def _finished(self, size: int, done: Done, problem: Exception | None) -> None:
+        self._running -= 1
+        self._memory.release(size)
+        try:
+            done(problem)
+        finally:
+            self._start()
