@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import Final
 
 from braidlog.broker.live_settings import LiveSettings
+from braidlog.broker.slices import Pace
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
@@ -21,9 +20,6 @@ from braidlog.storage.log import Log
 from braidlog.storage.manager import DirectoryFailure, LogManager
 
 log = logging.getLogger("braidlog.partitions")
-
-# Creating a log takes system calls: between this many of them the loop serves others.
-_CREATED_AT_A_TIME: Final = 25
 
 
 class LocalPartitions:
@@ -55,31 +51,29 @@ class LocalPartitions:
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         self._image = image
+        # Making and deleting logs takes system calls: others are served in between.
+        pace = Pace()
         for topic in delta.topics_deleted:
-            self._delete(topic)
-        created = 0
+            await self._delete(topic, pace)
         changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
         for topic in changed:
             for index in range(len(topic.partitions)):
-                if self._apply(topic, index):
-                    created += 1
-                    if created % _CREATED_AT_A_TIME == 0:
-                        await asyncio.sleep(0)
+                self._apply(topic, index)
+                await pace.rest_if_due()
         self._knows_the_old = True
         for entity in [*delta.configs_changed, *delta.configs_deleted]:
             self._config_changed(entity)
 
-    def _apply(self, topic: TopicImage, index: int) -> bool:
-        """Take the role in one partition; True where its log had to be made."""
+    def _apply(self, topic: TopicImage, index: int) -> None:
+        """Take the role in one partition."""
         info = topic.partitions[index]
         if self._broker_id not in info.replicas:
-            return False
+            return
         partition = self._registry.get(topic.name, index)
-        made = False
         if partition is None:
             meter = self._meters.setdefault(topic.name, TopicMeter())
             partition = Partition(topic.name, index, topic.topic_id, self._broker_id, meter)
-            made = self._open(partition)
+            self._open(partition)
             self._registry.add(partition)
         try:
             partition.assume(info.leader, info.leader_epoch, info.isr, info.replicas)
@@ -87,24 +81,21 @@ class LocalPartitions:
             # Its directory is offline now, and the partition without a log.
             self._require_manager().fail_directory(fault)
             partition.assume(info.leader, info.leader_epoch, info.isr, info.replicas)
-        return made
 
-    def _open(self, partition: Partition) -> bool:
+    def _open(self, partition: Partition) -> None:
         manager = self._require_manager()
         key = TopicPartition(partition.topic, partition.index)
-        had = manager.get(key) is not None
         try:
             # An old partition without a log may lie in a directory that is offline: an empty log must not replace it.
             partition.log = manager.create(key, topic_id=partition.topic_id, is_new=self._knows_the_old)
         except KafkaStorageError as problem:
             log.error("%s stays offline: %s", key, problem.message)
-            return False
+            return
         if not self._sync_if_asked(partition.log, partition.topic):
             partition.log = None
-            return False
+            return
         # With no follower to ask, all that survived is committed.
         partition.log.advance_high_watermark(partition.log.log_end_offset)
-        return not had
 
     def _sync_if_asked(self, opened: Log, topic: str) -> bool:
         """In fsync mode, what a killed broker had written but not synced is synced before anybody sees it."""
@@ -117,7 +108,7 @@ class LocalPartitions:
                 return False
         return True
 
-    def _delete(self, topic: TopicImage) -> None:
+    async def _delete(self, topic: TopicImage, pace: Pace) -> None:
         manager = self._require_manager()
         self._meters.pop(topic.name, None)
         for partition in self._registry.remove_topic(topic.name):
@@ -126,6 +117,7 @@ class LocalPartitions:
                 manager.delete(TopicPartition(partition.topic, partition.index))
             except KafkaStorageError as problem:
                 log.warning("deleting %s-%d: %s", partition.topic, partition.index, problem.message)
+            await pace.rest_if_due()
 
     # Settings
 

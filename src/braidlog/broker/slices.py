@@ -7,6 +7,8 @@ and with connections that never pause (`net/turns`); few at a time, because each
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final
@@ -19,6 +21,29 @@ SLICE_S: Final = 0.001
 _SIDE_BY_SIDE: Final = 4
 
 Work = Generator[None, None, Any]
+
+
+class Pace:
+    """For a coroutine with much to do: lets others run when it has worked for a slice's time."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SLICE_S
+
+    async def rest_if_due(self) -> None:
+        if time.monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.monotonic() + SLICE_S
+
+
+async def in_slices(work: Work) -> Any:
+    """Do the work within a coroutine, letting others run between slices."""
+    pace = Pace()
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+        await pace.rest_if_due()
 
 
 class _Job:

@@ -6,6 +6,7 @@ v1   which protocol each member speaks
 from __future__ import annotations
 
 from braidlog.broker.authorized_operations import GROUP_OPERATIONS
+from braidlog.broker.slices import Pace
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import InvalidGroupIdError, ProtocolError
@@ -22,7 +23,12 @@ class ConsumerGroupDescribeHandler:
         self._groups = groups
 
     async def handle(self, request: ConsumerGroupDescribeRequest, exchange: Exchange) -> ConsumerGroupDescribeResponse:
-        groups = [await self._describe(group_id) for group_id in request.group_ids]
+        pace = Pace()
+        groups: list[DescribedGroup] = []
+        # A group that is named again is described once: it may have many members.
+        for group_id in dict.fromkeys(request.group_ids):
+            groups.append(await self._describe(group_id))
+            await pace.rest_if_due()
         if request.include_authorized_operations:
             for group in groups:
                 if group.error_code == 0:

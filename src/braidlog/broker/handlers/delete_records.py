@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from braidlog.broker.faults import error_of
@@ -23,15 +24,17 @@ class DeleteRecordsHandler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def handle(self, request: DeleteRecordsRequest, exchange: Exchange) -> DeleteRecordsResponse:
-        return DeleteRecordsResponse(
-            topics=[
-                DeleteRecordsTopicResult(
-                    name=topic.name, partitions=[self._delete(topic.name, wanted) for wanted in topic.partitions]
-                )
-                for topic in request.topics
-            ]
-        )
+    def handle(
+        self, request: DeleteRecordsRequest, exchange: Exchange
+    ) -> Generator[None, None, DeleteRecordsResponse]:
+        response = DeleteRecordsResponse(topics=[])
+        for topic in request.topics:
+            answers: list[DeleteRecordsPartitionResult] = []
+            for wanted in topic.partitions:
+                answers.append(self._delete(topic.name, wanted))
+                yield
+            response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+        return response
 
     def _delete(self, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)

@@ -1,9 +1,13 @@
 """DescribeConfigs (api 32): settings of topics and brokers with their sources, synonyms and meaning.
 
 v1   sources and synonyms in place of a "default" flag, which Kafka never sets      v3   types, documentation
+
+A resource that is named again is described once; many are described in slices (`broker/slices`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator
 
 from braidlog.broker.faults import error_of
 from braidlog.broker.live_settings import LiveSettings
@@ -29,8 +33,15 @@ class DescribeConfigsHandler:
         self._settings = settings
         self._broker_id = broker_id
 
-    def handle(self, request: DescribeConfigsRequest, exchange: Exchange) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(results=[self._describe(wanted, request) for wanted in request.resources])
+    def handle(
+        self, request: DescribeConfigsRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeConfigsResponse]:
+        named = {(wanted.resource_type, wanted.resource_name): wanted for wanted in request.resources}
+        results: list[DescribeConfigsResult] = []
+        for wanted in named.values():
+            results.append(self._describe(wanted, request))
+            yield
+        return DescribeConfigsResponse(results=results)
 
     def _describe(self, wanted: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
         answer = DescribeConfigsResult(

@@ -6,6 +6,7 @@ v3   what the client may do with the group    v6   a group that is not there is 
 from __future__ import annotations
 
 from braidlog.broker.authorized_operations import GROUP_OPERATIONS
+from braidlog.broker.slices import Pace
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError
@@ -21,7 +22,12 @@ class DescribeGroupsHandler:
         self._groups = groups
 
     async def handle(self, request: DescribeGroupsRequest, exchange: Exchange) -> DescribeGroupsResponse:
-        groups = [await self._describe(group_id, exchange.version) for group_id in request.groups]
+        pace = Pace()
+        groups: list[DescribedGroup] = []
+        # A group that is named again is described once: it may have many members.
+        for group_id in dict.fromkeys(request.groups):
+            groups.append(await self._describe(group_id, exchange.version))
+            await pace.rest_if_due()
         if request.include_authorized_operations:
             for group in groups:
                 if group.error_code in (0, GroupIdNotFoundError.code):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from braidlog.broker.faults import error_of
 from braidlog.config.topic_names import validate_name
 from braidlog.core.protocol_errors import ProtocolError, UnknownTopicOrPartitionError
@@ -13,7 +15,6 @@ from braidlog.wire.generated.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
-    TopicRequest,
     TopicResponse,
 )
 
@@ -22,12 +23,18 @@ class DescribeProducersHandler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def handle(self, request: DescribeProducersRequest, exchange: Exchange) -> DescribeProducersResponse:
-        return DescribeProducersResponse(topics=[self._topic(topic) for topic in request.topics])
-
-    def _topic(self, wanted: TopicRequest) -> TopicResponse:
-        partitions = [self._partition(wanted.name, index) for index in wanted.partition_indexes]
-        return TopicResponse(name=wanted.name, partitions=partitions)
+    def handle(
+        self, request: DescribeProducersRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        response = DescribeProducersResponse(topics=[])
+        for topic in request.topics:
+            answers: list[PartitionResponse] = []
+            # One that is named again is described once: it may have many producers.
+            for index in dict.fromkeys(topic.partition_indexes):
+                answers.append(self._partition(topic.name, index))
+                yield
+            response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+        return response
 
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from braidlog.broker.authorized_operations import TOPIC_OPERATIONS
 from braidlog.broker.handlers.metadata import describe_topic
 from braidlog.controller.loop import Controller
@@ -21,7 +23,9 @@ class DescribeTopicPartitionsHandler:
         self._controller = controller
         self._most_partitions = most_partitions
 
-    def handle(self, request: DescribeTopicPartitionsRequest, exchange: Exchange) -> DescribeTopicPartitionsResponse:
+    def handle(
+        self, request: DescribeTopicPartitionsRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
         image = self._controller.image
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
@@ -32,6 +36,7 @@ class DescribeTopicPartitionsHandler:
         left = max(1, min(request.response_partition_limit, self._most_partitions))
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         for name in names:
+            yield
             topic = image.topic(name)
             if topic is None:
                 topics.append(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.slices import Pace
 from braidlog.controller.loop import Controller
 from braidlog.coordinator.partitioning import partition_for
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidRequestError, ProtocolError
@@ -33,7 +34,12 @@ class FindCoordinatorHandler:
         await self._topics.ensure(topic)
         find = self._finder(topic, exchange.channel.listener)
         if exchange.version >= _MANY_KEYS_FROM:
-            return FindCoordinatorResponse(coordinators=[find(key) for key in request.coordinator_keys])
+            pace = Pace()
+            coordinators: list[Coordinator] = []
+            for key in request.coordinator_keys:
+                coordinators.append(find(key))
+                await pace.rest_if_due()
+            return FindCoordinatorResponse(coordinators=coordinators)
         found = find(request.key)
         return FindCoordinatorResponse(
             error_code=found.error_code,

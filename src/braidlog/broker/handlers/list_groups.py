@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braidlog.broker.slices import Pace
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, NotCoordinatorError, ProtocolError
@@ -17,7 +18,9 @@ class ListGroupsHandler:
         if self._groups.loading_partitions():
             raise CoordinatorLoadInProgressError("groups are being loaded; try again")
         response = ListGroupsResponse()
+        pace = Pace()
         for partition in self._groups.active_partitions():
+            await pace.rest_if_due()
             try:
                 answer = await self._groups.ask_partition(
                     partition, lambda shard, ticket, now: shard.list_groups(request, ticket, now)

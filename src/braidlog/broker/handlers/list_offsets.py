@@ -7,6 +7,7 @@ v2   isolation level                                                          v1
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from braidlog.broker.faults import error_of
@@ -35,31 +36,22 @@ class ListOffsetsHandler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def handle(self, request: ListOffsetsRequest, exchange: Exchange) -> ListOffsetsResponse:
+    def handle(self, request: ListOffsetsRequest, exchange: Exchange) -> Generator[None, None, ListOffsetsResponse]:
         asked: set[tuple[str, int]] = set()
         twice: set[tuple[str, int]] = set()
         for topic in request.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 (twice if key in asked else asked).add(key)
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self._offset(
-                            topic.name,
-                            partition,
-                            request,
-                            exchange.version,
-                            (topic.name, partition.partition_index) in twice,
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        response = ListOffsetsResponse(topics=[])
+        for topic in request.topics:
+            answers: list[ListOffsetsPartitionResponse] = []
+            for partition in topic.partitions:
+                repeated = (topic.name, partition.partition_index) in twice
+                answers.append(self._offset(topic.name, partition, request, exchange.version, repeated))
+                yield
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return response
 
     def _offset(
         self, topic: str, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int, repeated: bool

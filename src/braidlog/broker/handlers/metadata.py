@@ -4,14 +4,16 @@
     v4      the client may forbid auto-creation                       v8    authorized operations
 
 A topic that is auto-created is described in the same response: its creation is awaited, not reported as an error.
+A topic that is named again is described once. Many topics are described in slices (`broker/slices`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any
 
 from braidlog.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from braidlog.broker.slices import in_slices
 from braidlog.cluster.image import ClusterImage, TopicImage
 from braidlog.config.topic_names import problem_with
 from braidlog.controller.loop import Controller
@@ -47,11 +49,11 @@ class MetadataHandler:
 
     def handle(
         self, request: MetadataRequest, exchange: Exchange
-    ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    ) -> Generator[None, None, MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
         version = exchange.version
-        wanted = request.topics
-        if wanted is None or (version == 0 and not wanted):
+        if request.topics is None or (version == 0 and not request.topics):
             return self._describe(request, exchange, None, {})
+        wanted = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
         if version < 12 and any(topic.topic_id != ZERO_ID for topic in wanted):
             raise InvalidRequestError("topic ids can be asked for from version 12 on")
         if self._auto_create and request.allow_auto_topic_creation:
@@ -76,7 +78,8 @@ class MetadataHandler:
             # Somebody else was quicker: the topic is there, which is what was wanted.
             if result.error is not None and not isinstance(result.error, TopicAlreadyExistsError)
         }
-        return self._describe(request, exchange, wanted, errors)
+        response: MetadataResponse = await in_slices(self._describe(request, exchange, wanted, errors))
+        return response
 
     def _describe(
         self,
@@ -84,13 +87,18 @@ class MetadataHandler:
         exchange: Exchange,
         wanted: list[MetadataRequestTopic] | None,
         errors: dict[str, ProtocolError],
-    ) -> MetadataResponse:
+    ) -> Generator[None, None, MetadataResponse]:
         image = self._controller.image
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        described: Iterator[MetadataResponseTopic]
         if wanted is None:
-            topics = [describe_topic(image, topic, operations) for topic in image.topics.values()]
+            described = (describe_topic(image, topic, operations) for topic in image.topics.values())
         else:
-            topics = [_lookup(image, topic, operations, errors) for topic in wanted]
+            described = (_lookup(image, topic, operations, errors) for topic in wanted)
+        topics: list[MetadataResponseTopic] = []
+        for topic in described:
+            topics.append(topic)
+            yield
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)

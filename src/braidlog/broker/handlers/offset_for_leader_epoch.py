@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from braidlog.broker.faults import error_of
 from braidlog.net.exchange import Exchange
 from braidlog.replication.registry import Registry
@@ -18,15 +20,17 @@ class OffsetForLeaderEpochHandler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def handle(self, request: OffsetForLeaderEpochRequest, exchange: Exchange) -> OffsetForLeaderEpochResponse:
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic, partitions=[self._end(topic.topic, wanted) for wanted in topic.partitions]
-                )
-                for topic in request.topics
-            ]
-        )
+    def handle(
+        self, request: OffsetForLeaderEpochRequest, exchange: Exchange
+    ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+        response = OffsetForLeaderEpochResponse(topics=[])
+        for topic in request.topics:
+            answers: list[EpochEndOffset] = []
+            for wanted in topic.partitions:
+                answers.append(self._end(topic.topic, wanted))
+                yield
+            response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        return response
 
     def _end(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         answer = EpochEndOffset(partition=wanted.partition)
