@@ -1,4 +1,4 @@
-"""DescribeConfigs (api 32): settings of topics and brokers with their sources, synonyms and meaning.
+"""DescribeConfigs (api 32): settings of topics, brokers and groups with their sources, synonyms and meaning.
 
 v1   sources and synonyms in place of a "default" flag, which Kafka never sets      v3   types, documentation
 """
@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from braidlog.broker.faults import error_of
 from braidlog.broker.live_settings import LiveSettings
-from braidlog.config.describe import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
+from braidlog.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
 from braidlog.config.topic_names import validate_name
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import ResourceType
@@ -66,6 +72,10 @@ class DescribeConfigsHandler:
             if name != str(self._broker_id):
                 raise InvalidRequestError(f"this is broker {self._broker_id}; ask broker {name} itself")
             return _loggers()
+        if wanted.resource_type == ResourceType.GROUP:
+            if not name:
+                raise InvalidRequestError("name a group: its name must not be empty")
+            return describe_group(self._controller.image.group_config(name), self._settings.current)
         if wanted.resource_type == ResourceType.CLIENT_METRICS:
             return []
         raise InvalidRequestError(f"resource type {wanted.resource_type} has no settings here")

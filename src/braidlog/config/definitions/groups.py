@@ -11,7 +11,6 @@ from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LONG, MEDIUM, SHOR
 GATHERED: Final = "records of one loop round are gathered into one write anyway"
 COMMITTED: Final = "with one copy a commit is written within its loop round, or refused"
 ACKS: Final = "a commit always waits for every in-sync replica"
-PER_GROUP: Final = "groups have no settings of their own yet"
 SHARE: Final = "there are no share groups"
 COMPILED: Final = "the one event loop runs every group"
 ONE_COORDINATOR: Final = "there is one group coordinator, with every protocol that is on"
@@ -77,21 +76,19 @@ SETTINGS: Final = (
     Setting("group.consumer.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1),
         doc="After this long without a heartbeat a member of the newer protocol is out.",
     ),
-    Setting("group.consumer.min.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1), no_effect=PER_GROUP,
+    Setting("group.consumer.min.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1),
         doc="Shortest session timeout a group of the newer protocol may set.",
     ),
-    Setting("group.consumer.max.session.timeout.ms", INT, 60000, MEDIUM, rule=at_least(1), no_effect=PER_GROUP,
+    Setting("group.consumer.max.session.timeout.ms", INT, 60000, MEDIUM, rule=at_least(1),
         doc="Longest session timeout a group of the newer protocol may set.",
     ),
     Setting("group.consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, rule=at_least(1),
         doc="How often members of the newer protocol are told to send heartbeats.",
     ),
     Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, MEDIUM, rule=at_least(1),
-        no_effect=PER_GROUP,
         doc="Shortest heartbeat interval a group of the newer protocol may set.",
     ),
     Setting("group.consumer.max.heartbeat.interval.ms", INT, 15000, MEDIUM, rule=at_least(1),
-        no_effect=PER_GROUP,
         doc="Longest heartbeat interval a group of the newer protocol may set.",
     ),
     Setting("group.consumer.max.size", INT, MAX_INT, MEDIUM, rule=at_least(1),
@@ -151,5 +148,15 @@ SETTINGS: Final = (
     ),
     Setting("group.share.max.size", SHORT, 200, MEDIUM, rule=between(10, 1000), no_effect=SHARE,
         doc="Members a share group may have.",
+    ),
+)
+
+# What a group may set for itself (KIP-848); the broker's settings of the same names count where it does not.
+GROUP_SETTINGS: Final = (
+    Setting("consumer.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1),
+        doc="After this long without a heartbeat a member of the group is out.",
+    ),
+    Setting("consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, rule=at_least(1),
+        doc="How often members of the group are told to send heartbeats.",
     ),
 )

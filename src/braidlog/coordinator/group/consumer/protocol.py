@@ -109,13 +109,13 @@ class ConsumerProtocol:
             self._migration.finish_upgrade(found, group, now, effects)
         if before.is_classic:
             self._sessions.end(group.group_id, member_id)
-        self._sessions.touch(group.group_id, member, settings.consumer_session_timeout_ms, now)
+        self._sessions.touch(group.group_id, member, settings.session_timeout_of(group.group_id), now)
         if member.progress != before.progress:
             self._sessions.moved(group.group_id, member, now)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_of(group.group_id),
         )
         if _is_full(request) or member.progress.assigned != before.progress.assigned:
             answer.assignment = _told(member)
@@ -213,9 +213,10 @@ class ConsumerProtocol:
 
     def loaded(self, now: Moment, effects: Effects) -> None:
         """Members that were there get a whole session to show that they still are."""
-        timeout_ms = self._settings().consumer_session_timeout_ms
+        settings = self._settings()
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
+                timeout_ms = settings.session_timeout_of(group.group_id)
                 for member in group.members.values():
                     self._sessions.touch(group.group_id, member, timeout_ms, now)
                     self._sessions.moved(group.group_id, member, now)

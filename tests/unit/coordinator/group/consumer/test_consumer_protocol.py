@@ -8,7 +8,7 @@ import pytest
 
 from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.consumer.members import STABLE, UNRELEASED, UNREVOKED
-from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.core.protocol_errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -292,6 +292,35 @@ def test_a_member_that_lets_go_in_time_stays(driver: ConsumerDriver) -> None:
     driver.settle("a", "b")
     driver.advance(2)
     assert list(driver.group.members) == ["a", "b"]
+
+
+def test_what_a_group_sets_counts_from_the_next_heartbeat(driver: ConsumerDriver) -> None:
+    driver.join("a", "t")
+    driver.join("b", "t")
+    driver.settle("a", "b")
+    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(10_000, 2_000), "other": GroupOverrides(1, 1)})
+    assert driver.beat("a", driver.group.members["a"].epoch).response.heartbeat_interval_ms == 2_000
+    driver.advance(9.9)
+    assert list(driver.group.members) == ["a", "b"]
+    driver.advance(0.2)
+    assert list(driver.group.members) == ["b"], "a's session began anew with its heartbeat, b's did not"
+    driver.advance(SESSION_S - 10.2)
+    assert list(driver.group.members) == ["b"]
+    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(heartbeat_interval_ms=3_000)})
+    answer = driver.beat("b", driver.group.members["b"].epoch)
+    assert answer.response.heartbeat_interval_ms == 3_000
+    driver.advance(SESSION_S - 0.1)
+    assert list(driver.group.members) == ["b"], "where the group says nothing the broker's setting counts"
+
+
+def test_after_a_crash_members_have_the_session_that_their_group_sets(driver: ConsumerDriver) -> None:
+    driver.join("a", "t")
+    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(10_000)})
+    driver.crash()
+    driver.advance(9.9)
+    assert list(driver.group.members) == ["a"]
+    driver.advance(0.2)
+    assert driver.group.is_empty()
 
 
 def test_after_a_crash_members_have_a_whole_session_and_rebalance_timeout(driver: ConsumerDriver) -> None:
