@@ -140,8 +140,7 @@ def test_members_feel_a_change_at_once_and_after_a_restart(tmp_path: Path, topic
         assert beat(broker, topic, "a", 1).heartbeat_interval_ms == 700
         eventually(lambda: members(broker, topic) == ["b"])
         # The coordinator has it from the store when it comes back, before it gives its members their sessions.
-        broker.process.kill()
-        broker.process.wait()
+        broker.kill()
     with start_braidlog(tmp_path, BOUNDS) as broker, ours.Admin(bootstrap_servers=broker.bootstrap) as admin:
         entries = admin.describe_configs([resource])[resource]
         assert {name: entry.value for name, entry in entries.items()} == {HEARTBEAT: "700", SESSION: "1000"}

@@ -99,6 +99,8 @@ def entity_of(situation: Situation, resource: ConfigResource) -> str:
             raise InvalidRequestError("name a group: there are no overrides for all groups, only broker settings")
         # It need not exist: what it sets counts from its first member on.
         return group_entity(resource.name)
+    if resource.type == ResourceType.BROKER_LOGGER:
+        raise InvalidRequestError("log levels change one by one, with IncrementalAlterConfigs, not as a whole")
     raise InvalidRequestError(
         "the controller keeps overrides of topics (2), brokers (4) and groups (32) only, "
         f"not of resource type {resource.type}"
