@@ -48,7 +48,7 @@ protocol (config resource 32, KIP-848, as from Kafka 4.0 on): `braidlog configs 
 
 Refused here although Kafka takes it, since it could only do harm: `NaN` as a ratio, a port outside of 0 to 65535, the
 address `[::]` as an advertised one, a listener's protocol given twice, one data directory given twice, tiered storage
-switched on. Numbers are not read in hexadecimal.
+switched on, `share` among the group protocols. Numbers are not read in hexadecimal.
 
 ## Reading the tables
 *Changes*: `read-only` needs a restart; `per-broker` and `cluster-wide` change at run time (KIP-226). *Effect*: what is

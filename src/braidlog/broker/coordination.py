@@ -213,6 +213,12 @@ def group_overrides(group_id: str, texts: Mapping[str, str]) -> GroupOverrides:
     return GroupOverrides(usable.get(SESSION_TIMEOUT), usable.get(HEARTBEAT_INTERVAL))
 
 
+def assignor_names(listed: Iterable[str]) -> tuple[str, ...]:
+    """What members call them; a Java class stands for the one that does the same here."""
+    short = (name.rpartition(".")[2].removesuffix("Assignor").lower() for name in listed)
+    return tuple(dict.fromkeys(short))
+
+
 def group_settings(settings: BrokerSettings, overrides: Mapping[str, GroupOverrides] = _NO_OVERRIDES) -> GroupSettings:
     protocols = settings.get_list("group.coordinator.rebalance.protocols")
     policy = settings.get_str("group.consumer.migration.policy").lower()
@@ -229,6 +235,7 @@ def group_settings(settings: BrokerSettings, overrides: Mapping[str, GroupOverri
         consumer_session_timeout_ms=settings.get_int("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=settings.get_int("group.consumer.heartbeat.interval.ms"),
         consumer_max_size=settings.get_int("group.consumer.max.size"),
+        consumer_assignors=assignor_names(settings.get_list("group.consumer.assignors")),
         upgrade_allowed=policy in ("upgrade", "bidirectional"),
         downgrade_allowed=policy in ("downgrade", "bidirectional"),
         overrides=overrides,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.config.broker import DEFAULT, DYNAMIC_GROUP, BrokerSettings
+from braidlog.config.checks import check_broker
 from braidlog.config.describe import ConfigSynonym, describe_group
 from braidlog.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, usable_overrides, validate_overrides
 from braidlog.config.setting import INT
@@ -75,3 +76,16 @@ def test_described() -> None:
     # Kafka calls it a default, although this broker's file says it.
     assert (heartbeat.name, heartbeat.value, heartbeat.source) == (HEARTBEAT_INTERVAL, "1000", DEFAULT)
     assert heartbeat.synonyms == (ConfigSynonym(HEARTBEAT_INTERVAL, "1000", DEFAULT),)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("group.consumer.assignors", "", "must name at least one"),
+        ("group.consumer.assignors", "com.example.MyAssignor", "group.consumer.assignors"),
+        ("group.coordinator.rebalance.protocols", "classic,consumer,share", "no share groups"),
+    ],
+)
+def test_a_broker_is_not_told_what_it_cannot_do(key: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidConfigError, match=message):
+        check_broker(BrokerSettings({"broker.id": "1", key: value}))

@@ -14,7 +14,11 @@ ACKS: Final = "a commit always waits for every in-sync replica"
 SHARE: Final = "there are no share groups"
 COMPILED: Final = "the one event loop runs every group"
 ONE_COORDINATOR: Final = "there is one group coordinator, with every protocol that is on"
-ASSIGNORS: Final = "the assignors are built in: uniform and range"
+# Kafka's classes, each followed by the short name that it takes from 4.0 on.
+ASSIGNORS: Final = (
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor", "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor", "range",
+)  # fmt: skip
 
 SETTINGS: Final = (
     Setting("group.min.session.timeout.ms", INT, 6000, MEDIUM,
@@ -94,10 +98,8 @@ SETTINGS: Final = (
     Setting("group.consumer.max.size", INT, MAX_INT, MEDIUM, rule=at_least(1),
         doc="Members a group of the newer protocol may have.",
     ),
-    Setting("group.consumer.assignors", LIST,
-        "org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
-        MEDIUM, no_effect=ASSIGNORS,
-        doc="Server-side assignors; the first is the default.",
+    Setting("group.consumer.assignors", LIST, f"{ASSIGNORS[0]},{ASSIGNORS[2]}", MEDIUM, rule=each_of(*ASSIGNORS),
+        doc="Server-side assignors that members may ask for; the first is the default.",
     ),
     Setting("group.consumer.migration.policy", STRING, "bidirectional", MEDIUM,
         rule=one_of("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL", any_case=True), internal=True,

@@ -79,13 +79,17 @@ class ConsumerProtocol:
     # ConsumerGroupHeartbeat
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
-        settings = self._settings()
-        if not settings.consumer_protocol:
-            raise UnsupportedVersionError("the newer group protocol is off (group.coordinator.rebalance.protocols)")
+        settings = self._enabled()
         validate_heartbeat(request, caller.version, settings.consumer_assignors, self._resolver)
         if request.member_epoch in (LEFT, AWAY):
             return self._leave(request, ticket, now)
         return self._beat(request, caller, ticket, now)
+
+    def _enabled(self) -> GroupSettings:
+        settings = self._settings()
+        if not settings.consumer_protocol:
+            raise UnsupportedVersionError("the newer group protocol is off (group.coordinator.rebalance.protocols)")
+        return settings
 
     def _beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
         settings = self._settings()
@@ -162,9 +166,9 @@ class ConsumerProtocol:
 
     def describe(self, group_id: str, ticket: Ticket) -> Effects:
         """Replies with one `DescribedGroup`."""
+        assignors = self._enabled().consumer_assignors
         effects = Effects()
-        group = self._consumer_group(group_id)
-        effects.reply(ticket, described(group, self._topics, self._settings().consumer_assignors))
+        effects.reply(ticket, described(self._consumer_group(group_id), self._topics, assignors))
         return effects
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup:

@@ -111,6 +111,8 @@ def test_a_full_group_takes_nobody_but_its_members(driver: ConsumerDriver) -> No
 def test_the_protocol_can_be_off(driver: ConsumerDriver) -> None:
     driver.settings = GroupSettings(consumer_protocol=False)
     assert driver.join("a", "t").error_code == UnsupportedVersionError.code
+    describe = driver.submit(lambda shard, ticket, now: shard.describe_consumer_group(GROUP, ticket, now))
+    assert describe.error_code == UnsupportedVersionError.code
 
 
 # From owner to owner
@@ -292,6 +294,13 @@ def test_a_member_that_lets_go_in_time_stays(driver: ConsumerDriver) -> None:
     driver.settle("a", "b")
     driver.advance(2)
     assert list(driver.group.members) == ["a", "b"]
+
+
+def test_only_the_assignors_that_are_on_can_be_asked_for_and_the_first_is_the_default(driver: ConsumerDriver) -> None:
+    driver.settings = GroupSettings(consumer_assignors=("range",))
+    assert driver.join("a", "t", server_assignor="uniform").error_code == UnsupportedAssignorError.code
+    assert driver.join("a", "t").error_code == 0
+    assert described(driver).assignor_name == "range"
 
 
 def test_what_a_group_sets_counts_from_the_next_heartbeat(driver: ConsumerDriver) -> None:
