@@ -10,6 +10,7 @@ from braidlog.client.definitions.common import DIFFERENCES as CLIENT_DIFFERENCES
 from braidlog.client.settings import ADMIN, COMMON, CONSUMER, PRODUCER, definitions, without_effect
 from braidlog.config import known
 from braidlog.config.definitions.braidlog import DIFFERENCES
+from braidlog.config.group import BOUNDS
 from braidlog.config.setting import TYPE_NAMES, Setting
 from braidlog.config.topic import SYNONYMS
 from braidlog.metric_names import CATALOGUE
@@ -36,7 +37,8 @@ The stronger first:
 
 In an environment variable one underscore stands for a dot, two for an underscore, three for a dash. A variable that
 names no setting, and a key that nobody knows, is warned about at start; the key is kept, as Kafka does.
-A topic's own settings go before the broker's, which are named beside them below.
+A topic's own settings go before the broker's, which are named beside them below. So do those of a group of the newer
+protocol (config resource 32, KIP-848, as from Kafka 4.0 on): `braidlog configs alter --group billing --set ...`.
 `listener.name.<listener>.<key>` sets a key for one listener.
 
 ## Where braidlog differs from Kafka
@@ -46,7 +48,7 @@ A topic's own settings go before the broker's, which are named beside them below
 
 Refused here although Kafka takes it, since it could only do harm: `NaN` as a ratio, a port outside of 0 to 65535, the
 address `[::]` as an advertised one, a listener's protocol given twice, one data directory given twice, tiered storage
-switched on. Numbers are not read in hexadecimal.
+switched on, `share` among the group protocols. Numbers are not read in hexadecimal.
 
 ## Reading the tables
 *Changes*: `read-only` needs a restart; `per-broker` and `cluster-wide` change at run time (KIP-226). *Effect*: what is
@@ -115,7 +117,13 @@ def settings_page() -> str:
         f"| `{key}` | `{theirs}` | `{_setting(key).default_text}` | {why} |"
         for key, (theirs, why) in DIFFERENCES.items()
     )
-    parts = [SETTINGS_HEAD.format(differences=differences), "\n## Topics\n", *_topic_table()]
+    parts = [
+        SETTINGS_HEAD.format(differences=differences),
+        "\n## Topics\n",
+        *_topic_table(),
+        "\n## One group\n",
+        *_group_table(),
+    ]
     for theme, title in TITLES.items():
         module = import_module(f"braidlog.config.definitions.{theme}")
         parts += (f"\n## {title}\n", *_broker_table(module.SETTINGS))
@@ -158,6 +166,15 @@ def _setting(key: str) -> Setting:
     setting = known.broker_setting(key)
     assert setting is not None
     return setting
+
+
+def _group_table() -> Iterator[str]:
+    yield "| setting | type | default | values | from the broker | bounds | what it does | effect |\n"
+    yield "|---|---|---|---|---|---|---|---|\n"
+    for setting in sorted(known.group_settings().values(), key=lambda setting: setting.key):
+        least, broker_key, most = BOUNDS[setting.key]
+        bounds = f"`{least}` to `{most}`"
+        yield f"| {_facts(setting)} | `{broker_key}` | {bounds} | {setting.doc} | {_effect(setting)} |\n"
 
 
 def _topic_table() -> Iterator[str]:

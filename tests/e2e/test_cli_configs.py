@@ -54,6 +54,38 @@ def test_settings_of_brokers(cli: Any, topic: str) -> None:
     cli("configs", "alter", "--brokers", "--delete", "log.cleaner.threads").succeeded()
 
 
+def test_settings_of_groups(cli: Any, topic: str) -> None:
+    of_group = ("--group", topic)
+    assert by_setting(cli("configs", "describe", *of_group, "--output", "json")) == {}
+    every = by_setting(cli("configs", "describe", *of_group, "--all", "--output", "json"))
+    assert {name: row["value"] for name, row in every.items()} == {
+        "consumer.heartbeat.interval.ms": "5000",
+        "consumer.session.timeout.ms": "45000",
+    }
+    changed = cli("configs", "alter", *of_group, "--set", "consumer.session.timeout.ms=50000").succeeded()
+    assert changed.out == f"1 setting of group {topic} changed\n"
+    table = cli("configs", "describe", *of_group).succeeded().lines
+    assert table[1:] == ["consumer.session.timeout.ms  50000  group   no"]
+    cli("configs", "alter", *of_group, "--set", "consumer.session.timeout.ms=5").failed("[INVALID_CONFIG]")
+    cli("configs", "alter", *of_group, "--delete", "consumer.session.timeout.ms").succeeded()
+    assert by_setting(cli("configs", "describe", *of_group, "--output", "json")) == {}
+
+
+def test_log_levels_of_a_broker(cli: Any, topic: str) -> None:
+    cli("topics", "create", topic).succeeded()
+    (described,) = cli("topics", "describe", topic, "--output", "json").succeeded().json
+    loggers = ("--broker-loggers", str(described["partitions"][0]["leader"]))
+    before = by_setting(cli("configs", "describe", *loggers, "--output", "json"))
+    assert before["braidlog.controller"]["source"] == "logger"
+    cli("configs", "alter", *loggers, "--set", "braidlog.controller=FATAL").succeeded()
+    now = by_setting(cli("configs", "describe", *loggers, "--output", "json"))
+    assert now["braidlog.controller"]["value"] == "FATAL"
+    cli("configs", "alter", *loggers, "--delete", "braidlog.controller").succeeded()
+    assert by_setting(cli("configs", "describe", *loggers, "--output", "json")) == before
+    cli("configs", "alter", *loggers, "--set", "braidlog.controller=LOUD").failed("[INVALID_CONFIG]")
+    cli("configs", "alter", *loggers, "--delete", "root").failed("[INVALID_REQUEST]")
+
+
 def test_mistakes(cli: Any, topic: str) -> None:
     cli("topics", "create", topic).succeeded()
     cli("configs", "alter", "--topic", topic).failed("nothing to change")

@@ -110,6 +110,23 @@ def test_broker_configs(start_broker: StartBroker) -> None:
     assert "log.cleaner.threads" not in tool(broker, "kafka-configs", *one, "--describe")
 
 
+def test_log_levels(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    logger = "kafka.server.KafkaApis" if broker.is_kafka else "braidlog.dispatch"
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", broker_id(broker))
+    assert f"{logger}=INFO" in tool(broker, "kafka-configs", *loggers, "--describe")
+    tool(broker, "kafka-configs", *loggers, "--alter", "--add-config", f"{logger}=FATAL")
+    assert f"{logger}=FATAL" in tool(broker, "kafka-configs", *loggers, "--describe")
+    tool(broker, "kafka-configs", *loggers, "--alter", "--delete-config", logger)
+    described = tool(broker, "kafka-configs", *loggers, "--describe")
+    assert f"{logger}=INFO" in described
+    assert "root=INFO" in described
+    arguments = ["--bootstrap-server", broker.bootstrap, *loggers, "--alter", "--add-config"]
+    wrong = run_tool("kafka-configs", [*arguments, f"{logger}=LOUD"])
+    assert wrong.returncode == 1
+    assert "not a supported log level" in wrong.stdout + wrong.stderr
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_console_producer_and_consumer(broker: Broker, topic: str, codec: str) -> None:
     confluent.create_topic(broker.bootstrap, topic)

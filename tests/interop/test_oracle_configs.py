@@ -9,6 +9,7 @@ import pytest
 from braidlog.config.definitions.braidlog import DIFFERENCES
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from braidlog.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from braidlog.wire.message import Message
 from support.oracle import Pair, Side
 from support.raw import as_plain, versions_of
 
@@ -96,7 +97,17 @@ def test_every_setting_has_documentation(pair: Pair) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(TOPIC, "no-such-topic"), (TOPIC, "not a name"), (TOPIC, ""), (BROKER, "99"), (BROKER, "x"), (77, "x")],
+    [
+        (TOPIC, "no-such-topic"),
+        (TOPIC, "not a name"),
+        (TOPIC, ""),
+        (BROKER, "99"),
+        (BROKER, "x"),
+        (BROKER_LOGGER, "99"),
+        (BROKER_LOGGER, "x"),
+        (BROKER_LOGGER, ""),
+        (77, "x"),
+    ],
 )
 def test_describing_what_is_not_there(pair: Pair, kind: int, name: str) -> None:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -152,6 +163,75 @@ def test_incremental_changes(
     for dry in (True, False):
         request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry)
         pair.compare("IncrementalAlterConfigs", version, request)
+
+
+# Of the loggers there are the same in both: the root, and one that is named for each.
+LOGGER = "a logger of its own"
+LEVELS: list[tuple[str, str, list[tuple[str, int, str | None]]]] = [
+    ("set", "1", [(LOGGER, SET, "DEBUG")]),
+    ("set again", "1", [(LOGGER, SET, "FATAL")]),
+    ("delete", "1", [(LOGGER, DELETE, None)]),
+    ("delete twice", "1", [(LOGGER, DELETE, None)]),
+    ("root", "1", [("root", SET, "WARN")]),
+    ("root back", "1", [("root", SET, "INFO")]),
+    ("no root", "1", [("root", DELETE, None)]),
+    ("lower case", "1", [(LOGGER, SET, "debug")]),
+    ("no level", "1", [(LOGGER, SET, "OFF")]),
+    ("empty", "1", [(LOGGER, SET, "")]),
+    ("null", "1", [(LOGGER, SET, None)]),
+    ("append", "1", [(LOGGER, APPEND, "DEBUG")]),
+    ("subtract", "1", [(LOGGER, SUBTRACT, "DEBUG")]),
+    ("twice", "1", [(LOGGER, SET, "WARN"), (LOGGER, SET, "INFO")]),
+    ("one of two", "1", [(LOGGER, SET, "WARN"), ("no.such", SET, "INFO")]),
+    ("no such logger", "1", [("no.such", SET, "INFO")]),
+    ("delete no such logger", "1", [("no.such", DELETE, None)]),
+    ("no name", "1", [("", SET, "INFO")]),
+    ("nothing", "1", []),
+    ("another broker", "2", [(LOGGER, SET, "INFO")]),
+    ("no number", "x", [(LOGGER, SET, "INFO")]),
+    ("no broker", "", [(LOGGER, SET, "INFO")]),
+]
+
+
+def own_logger(side: Side) -> str:
+    return "kafka.server.KafkaApis" if side.broker.is_kafka else "braidlog.dispatch"
+
+
+def level_of(side: Side) -> dict[str, Any]:
+    described = describe(side, 4, BROKER_LOGGER, "1", include_synonyms=True)
+    wanted = {LOGGER: described[own_logger(side)], "root": described["root"]}
+    return {
+        name: {key: value for key, value in entry.items() if key not in ("name", "documentation")}
+        for name, entry in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("case", LEVELS, ids=lambda case: case[0].replace(" ", "-"))
+def test_log_levels(pair: Pair, case: tuple[str, str, list[tuple[str, int, str | None]]]) -> None:
+    _, name, changes = case
+    assert level_of(pair.kafka) == level_of(pair.ours)
+    for dry in (True, False):
+
+        def request(side: Side, dry: bool = dry) -> Message:
+            configs = [
+                incremental_alter_configs.AlterableConfig(
+                    name=own_logger(side) if key == LOGGER else key, config_operation=operation, value=value
+                )
+                for key, operation, value in changes
+            ]
+            resource = incremental_alter_configs.AlterConfigsResource(
+                resource_type=BROKER_LOGGER, resource_name=name, configs=configs
+            )
+            return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry)
+
+        pair.compare("IncrementalAlterConfigs", 1, request)
+        assert level_of(pair.kafka) == level_of(pair.ours)
+
+
+def test_log_levels_do_not_change_as_a_whole(pair: Pair) -> None:
+    configs = [alter_configs.AlterableConfig(name="root", value="DEBUG")]
+    resource = alter_configs.AlterConfigsResource(resource_type=BROKER_LOGGER, resource_name="1", configs=configs)
+    pair.compare("AlterConfigs", 2, alter_configs.AlterConfigsRequest(resources=[resource]))
 
 
 @pytest.mark.parametrize("version", versions_of("AlterConfigs"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.commit import Committer
 from braidlog.broker.coordinator_logs import CoordinatorLogs
@@ -15,11 +17,11 @@ from braidlog.broker.live_settings import LiveSettings
 from braidlog.broker.markers import MarkerWriter
 from braidlog.broker.seams import Seams
 from braidlog.broker.transactions import SpareProducerIds, TransactionDesk
-from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
+from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, group_of
 from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
-from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.settings import TxnSettings
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     # Imported with the first shard: a broker without groups and transactions starts without them.
     from braidlog.coordinator.group.shard import GroupShard
     from braidlog.coordinator.txn.shard import TxnShard
+
+log = logging.getLogger("braidlog.settings")
+
+_NOTHING: Final[Mapping[str, str]] = {}
+_NO_OVERRIDES: Final[Mapping[str, GroupOverrides]] = {}
 
 
 class ImageTopics:
@@ -133,12 +140,14 @@ class Coordination:
         return TxnShard(lambda: self._txn_settings, self._spare_ids.take, leader_epoch)
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
-        self._group_settings = group_settings(settings)
+        self._group_settings = group_settings(settings, self._group_settings.overrides)
         self._txn_settings = txn_settings(settings)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """After the logs were made (see `local_partitions`): lead what is led here, tell groups of topics."""
         self._image_topics.newest = image
+        # First, as a shard that is loaded gives members the sessions that their group sets.
+        self._take_overrides(delta)
         changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
         for topic in changed:
             self._follow(topic)
@@ -149,6 +158,19 @@ class Coordination:
             self.groups.tell_all(lambda shard, now: shard.topics_deleted(deleted, now))
         if changed or delta.topics_deleted:
             self.groups.tell_all(lambda shard, now: shard.topics_changed(now))
+
+    def _take_overrides(self, delta: ImageDelta) -> None:
+        """What groups set for themselves; it counts from each member's next heartbeat on, as in Kafka."""
+        changes = {**delta.configs_changed, **dict.fromkeys(delta.configs_deleted, _NOTHING)}
+        found = {group_id: changes[entity] for entity in changes if (group_id := group_of(entity)) is not None}
+        if not found:
+            return
+        overrides = {**self._group_settings.overrides}
+        for group_id, texts in found.items():
+            overrides.pop(group_id, None)
+            if texts:
+                overrides[group_id] = group_overrides(group_id, texts)
+        self._group_settings = dataclasses.replace(self._group_settings, overrides=overrides)
 
     def _coordinator_of(self, topic: str) -> Coordinator[GroupShard] | Coordinator[TxnShard] | None:
         if topic == OFFSETS_TOPIC:
@@ -181,7 +203,23 @@ def new_member_ids(random: Random) -> Callable[[], str]:
     return lambda: str(uuid.UUID(bytes=random.randbytes(16), version=4))
 
 
-def group_settings(settings: BrokerSettings) -> GroupSettings:
+def group_overrides(group_id: str, texts: Mapping[str, str]) -> GroupOverrides:
+    # Imported with the first group that sets something, as few do.
+    from braidlog.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, usable_overrides
+
+    usable, complaints = usable_overrides(texts)
+    for complaint in complaints:
+        log.warning("settings of group %r: %s", group_id, complaint)
+    return GroupOverrides(usable.get(SESSION_TIMEOUT), usable.get(HEARTBEAT_INTERVAL))
+
+
+def assignor_names(listed: Iterable[str]) -> tuple[str, ...]:
+    """What members call them; a Java class stands for the one that does the same here."""
+    short = (name.rpartition(".")[2].removesuffix("Assignor").lower() for name in listed)
+    return tuple(dict.fromkeys(short))
+
+
+def group_settings(settings: BrokerSettings, overrides: Mapping[str, GroupOverrides] = _NO_OVERRIDES) -> GroupSettings:
     protocols = settings.get_list("group.coordinator.rebalance.protocols")
     policy = settings.get_str("group.consumer.migration.policy").lower()
     return GroupSettings(
@@ -197,8 +235,10 @@ def group_settings(settings: BrokerSettings) -> GroupSettings:
         consumer_session_timeout_ms=settings.get_int("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=settings.get_int("group.consumer.heartbeat.interval.ms"),
         consumer_max_size=settings.get_int("group.consumer.max.size"),
+        consumer_assignors=assignor_names(settings.get_list("group.consumer.assignors")),
         upgrade_allowed=policy in ("upgrade", "bidirectional"),
         downgrade_allowed=policy in ("downgrade", "bidirectional"),
+        overrides=overrides,
     )
 
 

@@ -86,7 +86,7 @@ def add_routes(broker: Broker) -> None:
     late(35, "describe_log_dirs", lambda m: m.DescribeLogDirsHandler(broker.logs))
     late(37, "create_partitions", lambda m: m.CreatePartitionsHandler(controller))
     late(43, "elect_leaders", lambda m: m.ElectLeadersHandler(controller))
-    late(44, "alter_configs", lambda m: m.IncrementalAlterConfigsHandler(controller))
+    late(44, "alter_configs", lambda m: m.IncrementalAlterConfigsHandler(controller, broker.broker_id))
     late(45, "reassignments", lambda m: m.AlterReassignmentsHandler(controller), "refuse_alter")
     late(46, "reassignments", lambda m: m.ListReassignmentsHandler(controller), "refuse_list")
     late(60, "describe_cluster", lambda m: m.DescribeClusterHandler(controller))

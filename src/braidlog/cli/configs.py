@@ -1,4 +1,4 @@
-"""`braidlog configs describe|alter`: settings of topics and brokers."""
+"""`braidlog configs describe|alter`: settings of topics, brokers and groups, and the log levels of brokers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,15 @@ SOURCES: Final = {
     ConfigSource.STATIC_BROKER: "started with",
     ConfigSource.DEFAULT: "default",
     ConfigSource.DYNAMIC_BROKER_LOGGER: "logger",
+    ConfigSource.GROUP: "group",
 }
-DYNAMIC: Final = (ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+DYNAMIC: Final = (
+    ConfigSource.DYNAMIC_TOPIC,
+    ConfigSource.DYNAMIC_BROKER,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    ConfigSource.DYNAMIC_BROKER_LOGGER,
+    ConfigSource.GROUP,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         which.add_argument("--topic", metavar="TOPIC", help="settings of this topic")
         which.add_argument("--broker", metavar="ID", type=not_negative, help="settings of this broker")
         which.add_argument("--brokers", action="store_true", help="what holds for every broker")
+        which.add_argument("--broker-loggers", metavar="ID", type=not_negative, help="log levels of this broker")
+        which.add_argument("--group", metavar="GROUP", help="settings of this group")
         add_connection(verb)
         add_output(verb)
 
@@ -121,4 +130,8 @@ def overrides_of(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[str,
 def _resource(options: argparse.Namespace) -> ConfigResource:
     if options.topic is not None:
         return ConfigResource.topic(options.topic)
+    if options.group is not None:
+        return ConfigResource.group(options.group)
+    if options.broker_loggers is not None:
+        return ConfigResource.broker_logger(options.broker_loggers)
     return ConfigResource.all_brokers() if options.brokers else ConfigResource.broker(options.broker)

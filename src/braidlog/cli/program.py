@@ -28,7 +28,7 @@ EXIT_INTERRUPTED: Final = 130
 NOUNS: Final = {
     "serve": "run a broker until it is told to stop",
     "topics": "create, list, describe, alter and delete topics",
-    "configs": "read and change settings of topics and brokers",
+    "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",
     "consume": "read records of a topic",
     "groups": "list and describe groups, reset their offsets, delete them",

@@ -15,6 +15,8 @@ from braidlog.core.types import NO_BROKER, NO_EPOCH, BrokerId, Endpoint, LeaderE
 
 DEFAULT_ENTITY: Final = "<default>"
 
+_GROUPS: Final = "groups/"
+
 _NO_CONFIG: Final[Mapping[str, str]] = {}
 
 
@@ -76,7 +78,7 @@ class ImageDelta(NamedTuple):
     topics_created: tuple[TopicImage, ...] = ()
     topics_changed: tuple[tuple[TopicImage, TopicImage], ...] = ()
     topics_deleted: tuple[TopicImage, ...] = ()
-    # Entity path ("topics/orders", "brokers/1", "brokers/<default>") -> all overrides it has now.
+    # Entity path ("topics/orders", "brokers/1", "brokers/<default>", "groups/billing") -> all overrides it has now.
     configs_changed: Mapping[str, Mapping[str, str]] = {}
     configs_deleted: tuple[str, ...] = ()
     brokers: Mapping[BrokerId, BrokerInfo] | None = None
@@ -128,6 +130,9 @@ class ClusterImage(NamedTuple):
     def default_broker_config(self) -> Mapping[str, str]:
         """Overrides for every broker of the cluster, weaker than a broker's own."""
         return self.configs.get(broker_entity(None)) or _NO_CONFIG
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        return self.configs.get(group_entity(group_id)) or _NO_CONFIG
 
     def config(self, entity: str) -> Mapping[str, str]:
         return self.configs.get(entity) or _NO_CONFIG
@@ -206,6 +211,24 @@ def topic_entity(name: str) -> str:
 def broker_entity(broker_id: BrokerId | None) -> str:
     """The entity path of one broker's overrides, or, for None, of those for every broker."""
     return f"brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def group_entity(group_id: str) -> str:
+    """A group may have any name, a path may not: what is special is percent-encoded, as Kafka does with users."""
+    from urllib.parse import quote
+
+    name = quote(group_id, safe="").replace("~", "%7E")
+    # The only names made of dots that no path may contain.
+    return _GROUPS + (name.replace(".", "%2E") if name in (".", "..") else name)
+
+
+def group_of(entity: str) -> str | None:
+    """The group whose overrides the entity path names; None where it is not a group's."""
+    if not entity.startswith(_GROUPS):
+        return None
+    from urllib.parse import unquote
+
+    return unquote(entity.removeprefix(_GROUPS))
 
 
 def no_leader(replicas: tuple[BrokerId, ...]) -> PartitionInfo:

@@ -119,9 +119,10 @@ def _broker_ids(ids: Sequence[int]) -> tuple[BrokerId, ...]:
 
 
 async def load_configs(store: CoordinationStore, deleting: frozenset[str]) -> dict[str, Mapping[str, str]]:
-    """Overrides of topics and brokers by entity path; those of users, clients and ips belong to the quotas."""
+    """Overrides of topics, brokers and groups by entity path; those of users, clients and ips belong to the quotas."""
     entities = [f"topics/{name}" for name in await _children(store, f"{paths.CONFIG}/topics") if name not in deleting]
-    entities += [f"brokers/{name}" for name in await _children(store, f"{paths.CONFIG}/brokers")]
+    for kind in ("brokers", "groups"):
+        entities += [f"{kind}/{name}" for name in await _children(store, f"{paths.CONFIG}/{kind}")]
     configs: dict[str, Mapping[str, str]] = {}
     nodes = await store.get_many([paths.config(entity) for entity in entities])
     for entity, node in zip(entities, nodes, strict=True):

@@ -30,7 +30,8 @@ ISR_CHANGE: Final = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT: Final = "/log_dir_event_notification/log_dir_event_"
 
-CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips")
+# Kafka keeps settings of groups in KRaft alone; here they lie where its other ones do.
+CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
 
 # What a broker creates empty when it first meets a store, parents first.
 PERSISTENT_PATHS: Final = (
@@ -69,7 +70,7 @@ def partition_state(name: str, index: int) -> str:
 
 
 def config(entity: str) -> str:
-    """`entity` is a path below /config: `topics/orders`, `brokers/1`, `brokers/<default>`, `users/ann/clients/app`."""
+    """`entity` is a path below /config: `topics/orders`, `brokers/1`, `brokers/<default>`, `groups/billing`."""
     return f"{CONFIG}/{entity}"
 
 

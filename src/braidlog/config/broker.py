@@ -18,12 +18,14 @@ from braidlog.config.rules import Value
 from braidlog.config.setting import READ_ONLY, parse_list
 from braidlog.core.protocol_errors import InvalidConfigError
 
-# The source codes of DescribeConfigs (KIP-226); 0 is unknown.
+# The source codes of DescribeConfigs (KIP-226, KIP-412, KIP-848); 0 is unknown.
 DYNAMIC_TOPIC: Final = 1
 DYNAMIC_BROKER: Final = 2
 DYNAMIC_DEFAULT_BROKER: Final = 3
 STATIC_BROKER: Final = 4
 DEFAULT: Final = 5
+DYNAMIC_BROKER_LOGGER: Final = 6
+DYNAMIC_GROUP: Final = 8
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000

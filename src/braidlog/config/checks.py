@@ -104,6 +104,14 @@ def _check_groups(settings: BrokerSettings) -> None:
         "classic" in settings.get_list("group.coordinator.rebalance.protocols"),
         "group.coordinator.rebalance.protocols must include classic, which most clients speak",
     )
+    _require(
+        "share" not in settings.get_list("group.coordinator.rebalance.protocols"),
+        "group.coordinator.rebalance.protocols cannot include share: braidlog has no share groups",
+    )
+    _require(
+        bool(settings.get_list("group.consumer.assignors")),
+        "group.consumer.assignors must name at least one: uniform, range",
+    )
     for group in ("group.consumer.", "group.share."):
         for what in ("heartbeat.interval.ms", "session.timeout.ms"):
             low, value, high = (settings.get_int(f"{group}{bound}{what}") for bound in ("min.", "", "max."))

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from braidlog.config import known
+from braidlog.config import group, known
 from braidlog.config.broker import (
     DEFAULT,
     DYNAMIC_BROKER,
     DYNAMIC_DEFAULT_BROKER,
+    DYNAMIC_GROUP,
     DYNAMIC_TOPIC,
     STATIC_BROKER,
     BrokerSettings,
@@ -58,6 +59,21 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings) -> list
             value = None
         if key in overrides:
             synonyms = (ConfigSynonym(key, value, DYNAMIC_TOPIC), *synonyms)
+        entries.append(_entry(key, setting, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+    """Every setting of a group, sorted by key.
+
+    As in Kafka, what the broker gives is a default here, and nothing stands behind a value of the group's own.
+    """
+    usable, _ = group.usable_overrides(overrides)
+    entries = []
+    for key, setting in sorted(known.group_settings().items()):
+        own = usable.get(key)
+        value = to_text(group.broker_default(setting, broker) if own is None else own)
+        synonyms = (ConfigSynonym(key, value, DEFAULT if own is None else DYNAMIC_GROUP),)
         entries.append(_entry(key, setting, value, synonyms, read_only=False))
     return entries
 

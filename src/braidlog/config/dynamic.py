@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from braidlog.config import known
+from braidlog.config import group, known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
 from braidlog.config.listeners import parse_listeners
@@ -96,6 +96,18 @@ def alter_broker(
     def inherited(key: str) -> tuple[Setting | None, Value]:
         setting = known.broker_setting_for(key)
         return setting, None if setting is None else broker.get(key)
+
+    return _alter(current, alterations, inherited)
+
+
+def alter_group(
+    current: Mapping[str, str], alterations: Iterable[Alteration], broker: BrokerSettings
+) -> dict[str, str]:
+    """A group's overrides after the alterations; values are not checked here."""
+
+    def inherited(key: str) -> tuple[Setting | None, Value]:
+        setting = known.group_settings().get(key)
+        return setting, None if setting is None else group.broker_default(setting, broker)
 
     return _alter(current, alterations, inherited)
 

@@ -38,6 +38,7 @@ _found: dict[str, Setting] = {}
 _unread = list(_THEMES)
 _reading = threading.Lock()
 _topic: dict[str, Setting] = {}
+_group: dict[str, Setting] = {}
 _dynamic_only: dict[str, Setting] = {}
 
 
@@ -77,6 +78,15 @@ def topic_settings() -> dict[str, Setting]:
 
         _topic.update({setting.key: setting for setting in SETTINGS})
     return _topic
+
+
+def group_settings() -> dict[str, Setting]:
+    """What a group may set for itself."""
+    if not _group:
+        from braidlog.config.definitions.groups import GROUP_SETTINGS
+
+        _group.update({setting.key: setting for setting in GROUP_SETTINGS})
+    return _group
 
 
 def dynamic_only_settings() -> dict[str, Setting]:

@@ -1,4 +1,4 @@
-"""Decides about config overrides of topics and brokers, whole (AlterConfigs) or key by key (KIP-339)."""
+"""Decides about config overrides of topics, brokers and groups, whole (AlterConfigs) or key by key (KIP-339)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from braidlog.cluster import paths, records
-from braidlog.cluster.image import ImageDelta, broker_entity, topic_entity
+from braidlog.cluster.image import ImageDelta, broker_entity, group_entity, group_of, topic_entity
 from braidlog.cluster.store import Create
-from braidlog.config.dynamic import Alteration, alter_broker, alter_topic, validate_dynamic
+from braidlog.config import group
+from braidlog.config.dynamic import Alteration, alter_broker, alter_group, alter_topic, validate_dynamic
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
-from braidlog.controller.plan import Plan, Put, Situation, Step
+from braidlog.controller.plan import Plan, Put, Remove, Situation, Step
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -65,7 +66,7 @@ def _alter(
             continue
         results.append(ConfigResult(request.resource))
         changed[entity] = overrides
-        steps.append(Put(paths.config(entity), records.encode_config(overrides)))
+        steps.append(_written(entity, overrides))
         steps.append(Create(paths.CONFIG_CHANGE, records.encode_config_change(entity), sequential=True))
     if validate_only:
         return Plan(), results
@@ -93,9 +94,24 @@ def entity_of(situation: Situation, resource: ConfigResource) -> str:
                 f"broker {broker_id} is not registered; registered: {sorted(situation.image.brokers)}"
             )
         return broker_entity(broker_id)
+    if resource.type == ResourceType.GROUP:
+        if not resource.name:
+            raise InvalidRequestError("name a group: there are no overrides for all groups, only broker settings")
+        # It need not exist: what it sets counts from its first member on.
+        return group_entity(resource.name)
+    if resource.type == ResourceType.BROKER_LOGGER:
+        raise InvalidRequestError("log levels change one by one, with IncrementalAlterConfigs, not as a whole")
     raise InvalidRequestError(
-        f"the controller keeps overrides of topics (2) and brokers (4) only, not of resource type {resource.type}"
+        "the controller keeps overrides of topics (2), brokers (4) and groups (32) only, "
+        f"not of resource type {resource.type}"
     )
+
+
+def _written(entity: str, overrides: Mapping[str, str]) -> Step:
+    # Nobody deletes a group's node with the group, as with a topic's: without overrides it would lie there for ever.
+    if not overrides and group_of(entity) is not None:
+        return Remove(paths.config(entity))
+    return Put(paths.config(entity), records.encode_config(overrides))
 
 
 def _altered(situation: Situation, request: ConfigChanges, current: Mapping[str, str]) -> dict[str, str]:
@@ -106,6 +122,9 @@ def _altered(situation: Situation, request: ConfigChanges, current: Mapping[str,
     if request.resource.type == ResourceType.TOPIC:
         overrides = alter_topic(current, alterations, settings)
         validate_overrides(overrides, settings)
+    elif request.resource.type == ResourceType.GROUP:
+        overrides = alter_group(current, alterations, settings)
+        group.validate_overrides(overrides, settings)
     else:
         try:
             overrides = alter_broker(current, alterations, settings)

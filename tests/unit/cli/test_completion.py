@@ -30,6 +30,7 @@ def test_the_tree_knows_what_each_word_is(commands: dict[tuple[str, ...], Comman
     assert commands["log", "dump"].takes == Takes(FILE)
     assert commands["log", "verify"].takes == Takes(DIRECTORY)
     assert option(commands["configs", "alter"], "--topic") == Takes(TOPIC)
+    assert option(commands["configs", "alter"], "--group") == Takes(GROUP)
     assert option(commands["serve",], "--data") == Takes(DIRECTORY)
     assert commands["groups", "describe"].takes == Takes(GROUP)
     assert commands["transactions", "describe"].takes == Takes(TRANSACTION)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from braidlog.cluster import paths
 from braidlog.cluster.image import (
     BrokerInfo,
     ClusterImage,
@@ -10,9 +11,12 @@ from braidlog.cluster.image import (
     PartitionInfo,
     TopicImage,
     broker_entity,
+    group_entity,
+    group_of,
     topic_entity,
 )
 from braidlog.cluster.layered_map import LayeredMap
+from braidlog.cluster.store import check_path
 from braidlog.core.types import BrokerId, Endpoint, LeaderEpoch, TopicPartition
 
 ONE = BrokerId(1)
@@ -138,3 +142,21 @@ def test_a_change_of_one_among_many_copies_little() -> None:
     assert changed._base is many._base
     assert changed[5] == 7
     assert many[5] == 6
+
+
+@given(st.text(min_size=1))
+@example(".")
+@example("..")
+@example("<default>")
+@example("a/b c~*+%")
+def test_a_group_of_any_name_has_a_place_of_its_own(group_id: str) -> None:
+    entity = group_entity(group_id)
+    check_path(paths.config(entity))
+    assert entity.count("/") == 1
+    assert group_of(entity) == group_id
+    assert entity.removeprefix("groups/").isascii()
+
+
+def test_other_entities_are_no_groups() -> None:
+    assert group_of(topic_entity("groups")) is None
+    assert group_of(broker_entity(None)) is None

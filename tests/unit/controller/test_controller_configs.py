@@ -5,7 +5,7 @@ from controller_fixtures import situation, topic
 
 from braidlog.cluster.store import Create
 from braidlog.controller.configs import alter, alter_incrementally
-from braidlog.controller.plan import Plan, Put
+from braidlog.controller.plan import Plan, Put, Remove
 from braidlog.controller.requests import ConfigChange, ConfigChanges, ConfigOperation, ConfigResource, FullConfig
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import ProtocolError
@@ -13,6 +13,8 @@ from braidlog.core.protocol_errors import ProtocolError
 TOPIC = ConfigResource(2, "t")
 BROKER = ConfigResource(4, "1")
 EVERY_BROKER = ConfigResource(4, "")
+GROUP = ConfigResource(32, "a/b")
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
@@ -75,6 +77,7 @@ def test_refused_changes(change: list[ConfigChange], error: type[ProtocolError])
         (ConfigResource(4, "x"), errors.InvalidRequestError),
         (ConfigResource(4, "9"), errors.InvalidRequestError),
         (ConfigResource(8, "1"), errors.InvalidRequestError),
+        (ConfigResource(32, ""), errors.InvalidRequestError),
         (ConfigResource(77, "t"), errors.InvalidRequestError),
     ],
 )
@@ -111,3 +114,45 @@ def test_validate_only_and_a_resource_named_twice() -> None:
     assert (result.error, list(plan.steps)) == (None, [])
     _, results = alter_incrementally(start, [change, change], False)
     assert all(isinstance(each.error, errors.InvalidRequestError) for each in results)
+
+
+def test_a_group_sets_its_own_whether_it_exists_or_not() -> None:
+    plan, error = changed([ConfigChange(SESSION, SET, "50000")], resource=GROUP)
+    assert error is None
+    assert plan.delta.configs_changed == {"groups/a%2Fb": {SESSION: "50000"}}
+    put, notice = plan.steps
+    assert put == Put("/config/groups/a%2Fb", b'{"version":1,"config":{"consumer.session.timeout.ms":"50000"}}')
+    assert notice == Create(
+        "/config/changes/config_change_", b'{"version":2,"entity_path":"groups/a%2Fb"}', sequential=True
+    )
+
+
+def test_a_group_without_overrides_leaves_nothing_in_the_store() -> None:
+    start = situation(configs={"groups/a%2Fb": {SESSION: "50000"}})
+    plan, (result,) = alter_incrementally(start, [ConfigChanges(GROUP, (ConfigChange(SESSION, DELETE),))], False)
+    assert result.error is None
+    assert plan.steps[0] == Remove("/config/groups/a%2Fb")
+    assert start.image.apply(plan.delta).group_config("a/b") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (ConfigChange(SESSION, SET, "44999"), errors.InvalidConfigError),
+        (ConfigChange(SESSION, APPEND, "50000"), errors.InvalidConfigError),
+        (ConfigChange("share.session.timeout.ms", SET, "50000"), errors.InvalidConfigError),
+        (ConfigChange(SESSION, SET, None), errors.InvalidRequestError),
+    ],
+)
+def test_refused_changes_of_groups(change: ConfigChange, error: type[ProtocolError]) -> None:
+    plan, refused = changed([change], resource=GROUP)
+    assert isinstance(refused, error)
+    assert plan.delta.empty
+
+
+def test_a_groups_bounds_are_those_of_the_broker() -> None:
+    start = situation(settings={"group.consumer.min.session.timeout.ms": "1000"})
+    wanted = FullConfig(GROUP, ((SESSION, "5001"), (HEARTBEAT, "5000")))
+    plan, (result,) = alter(start, [wanted], False)
+    assert result.error is None
+    assert plan.delta.configs_changed == {"groups/a%2Fb": {SESSION: "5001", HEARTBEAT: "5000"}}

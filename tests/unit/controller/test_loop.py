@@ -261,6 +261,8 @@ actions = st.one_of(
     st.tuples(st.just("delete"), names, st.just(0)),
     st.tuples(st.just("set"), names, st.integers(0, 3)),
     st.tuples(st.just("unset"), names, st.just(0)),
+    st.tuples(st.just("set of a group"), names, st.integers(45_000, 45_003)),
+    st.tuples(st.just("unset of a group"), names, st.just(0)),
     st.tuples(st.just("crash"), st.just(""), st.integers(0, 99)),
 )
 
@@ -273,7 +275,7 @@ def test_the_published_image_is_always_what_the_store_says(steps: list[tuple[str
         await broker.start()
         for action, name, number in steps:
             controller = broker.controller
-            resource = ConfigResource(2, name)
+            resource, group = ConfigResource(2, name), ConfigResource(32, f"{name}/of")
             if action == "create":
                 await controller.create_topics(
                     [NewTopic(name, number, 1, configs={"flush.ms": "3"} if number > 1 else {})]
@@ -287,6 +289,12 @@ def test_the_published_image_is_always_what_the_store_says(steps: list[tuple[str
                 await controller.incremental_alter_configs([ConfigChanges(resource, (change,))])
             elif action == "unset":
                 await controller.alter_configs([FullConfig(resource, ())])
+            elif action == "set of a group":
+                change = ConfigChange("consumer.session.timeout.ms", 0, str(number))
+                (result,) = await controller.incremental_alter_configs([ConfigChanges(group, (change,))])
+                assert result.error is None
+            elif action == "unset of a group":
+                await controller.alter_configs([FullConfig(group, ())])
             else:
                 before = controller.image
                 await controller.stop()

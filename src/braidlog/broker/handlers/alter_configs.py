@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
+from braidlog.broker.loggers import alter_loggers, require_this_broker
 from braidlog.controller.loop import Controller
-from braidlog.controller.requests import ConfigChange, ConfigChanges, ConfigResource, ConfigResult, FullConfig
-from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.controller.requests import (
+    ConfigChange,
+    ConfigChanges,
+    ConfigResource,
+    ConfigResult,
+    FullConfig,
+    ResourceType,
+)
+from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from braidlog.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -38,8 +47,11 @@ class AlterConfigsHandler:
 
 
 class IncrementalAlterConfigsHandler:
-    def __init__(self, controller: Controller) -> None:
+    """Overrides are the controller's to keep; the levels of loggers are this process's own."""
+
+    def __init__(self, controller: Controller, broker_id: int) -> None:
         self._controller = controller
+        self._broker_id = broker_id
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, exchange: Exchange
@@ -51,7 +63,28 @@ class IncrementalAlterConfigsHandler:
             )
             for resource in request.resources
         ]
-        return _incremental(await self._controller.incremental_alter_configs(wanted, request.validate_only))
+        kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
+        results = await self._controller.incremental_alter_configs(kept, request.validate_only) if kept else []
+        others = iter(results)
+        times = Counter(each.resource for each in wanted)
+        return _incremental(
+            [
+                self._alter_loggers(each, times[each.resource], request.validate_only)
+                if each.resource.type == ResourceType.BROKER_LOGGER
+                else next(others)
+                for each in wanted
+            ]
+        )
+
+    def _alter_loggers(self, wanted: ConfigChanges, times: int, validate_only: bool) -> ConfigResult:
+        try:
+            if times > 1:
+                raise InvalidRequestError("each resource may come only once in a request")
+            require_this_broker(wanted.resource.name, self._broker_id)
+            alter_loggers(wanted.changes, validate_only)
+        except ProtocolError as error:
+            return ConfigResult(wanted.resource, error)
+        return ConfigResult(wanted.resource)
 
     def refuse(
         self, request: IncrementalAlterConfigsRequest, version: int, error: ProtocolError

@@ -1,4 +1,4 @@
-"""DescribeConfigs (api 32): settings of topics and brokers with their sources, synonyms and meaning.
+"""DescribeConfigs (api 32): settings of topics, brokers, groups and loggers with their sources, synonyms and meaning.
 
 v1   sources and synonyms in place of a "default" flag, which Kafka never sets      v3   types, documentation
 
@@ -11,7 +11,14 @@ from collections.abc import Generator
 
 from braidlog.broker.faults import error_of
 from braidlog.broker.live_settings import LiveSettings
-from braidlog.config.describe import ConfigEntry, describe_broker, describe_cluster_default, describe_topic
+from braidlog.broker.loggers import describe_loggers, require_this_broker
+from braidlog.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
 from braidlog.config.topic_names import validate_name
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import ResourceType
@@ -74,33 +81,15 @@ class DescribeConfigsHandler:
                 raise InvalidRequestError(f"this is broker {self._broker_id}; ask broker {name} itself")
             return describe_broker(self._settings.current)
         if wanted.resource_type == ResourceType.BROKER_LOGGER:
-            if name != str(self._broker_id):
-                raise InvalidRequestError(f"this is broker {self._broker_id}; ask broker {name} itself")
-            return _loggers()
+            require_this_broker(name, self._broker_id)
+            return describe_loggers()
+        if wanted.resource_type == ResourceType.GROUP:
+            if not name:
+                raise InvalidRequestError("name a group: its name must not be empty")
+            return describe_group(self._controller.image.group_config(name), self._settings.current)
         if wanted.resource_type == ResourceType.CLIENT_METRICS:
             return []
         raise InvalidRequestError(f"resource type {wanted.resource_type} has no settings here")
-
-
-def _loggers() -> list[ConfigEntry]:
-    """The broker's own loggers and their levels, as Kafka lists its Log4j ones (KIP-412)."""
-    import logging
-
-    names = {name: None for name in sorted(logging.root.manager.loggerDict) if name.startswith("braidlog")}
-    return [
-        ConfigEntry(
-            name=name,
-            value=logging.getLevelName(logging.getLogger(name).getEffectiveLevel()),
-            # DYNAMIC_BROKER_LOGGER of KIP-412.
-            source=6,
-            read_only=False,
-            sensitive=False,
-            type=2,
-            documentation="",
-            synonyms=(),
-        )
-        for name in names
-    ]
 
 
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

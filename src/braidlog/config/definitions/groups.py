@@ -11,11 +11,14 @@ from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LONG, MEDIUM, SHOR
 GATHERED: Final = "records of one loop round are gathered into one write anyway"
 COMMITTED: Final = "with one copy a commit is written within its loop round, or refused"
 ACKS: Final = "a commit always waits for every in-sync replica"
-PER_GROUP: Final = "groups have no settings of their own yet"
 SHARE: Final = "there are no share groups"
 COMPILED: Final = "the one event loop runs every group"
 ONE_COORDINATOR: Final = "there is one group coordinator, with every protocol that is on"
-ASSIGNORS: Final = "the assignors are built in: uniform and range"
+# Kafka's classes, each followed by the short name that it takes from 4.0 on.
+ASSIGNORS: Final = (
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor", "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor", "range",
+)  # fmt: skip
 
 SETTINGS: Final = (
     Setting("group.min.session.timeout.ms", INT, 6000, MEDIUM,
@@ -77,30 +80,26 @@ SETTINGS: Final = (
     Setting("group.consumer.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1),
         doc="After this long without a heartbeat a member of the newer protocol is out.",
     ),
-    Setting("group.consumer.min.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1), no_effect=PER_GROUP,
+    Setting("group.consumer.min.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1),
         doc="Shortest session timeout a group of the newer protocol may set.",
     ),
-    Setting("group.consumer.max.session.timeout.ms", INT, 60000, MEDIUM, rule=at_least(1), no_effect=PER_GROUP,
+    Setting("group.consumer.max.session.timeout.ms", INT, 60000, MEDIUM, rule=at_least(1),
         doc="Longest session timeout a group of the newer protocol may set.",
     ),
     Setting("group.consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, rule=at_least(1),
         doc="How often members of the newer protocol are told to send heartbeats.",
     ),
     Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, MEDIUM, rule=at_least(1),
-        no_effect=PER_GROUP,
         doc="Shortest heartbeat interval a group of the newer protocol may set.",
     ),
     Setting("group.consumer.max.heartbeat.interval.ms", INT, 15000, MEDIUM, rule=at_least(1),
-        no_effect=PER_GROUP,
         doc="Longest heartbeat interval a group of the newer protocol may set.",
     ),
     Setting("group.consumer.max.size", INT, MAX_INT, MEDIUM, rule=at_least(1),
         doc="Members a group of the newer protocol may have.",
     ),
-    Setting("group.consumer.assignors", LIST,
-        "org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
-        MEDIUM, no_effect=ASSIGNORS,
-        doc="Server-side assignors; the first is the default.",
+    Setting("group.consumer.assignors", LIST, f"{ASSIGNORS[0]},{ASSIGNORS[2]}", MEDIUM, rule=each_of(*ASSIGNORS),
+        doc="Server-side assignors that members may ask for; the first is the default.",
     ),
     Setting("group.consumer.migration.policy", STRING, "bidirectional", MEDIUM,
         rule=one_of("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL", any_case=True), internal=True,
@@ -151,5 +150,15 @@ SETTINGS: Final = (
     ),
     Setting("group.share.max.size", SHORT, 200, MEDIUM, rule=between(10, 1000), no_effect=SHARE,
         doc="Members a share group may have.",
+    ),
+)
+
+# What a group may set for itself (KIP-848); the broker's settings of the same names count where it does not.
+GROUP_SETTINGS: Final = (
+    Setting("consumer.session.timeout.ms", INT, 45000, MEDIUM, rule=at_least(1),
+        doc="After this long without a heartbeat a member of the group is out.",
+    ),
+    Setting("consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, rule=at_least(1),
+        doc="How often members of the group are told to send heartbeats.",
     ),
 )

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class GroupOverrides(NamedTuple):
+    """What one group sets for itself; None where the broker's setting counts."""
+
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +33,18 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     upgrade_allowed: bool = True
     downgrade_allowed: bool = True
+    # By group id.
+    overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)
+
+    def session_timeout_of(self, group_id: str) -> int:
+        """How long a member of the newer protocol may be silent, in ms."""
+        own = self.overrides.get(group_id)
+        if own is None or own.session_timeout_ms is None:
+            return self.consumer_session_timeout_ms
+        return own.session_timeout_ms
+
+    def heartbeat_interval_of(self, group_id: str) -> int:
+        own = self.overrides.get(group_id)
+        if own is None or own.heartbeat_interval_ms is None:
+            return self.consumer_heartbeat_interval_ms
+        return own.heartbeat_interval_ms

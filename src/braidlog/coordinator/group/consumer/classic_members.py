@@ -72,7 +72,7 @@ class ClassicMembers:
         entry = enter_classic(group, member_id, request.group_instance_id, is_new, effects)
         member = self._advance(group, entry, request, subscription, caller, effects)
         self._sessions.cancel(JOIN, group.group_id, member_id)
-        self._sessions.touch(group.group_id, member, settings.consumer_session_timeout_ms, now)
+        self._sessions.touch(group.group_id, member, settings.session_timeout_of(group.group_id), now)
         self._sessions.set(SYNC, group.group_id, member_id, member.profile.rebalance_timeout_ms, now)
         answer = JoinGroupResponse(
             generation_id=member.epoch,

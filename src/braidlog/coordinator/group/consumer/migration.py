@@ -88,7 +88,7 @@ class Migration:
         again = RebalanceInProgressError(f"group {group.group_id!r} goes over to the newer protocol; join again")
         self._classic.dissolve(classic, again, now, effects)
         del self._groups[group.group_id]
-        timeout_ms = self._settings().consumer_session_timeout_ms
+        timeout_ms = self._settings().session_timeout_of(group.group_id)
         for member in group.members.values():
             self._sessions.touch(group.group_id, member, timeout_ms, now)
 

@@ -79,13 +79,17 @@ class ConsumerProtocol:
     # ConsumerGroupHeartbeat
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
-        settings = self._settings()
-        if not settings.consumer_protocol:
-            raise UnsupportedVersionError("the newer group protocol is off (group.coordinator.rebalance.protocols)")
+        settings = self._enabled()
         validate_heartbeat(request, caller.version, settings.consumer_assignors, self._resolver)
         if request.member_epoch in (LEFT, AWAY):
             return self._leave(request, ticket, now)
         return self._beat(request, caller, ticket, now)
+
+    def _enabled(self) -> GroupSettings:
+        settings = self._settings()
+        if not settings.consumer_protocol:
+            raise UnsupportedVersionError("the newer group protocol is off (group.coordinator.rebalance.protocols)")
+        return settings
 
     def _beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
         settings = self._settings()
@@ -109,13 +113,13 @@ class ConsumerProtocol:
             self._migration.finish_upgrade(found, group, now, effects)
         if before.is_classic:
             self._sessions.end(group.group_id, member_id)
-        self._sessions.touch(group.group_id, member, settings.consumer_session_timeout_ms, now)
+        self._sessions.touch(group.group_id, member, settings.session_timeout_of(group.group_id), now)
         if member.progress != before.progress:
             self._sessions.moved(group.group_id, member, now)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_of(group.group_id),
         )
         if _is_full(request) or member.progress.assigned != before.progress.assigned:
             answer.assignment = _told(member)
@@ -162,9 +166,9 @@ class ConsumerProtocol:
 
     def describe(self, group_id: str, ticket: Ticket) -> Effects:
         """Replies with one `DescribedGroup`."""
+        assignors = self._enabled().consumer_assignors
         effects = Effects()
-        group = self._consumer_group(group_id)
-        effects.reply(ticket, described(group, self._topics, self._settings().consumer_assignors))
+        effects.reply(ticket, described(self._consumer_group(group_id), self._topics, assignors))
         return effects
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup:
@@ -213,9 +217,10 @@ class ConsumerProtocol:
 
     def loaded(self, now: Moment, effects: Effects) -> None:
         """Members that were there get a whole session to show that they still are."""
-        timeout_ms = self._settings().consumer_session_timeout_ms
+        settings = self._settings()
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
+                timeout_ms = settings.session_timeout_of(group.group_id)
                 for member in group.members.values():
                     self._sessions.touch(group.group_id, member, timeout_ms, now)
                     self._sessions.moved(group.group_id, member, now)

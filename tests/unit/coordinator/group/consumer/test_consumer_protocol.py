@@ -8,7 +8,7 @@ import pytest
 
 from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.consumer.members import STABLE, UNRELEASED, UNREVOKED
-from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.core.protocol_errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -111,6 +111,8 @@ def test_a_full_group_takes_nobody_but_its_members(driver: ConsumerDriver) -> No
 def test_the_protocol_can_be_off(driver: ConsumerDriver) -> None:
     driver.settings = GroupSettings(consumer_protocol=False)
     assert driver.join("a", "t").error_code == UnsupportedVersionError.code
+    describe = driver.submit(lambda shard, ticket, now: shard.describe_consumer_group(GROUP, ticket, now))
+    assert describe.error_code == UnsupportedVersionError.code
 
 
 # From owner to owner
@@ -292,6 +294,42 @@ def test_a_member_that_lets_go_in_time_stays(driver: ConsumerDriver) -> None:
     driver.settle("a", "b")
     driver.advance(2)
     assert list(driver.group.members) == ["a", "b"]
+
+
+def test_only_the_assignors_that_are_on_can_be_asked_for_and_the_first_is_the_default(driver: ConsumerDriver) -> None:
+    driver.settings = GroupSettings(consumer_assignors=("range",))
+    assert driver.join("a", "t", server_assignor="uniform").error_code == UnsupportedAssignorError.code
+    assert driver.join("a", "t").error_code == 0
+    assert described(driver).assignor_name == "range"
+
+
+def test_what_a_group_sets_counts_from_the_next_heartbeat(driver: ConsumerDriver) -> None:
+    driver.join("a", "t")
+    driver.join("b", "t")
+    driver.settle("a", "b")
+    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(10_000, 2_000), "other": GroupOverrides(1, 1)})
+    assert driver.beat("a", driver.group.members["a"].epoch).response.heartbeat_interval_ms == 2_000
+    driver.advance(9.9)
+    assert list(driver.group.members) == ["a", "b"]
+    driver.advance(0.2)
+    assert list(driver.group.members) == ["b"], "a's session began anew with its heartbeat, b's did not"
+    driver.advance(SESSION_S - 10.2)
+    assert list(driver.group.members) == ["b"]
+    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(heartbeat_interval_ms=3_000)})
+    answer = driver.beat("b", driver.group.members["b"].epoch)
+    assert answer.response.heartbeat_interval_ms == 3_000
+    driver.advance(SESSION_S - 0.1)
+    assert list(driver.group.members) == ["b"], "where the group says nothing the broker's setting counts"
+
+
+def test_after_a_crash_members_have_the_session_that_their_group_sets(driver: ConsumerDriver) -> None:
+    driver.join("a", "t")
+    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(10_000)})
+    driver.crash()
+    driver.advance(9.9)
+    assert list(driver.group.members) == ["a"]
+    driver.advance(0.2)
+    assert driver.group.is_empty()
 
 
 def test_after_a_crash_members_have_a_whole_session_and_rebalance_timeout(driver: ConsumerDriver) -> None:
