@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.refusals import unprotected
+from braidlog.config.refusals import unprotected, without_effect
 
 log = logging.getLogger("braidlog.settings")
 
@@ -30,5 +30,8 @@ class LiveSettings:
         self.current = changed
         if keys:
             log.info("settings changed at run time: %s", ", ".join(keys))
+            idle = [key for key in without_effect(changed) if key in keys]
+            if idle:
+                log.info("of these without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
             for listener in self._listeners:
                 listener(changed, keys)

@@ -105,6 +105,18 @@ def test_every_refused_setting_is_tried_here() -> None:
         assert setting.protects is None or not setting.protects.endswith("."), setting.key
 
 
+def test_what_an_authorizer_reads_by_itself_is_known() -> None:
+    file = ["authorizer.zookeeper.session.timeout.ms=5", "authorizer.zookeeper.ssl.client.enable=true"]
+    loaded = load_settings(None, {"KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "TRUE"}, file)
+    assert loaded.warnings == []
+    assert loaded.settings.get("allow.everyone.if.no.acl.found") is True
+    assert without_effect(loaded.settings) == [
+        "allow.everyone.if.no.acl.found",
+        "authorizer.zookeeper.session.timeout.ms",
+        "authorizer.zookeeper.ssl.client.enable",
+    ]
+
+
 def test_all_refusals_come_at_once_with_the_place_of_each(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=1\nauthorizer.class.name=a.B\nfoo.bar=1\n")
