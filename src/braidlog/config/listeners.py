@@ -88,7 +88,7 @@ def parse_endpoints(key: str, text: str, protocols: dict[str, str]) -> tuple[End
         if name not in protocols:
             raise InvalidConfigError(
                 f"{key}: nothing says which protocol the listener {name} speaks; "
-                f"add {name}:PLAINTEXT (or SSL, SASL_PLAINTEXT, SASL_SSL) to listener.security.protocol.map"
+                f"add {name}:PLAINTEXT to listener.security.protocol.map"
             )
         endpoints.append(Endpoint(name, host, port))
     if not endpoints:
