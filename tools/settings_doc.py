@@ -32,7 +32,7 @@ The stronger first:
 | changed at run time, for all brokers | `kafka-configs --entity-type brokers --entity-default --alter ...` |
 | command line | `braidlog serve --set log.retention.ms=3600000` |
 | environment | `BRAIDLOG_LOG_RETENTION_MS=3600000`, or with the prefix `KAFKA_` as in the Docker images of Kafka |
-| file | `braidlog serve --config server.properties`, in Java's properties syntax; one of Kafka's works as it is |
+| file | `braidlog serve --config server.properties`, in Java's properties syntax; refused settings see below |
 | default | as in Kafka 3.9, except below |
 
 In an environment variable one underscore stands for a dot, two for an underscore, three for a dash. A variable that
@@ -47,12 +47,28 @@ protocol (config resource 32, KIP-848, as from Kafka 4.0 on): `braidlog configs 
 {differences}
 
 Refused here although Kafka takes it, since it could only do harm: `NaN` as a ratio, a port outside of 0 to 65535, the
-address `[::]` as an advertised one, a listener's protocol given twice, one data directory given twice, tiered storage
-switched on, `share` among the group protocols. Numbers are not read in hexadecimal.
+address `[::]` as an advertised one, a listener's protocol given twice, one data directory given twice, `share`
+among the group protocols. Numbers are not read in hexadecimal.
+
+## Settings that keep a broker from starting
+Settings that say who may do what, what is asked of clients, how much they may do, or to which cluster the broker
+belongs, are refused while they have no effect: the broker would be open, or alone, and nobody would notice. `serve` and
+`doctor` name each with its place. A value that asks for nothing passes: an empty one, the default,
+`allow.everyone.if.no.acl.found=true`, both roles in `process.roles`, a quorum that is this node alone.
+`braidlog.allow.settings.without.effect=zookeeper.connect,super.users` (or `*`) lets the broker start without what they
+ask for, with a warning for each. At run time such a change is answered with INVALID_CONFIG. A listener that speaks TLS
+or SASL is always refused; the parameters of TLS and SASL (keys, ciphers, mechanisms) are accepted without effect, as
+they have none in Kafka without such a listener.
+
+| setting | what happens without its effect |
+|---|---|
+{refused}
+
+Names of an older Kafka (`advertised.host.name`, `host.name`, `port` …) are warned about with what took their place.
 
 ## Reading the tables
-*Changes*: `read-only` needs a restart; `per-broker` and `cluster-wide` change at run time (KIP-226). *Effect*: what is
-accepted without effect says why.
+*Changes*: `read-only` needs a restart; `per-broker` and `cluster-wide` change at run time (KIP-226). *Effect*: `none`
+says why; what is set without effect is listed in one line at start.
 """
 
 TITLES = {
@@ -118,7 +134,7 @@ def settings_page() -> str:
         for key, (theirs, why) in DIFFERENCES.items()
     )
     parts = [
-        SETTINGS_HEAD.format(differences=differences),
+        SETTINGS_HEAD.format(differences=differences, refused=_refused()),
         "\n## Topics\n",
         *_topic_table(),
         "\n## One group\n",
@@ -127,8 +143,18 @@ def settings_page() -> str:
     for theme, title in TITLES.items():
         module = import_module(f"braidlog.config.definitions.{theme}")
         parts += (f"\n## {title}\n", *_broker_table(module.SETTINGS))
+    parts += ("\n## Not among Kafka's own\n", *_broker_table(known.unlisted_settings().values()))
     parts += ("\n## Only at run time\n", *_broker_table(known.dynamic_only_settings().values()))
     return "".join(parts)
+
+
+def _refused() -> str:
+    settings = [*known.broker_settings(), *known.unlisted_settings().values()]
+    return "\n".join(
+        f"| `{setting.key}` | {setting.protects} |"
+        for setting in sorted(settings, key=lambda setting: setting.key)
+        if setting.protects is not None and setting.no_effect is not None
+    )
 
 
 def client_page() -> str:
@@ -197,7 +223,9 @@ def _facts(setting: Setting) -> str:
 
 
 def _effect(setting: Setting) -> str:
-    return "yes" if setting.no_effect is None else f"none: {setting.no_effect}"
+    if setting.no_effect is None:
+        return "yes"
+    return f"{'none' if setting.protects is None else 'refused'}: {setting.no_effect}"
 
 
 def main() -> None:

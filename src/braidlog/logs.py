@@ -13,18 +13,8 @@ import sys
 import time
 from typing import Final, TextIO
 
-from braidlog.config import known
-from braidlog.config.broker import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, BrokerSettings
-from braidlog.config.setting import to_text
+from braidlog.config.broker import BrokerSettings
 
-log = logging.getLogger("braidlog.settings")
-
-MASK: Final = "[hidden]"
-_SOURCES: Final = {
-    DYNAMIC_BROKER: "changed at run time for this broker",
-    DYNAMIC_DEFAULT_BROKER: "changed at run time for all brokers",
-    STATIC_BROKER: "given at start",
-}
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)} | {0x09: "\t", 0x0A: "\\n", 0x0D: "\\r"}
 
 
@@ -77,32 +67,3 @@ def set_up_logging(settings: BrokerSettings, stream: TextIO | None = None) -> No
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     # Logging that fails (a closed pipe, a full disk) must not take a request with it.
     logging.raiseExceptions = False
-
-
-def effective_settings(settings: BrokerSettings) -> list[tuple[str, str, str]]:
-    """(key, value, where from) of every setting that is not at its default, sorted; secrets are masked.
-
-    A key that no table knows may hold a plugin's secret, and is masked too.
-    """
-    rows = []
-    for key in sorted({*settings.static, *settings.dynamic_default, *settings.dynamic_broker}):
-        source = settings.source(key)
-        if source != DEFAULT:
-            rows.append((key, shown(settings, key), _SOURCES[source]))
-    return rows
-
-
-def shown(settings: BrokerSettings, key: str) -> str:
-    """The value as it may appear in a log or on a screen."""
-    setting = known.broker_setting_for(key)
-    if setting is None or setting.sensitive:
-        return MASK
-    return to_text(settings.get(key)) or ""
-
-
-def log_effective_settings(settings: BrokerSettings) -> None:
-    """What the broker was told, at start; what has no effect here is said beside it."""
-    for key, value, source in effective_settings(settings):
-        setting = known.broker_setting_for(key)
-        remark = f"; without effect: {setting.no_effect}" if setting is not None and setting.no_effect else ""
-        log.info("%s = %s (%s%s)", key, value, source, remark)

@@ -130,3 +130,65 @@ def test_settings_that_are_wrong(tmp_path: Path, cli_of: Callable[[None], Any]) 
     (finding,) = findings(cli_of(None)("doctor", "--config", str(file), "--output", "json"))["settings"]
     assert finding["status"] == "warning"
     assert "log.retention.hours" in finding["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "environment"),
+    [
+        ("authorizer.class.name=a.B\nsuper.users=User:a\n", {"KAFKA_ZOOKEEPER_CONNECT": "z:2181"}),
+        ("listeners=SSL://127.0.0.1:0\nssl.keystore.location=/k\nssl.client.auth=required\n", {}),
+        ("listeners=SASL_SSL://127.0.0.1:0\nsecurity.inter.broker.protocol=SASL_SSL\n", {}),
+    ],
+)
+def test_what_a_broker_does_not_start_with(
+    text: str, environment: dict[str, str], tmp_path: Path, cli_of: Callable[[None], Any]
+) -> None:
+    """`doctor` has a problem in the same words for each line with which `serve` ends."""
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path}/data\n{text}")
+    cli = cli_of(None)
+    cli.environment.update(environment)
+    served = cli("serve", "--config", str(file))
+    assert served.code == 1
+    found = findings(cli("doctor", "--config", str(file), "--output", "json"))
+    told = [f"braidlog: {each['text']}; {each['advice']}" for each in found["settings"]]
+    assert told == served.err.splitlines()
+    assert {each["status"] for each in found["settings"]} == {"problem"}
+    assert not (tmp_path / "data").exists()
+    # The rest is looked at all the same.
+    assert "open files" in found
+
+
+@pytest.mark.parametrize(
+    ("listeners", "told"),
+    [
+        ("FOO://127.0.0.1:0", "which protocol the listener FOO speaks"),
+        ("PLAINTEXT://0.0.0.0:0", "clients cannot connect to 0.0.0.0"),
+    ],
+)
+def test_listeners_that_make_no_sense(
+    listeners: str, told: str, tmp_path: Path, cli_of: Callable[[None], Any]
+) -> None:
+    settings = ("--data", str(tmp_path / "data"), "--set", f"listeners={listeners}")
+    served = cli_of(None)("serve", *settings).failed(told)
+    (finding,) = findings(cli_of(None)("doctor", *settings, "--output", "json"))["settings"]
+    assert finding["status"] == "problem"
+    assert served.err == f"braidlog: {finding['text']}\n"
+
+
+def test_settings_without_effect(
+    start_broker: Callable[..., Broker], cli_of: Callable[[Broker], Any], target_kind: str
+) -> None:
+    if target_kind != "braidlog":
+        pytest.skip("they have their effect there")
+    broker = start_broker(
+        {"broker.id": "1", "num.io.threads": "4", "num.network.threads": "2", "super.users": "User:a",
+         "braidlog.allow.settings.without.effect": "super.users"}
+    )  # fmt: skip
+    lines = [line for line in broker.log().splitlines() if "effect" in line]
+    (allowed,) = (line for line in lines if "WARNING" in line)
+    assert "super.users has no effect" in allowed
+    (listed,) = (line for line in lines if "INFO" in line)
+    assert listed.endswith("(docs/SETTINGS.md says why): num.io.threads, num.network.threads")
+    change = "listener.name.plaintext.ssl.client.auth=required"
+    cli_of(broker)("configs", "alter", "--broker", "1", "--set", change).failed("ssl.client.auth has no effect")

@@ -191,3 +191,12 @@ def test_a_stopped_broker_tells_what_is_missing() -> None:
     with pytest.raises(ValueError, match="'thread' and 'process'"):
         Broker("container")  # type: ignore[arg-type]
     broker.close()
+
+
+@both_kinds
+def test_a_setting_that_would_protect_nothing_is_told_and_can_be_allowed(kind: Kind) -> None:
+    settings = {"authorizer.class.name": "a.B"}
+    with pytest.raises(BrokerFailed, match=r"authorizer\.class\.name has no effect .*every client can do everything"):
+        Broker(kind, settings=settings).start()
+    with Broker(kind, settings={**settings, "braidlog.allow.settings.without.effect": "*"}) as broker:
+        broker.create_topic("t")

@@ -301,6 +301,10 @@ def test_reassignments_and_elections(broker: Broker, admin: Admin, topic: str) -
     assert admin.elect_leaders() == {}
 
 
+def test_nobody_subscribes_to_metrics_of_clients(admin: Admin) -> None:
+    assert admin.list_client_metrics_resources() == []
+
+
 # The client itself
 
 

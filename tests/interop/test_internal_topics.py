@@ -62,6 +62,18 @@ def test_one_key(broker: Broker, version: int) -> None:
     find(broker, 0, "somebody")
     answer: Any = ask(broker.port, "FindCoordinator", version, FindCoordinatorRequest(key="somebody"))
     assert (answer.error_code, answer.port) == (0, broker.port)
+    if version >= 1:
+        assert answer.error_message == "NONE"
+
+
+@pytest.mark.parametrize("version", versions_of("FindCoordinator")[4:])
+def test_many_keys(broker: Broker, version: int) -> None:
+    find(broker, 0, "a")
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"])
+    answer: Any = ask(broker.port, "FindCoordinator", version, request)
+    assert [each.key for each in answer.coordinators] == ["a", "b"]
+    for each in answer.coordinators:
+        assert (each.error_code, each.error_message, each.port) == (0, "", broker.port)
 
 
 def test_an_unknown_kind_of_coordinator(broker: Broker) -> None:

@@ -38,6 +38,7 @@ from braidlog.wire.generated.describe_topic_partitions import (
 )
 from braidlog.wire.generated.elect_leaders import ElectLeadersRequest, TopicPartitions
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
+from braidlog.wire.generated.list_client_metrics_resources import ListClientMetricsResourcesRequest
 from braidlog.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -53,7 +54,7 @@ pytestmark = pytest.mark.peer
 # Spoken by brokers of a cluster among themselves, by KRaft nodes alone, or part of what is not built yet
 # (security, quotas, telemetry): docs/STATUS.md says which.
 NOT_HERE_YET = {
-    *range(4, 8), 17, *range(29, 32), 36, *range(38, 42), *range(48, 60), *range(62, 65), 67, *range(70, 75),
+    *range(4, 8), 17, *range(29, 32), 36, *range(38, 42), *range(48, 60), *range(62, 65), 67, *range(70, 74),
     *range(76, 90),
 }  # fmt: skip
 
@@ -108,6 +109,10 @@ def test_frames_that_cannot_be_answered_close_the_connection(pair: Pair, body: b
         with RawConnection(side.broker.port) as connection:
             connection.send_frame(body)
             assert connection.receive_frame() is None, what
+
+
+def test_subscriptions_to_metrics_of_clients(pair: Pair) -> None:
+    pair.compare("ListClientMetricsResources", 0, ListClientMetricsResourcesRequest())
 
 
 @pytest.mark.parametrize("version", versions_of("Metadata"))

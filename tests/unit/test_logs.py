@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.logs import MASK, effective_settings, log_effective_settings, set_up_logging
+from braidlog.logs import set_up_logging
 
 
 @pytest.fixture(autouse=True)
@@ -71,25 +71,3 @@ def test_setting_up_again_replaces_the_first() -> None:
     logging.getLogger("braidlog.x").warning("once")
     assert first.getvalue() == ""
     assert second.getvalue().count("once") == 1
-
-
-SETTINGS = BrokerSettings(
-    {"ssl.keystore.password": "hush", "listener.name.a.plain.sasl.jaas.config": "hush", "plugin.token": "hush",
-     "num.partitions": "3", "num.io.threads": "5"},
-    dynamic_default={"log.retention.ms": "5"},
-)  # fmt: skip
-
-
-def test_effective_settings_name_their_source_and_hide_secrets() -> None:
-    rows = effective_settings(SETTINGS)
-    assert ("num.partitions", "3", "given at start") in rows
-    assert ("log.retention.ms", "5", "changed at run time for all brokers") in rows
-    masked = [key for key, value, _ in rows if value == MASK]
-    assert masked == ["listener.name.a.plain.sasl.jaas.config", "plugin.token", "ssl.keystore.password"]
-
-
-def test_the_log_at_start_hides_secrets_and_says_what_has_no_effect() -> None:
-    stream = started()
-    log_effective_settings(SETTINGS)
-    assert "hush" not in stream.getvalue()
-    assert "num.io.threads = 5 (given at start; without effect: one event loop" in stream.getvalue()

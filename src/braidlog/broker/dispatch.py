@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from braidlog.broker.faults import error_of
+from braidlog.broker.faults import error_of, log_refusal
 from braidlog.broker.slices import Slices
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
@@ -184,9 +184,7 @@ class Dispatch(FrameHandler):
     def _refusal(self, route: Route, request: Message, exchange: Exchange, problem: Exception) -> Message | None:
         error = error_of(problem, f"{route.name} v{exchange.version}")
         self.count_error(route.name, error.code)
-        channel = exchange.channel
-        told = "refused %s v%d of client %s at %s: %s %s"
-        log.debug(told, route.name, exchange.version, exchange.client_id, channel.peer_host, error.name, error.message)
+        log_refusal(exchange, error)
         if route.refuse is None:
             return None
         return route.refuse(request, exchange.version, error)
@@ -203,6 +201,8 @@ class Dispatch(FrameHandler):
     ) -> None:
         if api_key == API_VERSIONS and route is not None:
             # Whoever asks in a version from the future is told in version 0 which ones there are (KIP-511).
+            told = "ApiVersions v%d of %s is not offered: answered in v0 with the versions that are"
+            log.debug(told, version, channel.peer_host)
             exchange = Exchange(channel, api_key, 0, correlation_id, None, self._clock.monotonic())
             channel.begin(exchange)
             response = route.refuse(None, 0, UnsupportedVersionError()) if route.refuse is not None else None

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.refusals import unprotected, without_effect
 
 log = logging.getLogger("braidlog.settings")
 
@@ -22,11 +23,15 @@ class LiveSettings:
     def apply_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
         """Take over what the cluster says of all brokers and of this one."""
         changed, complaints = self.current.with_dynamic(default=default, broker=broker)
-        for complaint in complaints:
+        before = unprotected(self.current)
+        for complaint in (*complaints, *(line for line in unprotected(changed) if line not in before)):
             log.warning("dynamic setting: %s", complaint)
         keys = self.current.changed_keys(changed)
         self.current = changed
         if keys:
             log.info("settings changed at run time: %s", ", ".join(keys))
+            idle = [key for key in without_effect(changed) if key in keys]
+            if idle:
+                log.info("of these without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
             for listener in self._listeners:
                 listener(changed, keys)

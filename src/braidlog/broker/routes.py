@@ -90,5 +90,6 @@ def add_routes(broker: Broker) -> None:
     late(45, "reassignments", lambda m: m.AlterReassignmentsHandler(controller), "refuse_alter")
     late(46, "reassignments", lambda m: m.ListReassignmentsHandler(controller), "refuse_list")
     late(60, "describe_cluster", lambda m: m.DescribeClusterHandler(controller))
+    late(74, "list_client_metrics_resources", lambda m: m.ListClientMetricsResourcesHandler())
     most = settings.get_int("max.request.partition.size.limit")
     late(75, "describe_topic_partitions", lambda m: m.DescribeTopicPartitionsHandler(controller, most))

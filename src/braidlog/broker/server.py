@@ -18,8 +18,8 @@ from braidlog.broker.side_pages import side_pages
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
 from braidlog.config.listeners import Listeners, parse_listeners
+from braidlog.config.refusals import without_effect
 from braidlog.core.errors import FatalError, UserError
-from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.slices import FileSlice
 from braidlog.core.types import Endpoint
 from braidlog.net.connection import ConnectionLimits
@@ -71,10 +71,10 @@ class Server:
         """Start, and let clients in; the addresses that they are told."""
         for warning in self.warnings:
             log.warning("%s", warning)
-        try:
-            listeners = parse_listeners(self.settings)
-        except InvalidConfigError as problem:
-            raise UserError(str(problem.message)) from problem
+        idle = without_effect(self.settings)
+        if idle:
+            log.info("set, but without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
+        listeners = parse_listeners(self.settings)
         sockets = self._bind(listeners)
         try:
             advertised = _advertised(listeners, sockets)
@@ -102,9 +102,6 @@ class Server:
             raise FatalError(str(self._failure))
 
     def _bind(self, listeners: Listeners) -> list[socket.socket]:
-        for name, protocol in listeners.protocols.items():
-            if protocol != "PLAINTEXT":
-                raise UserError(f"listener {name}: {protocol} is not supported yet; use PLAINTEXT")
         receive_buffer = self.settings.get_int("socket.receive.buffer.bytes")
         if not self.settings.is_set("socket.receive.buffer.bytes"):
             # The kernel's own tuning does better than the fixed default.

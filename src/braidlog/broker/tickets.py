@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from braidlog.broker.dispatch import Refuse
+from braidlog.broker.faults import log_refusal
 from braidlog.coordinator.effects import Caller
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
@@ -27,6 +28,7 @@ class ExchangeTicket:
         )
 
     def fail(self, error: ProtocolError) -> None:
+        log_refusal(self._exchange, error)
         response = self._refuse(self._request, self._exchange.version, error)
         if response is None:
             self._exchange.finish_silently()

@@ -21,6 +21,7 @@ from braidlog.cli.option_words import in_options
 from braidlog.cli.options import add_client_config, add_output, client_properties, resolve_connection, seconds
 from braidlog.cli.output import show
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.refusals import SettingsRefusedError
 from braidlog.config.sources import load_settings
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError
@@ -82,22 +83,29 @@ def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Fi
     assignments = ([f"log.dirs={options.data}"] if options.data else []) + options.set
     # The one variable with a broker's prefix that is for clients.
     environment = {name: value for name, value in os.environ.items() if name != "BRAIDLOG_BOOTSTRAP"}
+    findings: list[Finding] = []
+    listens = True
     try:
-        loaded = load_settings(options.config, environment, assignments)
+        settings, warnings = load_settings(options.config, environment, assignments)
+    except SettingsRefusedError as refused:
+        settings, warnings = refused.settings, refused.warnings
+        findings += (problem("settings", refusal.text, refusal.advice) for refusal in refused.refusals)
+        listens = all(refusal.key != "listeners" for refusal in refused.refusals)
     except UserError as reason:
         return [problem("settings", str(reason), "correct it; docs/SETTINGS.md lists every setting")]
-    findings = [warning("settings", text, "remove or correct it") for text in loaded.warnings]
+    findings += (warning("settings", text, "remove or correct it") for text in warnings)
     if not findings:
         findings.append(ok("settings", "all are known and allowed"))
     directories: list[DataDirectory] = []
-    for path in loaded.settings.log_dirs:
+    for path in settings.log_dirs:
         found, about = check_directory(path)
         findings += about
         if found is not None:
             directories.append(found)
     holder = next((each.holder for each in directories if each.holder is not None), None)
-    findings.append(_check_identity(loaded.settings, directories, cluster_id))
-    findings += _once(check_listeners(loaded.settings, holder))
+    findings.append(_check_identity(settings, directories, cluster_id))
+    if listens:
+        findings += _once(check_listeners(settings, holder))
     findings.append(check_open_files(sum(len(each.partitions) for each in directories), holder))
     findings.append(check_clock(directories))
     return findings

@@ -16,7 +16,7 @@ EXIT_USAGE = 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", metavar="FILE", help="settings in Kafka's server.properties syntax; yours from Kafka works as it is"
+        "--config", metavar="FILE", help="settings in Kafka's server.properties syntax, by Kafka's names"
     )
     parser.add_argument("--data", metavar="DIR", help="where the logs go (sets log.dirs)")
     parser.add_argument(
@@ -35,7 +35,8 @@ def main(arguments: list[str]) -> int:
     try:
         return _serve(options)
     except (UserError, FatalError) as problem:
-        print(f"braidlog: {problem}", file=sys.stderr)
+        for line in str(problem).splitlines():
+            print(f"braidlog: {line}", file=sys.stderr)
         return EXIT_FAILED
 
 

@@ -47,11 +47,6 @@ def _check_log(settings: BrokerSettings) -> None:
             f"log.cleaner.dedupe.buffer.size leaves {share} bytes to each of log.cleaner.threads: "
             "more than 1 MiB is needed",
         )
-    tiered = "remote.log.storage.system.enable"
-    _require(
-        not (settings.is_set(tiered) and settings.get_bool(tiered)),
-        f"{tiered} cannot be true: braidlog has no tiered storage",
-    )
 
 
 def _check_network(settings: BrokerSettings) -> None:

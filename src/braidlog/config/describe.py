@@ -127,7 +127,9 @@ def documentation(setting: Setting) -> str:
     """What include_documentation returns: the sentence, and whether braidlog does anything with the setting."""
     if setting.no_effect is None:
         return setting.doc
-    return f"{setting.doc} Accepted without effect: {setting.no_effect}."
+    if setting.protects is None:
+        return f"{setting.doc} Accepted without effect: {setting.no_effect}."
+    return f"{setting.doc} Refused, since it has no effect ({setting.no_effect}): {setting.protects}."
 
 
 def _broker_synonyms(key: str, broker: BrokerSettings, sensitive: bool) -> tuple[ConfigSynonym, ...]:

@@ -26,6 +26,9 @@ _PER_MECHANISM: Final = (
     "sasl.server.callback.handler.class", "connections.max.reauth.ms",
 )  # fmt: skip
 
+# `authorizer.zookeeper.ssl.client.enable` is zookeeper.ssl.client.enable for the ZooKeeper that holds the ACLs.
+_AUTHORIZER: Final = "authorizer."
+
 # Settings that are one and the same in another unit; the first that is set counts.
 _SYNONYM_GROUPS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -40,6 +43,7 @@ _reading = threading.Lock()
 _topic: dict[str, Setting] = {}
 _group: dict[str, Setting] = {}
 _dynamic_only: dict[str, Setting] = {}
+_unlisted: dict[str, Setting] = {}
 
 
 def broker_setting(key: str) -> Setting | None:
@@ -60,9 +64,12 @@ def listener_base(key: str) -> str | None:
 
 
 def broker_setting_for(key: str) -> Setting | None:
-    """As `broker_setting`, but also for keys with a listener prefix and those that are only ever dynamic."""
+    """As `broker_setting`, but also for keys with a prefix, those that are only ever dynamic and the unlisted."""
     base = listener_base(key)
-    return broker_setting(base if base is not None else key) or dynamic_only_settings().get(key)
+    found = broker_setting(base if base is not None else key)
+    if found is None and key.startswith(_AUTHORIZER + "zookeeper."):
+        found = broker_setting(key.removeprefix(_AUTHORIZER))
+    return found or dynamic_only_settings().get(key) or unlisted_settings().get(key)
 
 
 def broker_settings() -> Iterator[Setting]:
@@ -95,6 +102,15 @@ def dynamic_only_settings() -> dict[str, Setting]:
 
         _dynamic_only.update({setting.key: setting for setting in DYNAMIC_ONLY})
     return _dynamic_only
+
+
+def unlisted_settings() -> dict[str, Setting]:
+    """Those that a file may hold although Kafka does not count them among its own."""
+    if not _unlisted:
+        from braidlog.config.definitions.unlisted import SETTINGS
+
+        _unlisted.update({setting.key: setting for setting in SETTINGS})
+    return _unlisted
 
 
 def synonyms(key: str) -> tuple[str, ...]:

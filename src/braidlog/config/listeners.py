@@ -14,6 +14,7 @@ from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.types import Endpoint
 
 PLAINTEXT: Final = "PLAINTEXT"
+_MISSING: Final = {"SSL": "TLS", "SASL_PLAINTEXT": "SASL", "SASL_SSL": "TLS and SASL"}
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]+)"
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
@@ -31,11 +32,7 @@ class Listeners(NamedTuple):
 
 def parse_listeners(settings: BrokerSettings) -> Listeners:
     """Raises InvalidConfigError that says which listener is wrong and what would be right."""
-    protocols = parse_protocol_map(settings.get_str("listener.security.protocol.map"))
-    # A KRaft controller's listeners have nobody behind them here.
-    controllers = {name.strip().upper() for name in settings.get_str("controller.listener.names").split(",")}
-    if not settings.is_set("listener.security.protocol.map"):
-        protocols.update((name, PLAINTEXT) for name in controllers if name not in protocols)
+    protocols, controllers = _names(settings)
     everything = parse_endpoints("listeners", settings.get_str("listeners"), protocols)
     _check_distinct(everything)
     bound = tuple(endpoint for endpoint in everything if endpoint.listener not in controllers)
@@ -48,6 +45,33 @@ def parse_listeners(settings: BrokerSettings) -> Listeners:
         protocols={endpoint.listener: protocols[endpoint.listener] for endpoint in bound},
         inter_broker=_inter_broker(settings, advertised, protocols),
     )
+
+
+def unserved_listeners(settings: BrokerSettings) -> list[tuple[str, str]]:
+    """What is wrong, and what to do, for each listener that no client could use, since TLS and SASL are missing.
+
+    Asked before anything else is said of the listeners: it is the reason why they will not open.
+    """
+    protocols, controllers = _names(settings)
+    unserved = []
+    for endpoint in parse_endpoints("listeners", settings.get_str("listeners"), protocols):
+        name, protocol = endpoint.listener, protocols[endpoint.listener]
+        if protocol == PLAINTEXT or name in controllers:
+            continue
+        spoken = f"speaks {protocol}" if name == protocol else f"speaks {protocol} by listener.security.protocol.map"
+        problem = f"the listener {endpoint} {spoken}, and braidlog has no {_MISSING[protocol]} yet"
+        advice = "use a PLAINTEXT listener where the network itself is trusted, or put a TLS proxy before it"
+        unserved.append((problem, advice))
+    return unserved
+
+
+def _names(settings: BrokerSettings) -> tuple[dict[str, str], set[str]]:
+    """The protocol of each listener name, and the names of a KRaft controller's, which have nobody behind them here."""
+    protocols = parse_protocol_map(settings.get_str("listener.security.protocol.map"))
+    controllers = {name.strip().upper() for name in settings.get_str("controller.listener.names").split(",")}
+    if not settings.is_set("listener.security.protocol.map"):
+        protocols.update((name, PLAINTEXT) for name in controllers if name not in protocols)
+    return protocols, controllers
 
 
 def parse_endpoints(key: str, text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:
@@ -64,7 +88,7 @@ def parse_endpoints(key: str, text: str, protocols: dict[str, str]) -> tuple[End
         if name not in protocols:
             raise InvalidConfigError(
                 f"{key}: nothing says which protocol the listener {name} speaks; "
-                f"add {name}:PLAINTEXT (or SSL, SASL_PLAINTEXT, SASL_SSL) to listener.security.protocol.map"
+                f"add {name}:PLAINTEXT to listener.security.protocol.map"
             )
         endpoints.append(Endpoint(name, host, port))
     if not endpoints:

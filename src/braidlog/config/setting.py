@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from braidlog.config.rules import Rule, Value
 from braidlog.core.protocol_errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from braidlog.config.broker import BrokerSettings
+
+# Whether a value asks for nothing that is not there.
+Harmless: TypeAlias = "Callable[[Value, BrokerSettings], bool]"
 
 # The type codes of DescribeConfigs (KIP-569); 0 is a setting nobody knows.
 UNKNOWN: Final = 0
@@ -47,7 +54,7 @@ class Setting:
     """A row of `config.definitions`."""
 
     __slots__ = (
-        "default", "doc", "importance", "internal", "key", "kind", "mode", "no_effect", "rule",
+        "default", "doc", "harmless", "importance", "internal", "key", "kind", "mode", "no_effect", "protects", "rule",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +69,8 @@ class Setting:
         mode: str = READ_ONLY,
         internal: bool = False,
         no_effect: str | None = None,
+        protects: str | None = None,
+        harmless: Harmless | None = None,
     ) -> None:
         self.key = key
         self.kind = kind
@@ -75,6 +84,11 @@ class Setting:
         self.internal = internal
         # Why braidlog accepts the setting without doing anything; none where it is implemented.
         self.no_effect = no_effect
+        # What happens while the setting has no effect: for one that people rely on to keep somebody out, to limit
+        # clients or to join a cluster. Until it has its effect, a broker does not start with it (`config.refusals`).
+        self.protects = protects
+        # Which values of it are let pass all the same; the default where there is no rule.
+        self.harmless = harmless
 
     @property
     def sensitive(self) -> bool:

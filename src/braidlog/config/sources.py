@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
+from braidlog.config.listeners import parse_listeners
 from braidlog.config.properties import PropertiesError, parse_properties
+from braidlog.config.refusals import SettingsRefusedError, find_refusals, unprotected
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError
 
@@ -29,7 +31,7 @@ _NOT_SETTINGS: Final = frozenset((
 
 class Loaded(NamedTuple):
     settings: BrokerSettings
-    # Lines for the log at start: keys nobody knows, variables that set nothing.
+    # Lines for the log at start: keys nobody knows, variables that set nothing, settings that protect nothing.
     warnings: list[str]
 
 
@@ -47,7 +49,8 @@ def load_settings(
 ) -> Loaded:
     """The broker's settings: command line before environment before file before defaults.
 
-    Raises UserError, with the place of the mistake, for a file that cannot be read or a value that is not allowed.
+    Raises UserError, with the place of the mistake, for a file that cannot be read or a value that is not allowed, and
+    SettingsRefusedError for settings that would leave the broker open or alone: all of them at once.
     """
     warnings: list[str] = []
     texts: dict[str, str] = {}
@@ -61,9 +64,14 @@ def load_settings(
     try:
         settings = BrokerSettings(texts)
         check_broker(settings)
+        warnings += (f"{places.get(key, key)}: {_unknown(key)}" for key in settings.unknown)
+        refusals = find_refusals(settings, places)
+        if refusals:
+            raise SettingsRefusedError(refusals, settings, warnings)
+        parse_listeners(settings)
     except InvalidConfigError as problem:
         raise UserError(str(problem.message)) from problem
-    warnings += (f"{places.get(key, key)}: nobody knows the setting {key}{_meant(key)}" for key in settings.unknown)
+    warnings += unprotected(settings)
     return Loaded(settings, warnings)
 
 
@@ -95,7 +103,7 @@ def from_environment(environment: Mapping[str, str], warnings: list[str]) -> Lay
                 continue
             key = key_of_variable(variable)
             if key is None:
-                warnings.append(f"environment variable {variable} sets nothing: no setting has that name")
+                warnings.append(f"environment variable {variable} sets nothing: {_nameless(variable)}")
             else:
                 texts[key] = environment[variable]
                 places[key] = f"environment variable {variable}"
@@ -104,13 +112,25 @@ def from_environment(environment: Mapping[str, str], warnings: list[str]) -> Lay
 
 def key_of_variable(variable: str) -> str | None:
     """The setting behind BRAIDLOG_X_Y or KAFKA_X_Y; none where no setting has that name."""
-    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
-    name = variable[len(prefix) :].lower()
-    key = name.replace("___", "\0").replace("__", "\1").replace("_", ".").replace("\0", "-").replace("\1", "_")
+    prefix, key = _dotted(variable)
     if key == "zookeeper.clientcnxnsocket":
         return "zookeeper.clientCnxnSocket"  # the one key with capitals
     candidates = (key, f"braidlog.{key}") if prefix == "BRAIDLOG_" else (key,)
     return next((found for found in candidates if known.broker_setting_for(found) is not None), None)
+
+
+def _dotted(variable: str) -> tuple[str, str]:
+    """The prefix, and the key that the rest spells."""
+    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
+    name = variable[len(prefix) :].lower()
+    return prefix, name.replace("___", "\0").replace("__", "\1").replace("_", ".").replace("\0", "-").replace("\1", "_")
+
+
+def _nameless(variable: str) -> str:
+    from braidlog.config.definitions.unlisted import FORMER
+
+    key = _dotted(variable)[1]
+    return f"Kafka no longer has {key}; {FORMER[key]}" if key in FORMER else "no setting has that name"
 
 
 def from_command_line(assignments: Iterable[str]) -> Layer:
@@ -133,6 +153,14 @@ def _check_values(texts: Mapping[str, str], places: Mapping[str, str]) -> None:
             setting.parse(text)
         except InvalidConfigError as problem:
             raise UserError(f"{places[key]}: {problem.message}") from problem
+
+
+def _unknown(key: str) -> str:
+    from braidlog.config.definitions.unlisted import FORMER
+
+    if key in FORMER:
+        return f"Kafka no longer has {key}, and it has no effect; {FORMER[key]}"
+    return f"nobody knows the setting {key}{_meant(key)}"
 
 
 def _meant(key: str) -> str:

@@ -10,6 +10,7 @@ from braidlog.cluster.image import ImageDelta, broker_entity, group_entity, grou
 from braidlog.cluster.store import Create
 from braidlog.config import group
 from braidlog.config.dynamic import Alteration, alter_broker, alter_group, alter_topic, validate_dynamic
+from braidlog.config.refusals import check_changes
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
 from braidlog.controller.plan import Plan, Put, Remove, Situation, Step
@@ -128,8 +129,12 @@ def _altered(situation: Situation, request: ConfigChanges, current: Mapping[str,
     else:
         try:
             overrides = alter_broker(current, alterations, settings)
-            validate_dynamic(overrides, settings, per_broker=bool(request.resource.name))
         except InvalidConfigError as problem:
             # For brokers, Kafka says so.
+            raise InvalidRequestError(problem.message) from problem
+        check_changes(overrides, settings)
+        try:
+            validate_dynamic(overrides, settings, per_broker=bool(request.resource.name))
+        except InvalidConfigError as problem:
             raise InvalidRequestError(problem.message) from problem
     return overrides

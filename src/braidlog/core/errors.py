@@ -8,7 +8,7 @@ class BraidlogError(Exception):
 
 
 class UserError(BraidlogError):
-    """Something a person asked for cannot be done; the message is one line that says what to do instead."""
+    """Something a person asked for cannot be done; the message says what to do instead, a line for each thing."""
 
 
 class StorageFault(BraidlogError):

@@ -70,6 +70,7 @@ def test_a_broker() -> None:
     ours = comparable(describe_broker(settings()), "broker 1")
     theirs = recorded("broker 1")
     assert {name for name in ours if name not in theirs} == {
+        "braidlog.allow.settings.without.effect",
         "braidlog.http.listen",
         "braidlog.log.format",
         "braidlog.log.level",

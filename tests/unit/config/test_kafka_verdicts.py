@@ -19,7 +19,6 @@ VERDICTS: dict[str, Any] = json.loads((Path(__file__).parent / "kafka39" / "verd
 
 # Where braidlog decides otherwise, and why.
 STRICTER = {
-    ("broker", "remote.log.storage.system.enable"): "no tiered storage to turn on",
     ("broker", "remote.log.manager.task.retry.jitter"): "not a number is no jitter",
     ("broker", "log.cleaner.min.cleanable.ratio"): "not a number is no ratio",
     ("topic", "min.cleanable.dirty.ratio"): "not a number is no ratio",

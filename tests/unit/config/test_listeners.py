@@ -56,7 +56,7 @@ def test_the_listener_of_a_kraft_controller_is_not_opened() -> None:
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, r"cannot connect to 0.0.0.0; set advertised.listeners to"),
         ({"listeners": "PLAINTEXT://[::]:9092"}, r"cannot connect to ::"),
         ({"listeners": "9092"}, r"'9092' is not of the form NAME://host:port"),
-        ({"listeners": "X://h:1"}, r"add X:PLAINTEXT .* to listener.security.protocol.map"),
+        ({"listeners": "X://h:1"}, r"add X:PLAINTEXT to listener.security.protocol.map"),
         ({"listeners": "PLAINTEXT://h:1,SSL://h:1"}, r"PLAINTEXT://h:1 and SSL://h:1 have the same port"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, r"names PLAINTEXT twice"),
         ({"listeners": "SSL://h:1"}, r"over the listener PLAINTEXT, which is not advertised \(SSL\)"),

@@ -56,6 +56,16 @@ def test_a_variable_that_names_no_setting_is_warned_about_and_ignored() -> None:
     assert loaded.settings.unknown == []
 
 
+def test_names_of_an_older_kafka_are_told_with_what_took_their_place(tmp_path: Path) -> None:
+    file = written(tmp_path, "port=9093\n")
+    loaded = load_settings(file, {"KAFKA_ADVERTISED_HOST_NAME": "h"})
+    assert loaded.warnings == [
+        "environment variable KAFKA_ADVERTISED_HOST_NAME sets nothing: Kafka no longer has advertised.host.name; "
+        "set advertised.listeners to PLAINTEXT://<host>:<port>",
+        f"{file}:1: Kafka no longer has port, and it has no effect; set listeners to PLAINTEXT://<host>:<port>",
+    ]
+
+
 def test_unknown_keys_of_a_file_are_warned_about_and_kept(tmp_path: Path) -> None:
     file = written(tmp_path, "num.partition=2\nmy.plugin.x=1\nretention.ms=5\n")
     loaded = load_settings(file)
@@ -105,7 +115,6 @@ def test_the_files_that_come_with_kafka_load(tmp_path: Path) -> None:
     num.network.threads=3
     log.dirs=/tmp/kafka-logs
     offsets.topic.replication.factor=1
-    zookeeper.connect=localhost:2181
     zookeeper.connection.timeout.ms=18000
     group.initial.rebalance.delay.ms=0
     """
@@ -118,7 +127,10 @@ def test_the_files_that_come_with_kafka_load(tmp_path: Path) -> None:
     controller.listener.names=CONTROLLER
     listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
     """
-    assert load_settings(written(tmp_path, zookeeper_kind)).settings.broker_id == 0
+    file = written(tmp_path, zookeeper_kind + "zookeeper.connect=localhost:2181\n")
+    with pytest.raises(UserError, match=r"zookeeper.connect has no effect .* runs alone"):
+        load_settings(file)
+    assert load_settings(file, {}, ["zookeeper.connect="]).settings.broker_id == 0
     loaded = load_settings(written(tmp_path, kraft_kind))
     assert loaded.settings.broker_id == 1
     assert loaded.warnings == []

@@ -107,6 +107,17 @@ def test_broker_settings_that_may_change_and_those_that_may_not() -> None:
     assert isinstance(error, errors.InvalidRequestError)
 
 
+@pytest.mark.parametrize("resource", [BROKER, EVERY_BROKER])
+def test_a_protecting_setting_without_effect_is_refused_with_the_reason(resource: ConfigResource) -> None:
+    change = ("ssl.client.auth", "required")
+    plan, error = changed([ConfigChange(change[0], SET, change[1])], resource=resource)
+    assert isinstance(error, errors.InvalidConfigError)
+    assert str(error.message).startswith("ssl.client.auth has no effect (")
+    assert plan.delta.empty
+    _, (result,) = alter(situation(topic("t")), [FullConfig(resource, (change,))], False)
+    assert isinstance(result.error, errors.InvalidConfigError)
+
+
 def test_validate_only_and_a_resource_named_twice() -> None:
     start = situation(topic("t"))
     change = ConfigChanges(TOPIC, (ConfigChange("retention.ms", SET, "7"),))

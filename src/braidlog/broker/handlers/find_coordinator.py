@@ -20,6 +20,8 @@ from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinato
 
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 _MANY_KEYS_FROM: Final = 4
+# Kafka names its code for success as the message, but not where there are many keys.
+_SUCCESS: Final = "NONE"
 
 
 class FindCoordinatorHandler:
@@ -43,7 +45,7 @@ class FindCoordinatorHandler:
         found = find(request.key)
         return FindCoordinatorResponse(
             error_code=found.error_code,
-            error_message=found.error_message,
+            error_message=found.error_message or _SUCCESS,
             node_id=found.node_id,
             host=found.host,
             port=found.port,

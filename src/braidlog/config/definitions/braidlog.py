@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.config.rules import at_least, one_of
-from braidlog.config.setting import LONG, LOW, MEDIUM, STRING, Setting
+from braidlog.config.setting import LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
     Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM,
@@ -17,6 +17,10 @@ SETTINGS: Final = (
     ),
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",
+    ),
+    Setting("braidlog.allow.settings.without.effect", LIST, "", LOW,
+        doc="Settings that may be there although they protect nothing yet, by name, or `*` for all; each is warned "
+        "about at start.",
     ),
     Setting("braidlog.log.format", STRING, "text", LOW, rule=one_of("text", "json"),
         doc="How the broker's own log lines are written: `text` for people, `json` for collectors.",

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from braidlog.config.log_settings import MAX_LONG
-from braidlog.config.rules import ADDRESSES, VOTERS, at_least, each_of
+from braidlog.config.rules import ADDRESSES, VOTERS, Value, at_least, each_of
 from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
+if TYPE_CHECKING:
+    from braidlog.config.broker import BrokerSettings
+
 KRAFT: Final = "there is no KRaft quorum; the coordination store holds the metadata"
+ALONE: Final = "the broker runs alone, outside of any cluster"
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+def _both_roles(roles: Value, settings: BrokerSettings) -> bool:
+    """A node that is only one of the two has others beside it."""
+    return isinstance(roles, tuple) and {"broker", "controller"} <= set(roles)
+
+
+def _this_node_alone(voters: Value, settings: BrokerSettings) -> bool:
+    return isinstance(voters, tuple) and {voter.partition("@")[0] for voter in voters} == {str(settings.broker_id)}
+
+
+def _own_controller_listener(servers: Value, settings: BrokerSettings) -> bool:
+    """A quorum of one is found through its own listener."""
+    names = {name.strip().upper() for name in settings.get_str("controller.listener.names").split(",")}
+    own: set[str] = set()
+    for listener in settings.get_str("listeners").split(","):
+        name, _, address = listener.strip().partition("://")
+        if name.upper() in names:
+            own |= {address, *(f"{host}:{address.rpartition(':')[2]}" for host in _LOOPBACK)}
+    return isinstance(servers, tuple) and set(servers) <= own
+
 
 SETTINGS: Final = (
     Setting("process.roles", LIST, "", HIGH, rule=each_of("broker", "controller"), no_effect=KRAFT,
+        protects=ALONE, harmless=_both_roles,
         doc="Roles of a KRaft server: `broker`, `controller` or both; braidlog is always both.",
     ),
     Setting("node.id", INT, -1, HIGH,
@@ -21,9 +48,11 @@ SETTINGS: Final = (
         doc="Listeners of the KRaft controller; braidlog does not open them.",
     ),
     Setting("controller.quorum.voters", LIST, "", HIGH, rule=VOTERS, no_effect=KRAFT,
+        protects=ALONE, harmless=_this_node_alone,
         doc="Controllers of the quorum as id@host:port.",
     ),
-    Setting("controller.quorum.bootstrap.servers", LIST, "", HIGH, rule=ADDRESSES, no_effect=KRAFT,
+    Setting("controller.quorum.bootstrap.servers", LIST, "", HIGH, rule=ADDRESSES, no_effect=KRAFT, protects=ALONE,
+        harmless=_own_controller_listener,
         doc="Controllers through which the quorum is found.",
     ),
     Setting("controller.quorum.election.timeout.ms", INT, 1000, HIGH, no_effect=KRAFT,

@@ -10,6 +10,7 @@ from braidlog.config.setting import CLASS, INT, LONG, LOW, MEDIUM, PER_BROKER, S
 
 QUOTAS: Final = "quotas are not there yet"
 JAVA: Final = "Java classes cannot be loaded"
+UNLIMITED: Final = "no client is slowed down"
 
 SETTINGS: Final = (
     Setting("quota.window.num", INT, 11, LOW, rule=at_least(1), no_effect=QUOTAS,
@@ -37,7 +38,7 @@ SETTINGS: Final = (
     Setting("controller.quota.window.size.seconds", INT, 1, LOW, rule=at_least(1), no_effect=QUOTAS,
         doc="Length of one sample of the quota of topic and partition changes.",
     ),
-    Setting("client.quota.callback.class", CLASS, None, LOW, no_effect=JAVA,
+    Setting("client.quota.callback.class", CLASS, None, LOW, no_effect=JAVA, protects=UNLIMITED,
         doc="Class that decides about client quotas.",
     ),
 )

@@ -25,13 +25,16 @@ SECURITY: Final = "TLS, SASL and ACLs are not there yet"
 JAVA: Final = "Java classes and providers cannot be loaded"
 KERBEROS: Final = "there is no Kerberos"
 ENCODER: Final = "passwords changed at run time are not stored encrypted"
+# What happens while a setting that protects has no effect.
+OPEN: Final = "every client can do everything"
+ANONYMOUS: Final = "nobody is asked who they are, and every client can do everything"
 
 SETTINGS: Final = (
-    Setting("authorizer.class.name", STRING, "", LOW, rule=NOT_NULL, no_effect=SECURITY,
+    Setting("authorizer.class.name", STRING, "", LOW, rule=NOT_NULL, no_effect=SECURITY, protects=OPEN,
         doc="Who decides about access; a value that ends in AclAuthorizer or StandardAuthorizer means the "
         "built-in ACLs, empty allows everything.",
     ),
-    Setting("connections.max.reauth.ms", LONG, 0, MEDIUM, no_effect=SECURITY,
+    Setting("connections.max.reauth.ms", LONG, 0, MEDIUM, no_effect=SECURITY, protects=ANONYMOUS,
         doc="How long a SASL session lasts before the client must authenticate again; 0 never asks.",
     ),
     Setting("sasl.server.max.receive.size", INT, 524_288, MEDIUM, no_effect=SECURITY,
@@ -42,11 +45,11 @@ SETTINGS: Final = (
     ),
     Setting("principal.builder.class", CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM,
-        mode=PER_BROKER, no_effect=JAVA,
+        mode=PER_BROKER, no_effect=JAVA, protects=ANONYMOUS,
         doc="Class that names who is behind a connection.",
     ),
     Setting("ssl.client.auth", STRING, "none", MEDIUM, rule=one_of("required", "requested", "none"),
-        mode=PER_BROKER, no_effect=SECURITY,
+        mode=PER_BROKER, no_effect=SECURITY, protects=ANONYMOUS,
         doc="Whether clients must show a certificate: `required`, `requested` or `none`.",
     ),
     Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", LOW, no_effect=SECURITY,
@@ -123,7 +126,7 @@ SETTINGS: Final = (
     Setting("sasl.enabled.mechanisms", LIST, "GSSAPI", MEDIUM, mode=PER_BROKER, no_effect=SECURITY,
         doc="SASL mechanisms that clients may use.",
     ),
-    Setting("sasl.server.callback.handler.class", CLASS, None, MEDIUM, no_effect=JAVA,
+    Setting("sasl.server.callback.handler.class", CLASS, None, MEDIUM, no_effect=JAVA, protects=ANONYMOUS,
         doc="Class that checks credentials.",
     ),
     Setting("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", MEDIUM, mode=PER_BROKER,
@@ -208,10 +211,10 @@ SETTINGS: Final = (
     Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, LOW, no_effect=SECURITY,
         doc="How far clocks may differ when a token's times are checked.",
     ),
-    Setting("sasl.oauthbearer.expected.audience", LIST, None, LOW, no_effect=SECURITY,
+    Setting("sasl.oauthbearer.expected.audience", LIST, None, LOW, no_effect=SECURITY, protects=ANONYMOUS,
         doc="Audiences of which a token must name one.",
     ),
-    Setting("sasl.oauthbearer.expected.issuer", STRING, None, LOW, no_effect=SECURITY,
+    Setting("sasl.oauthbearer.expected.issuer", STRING, None, LOW, no_effect=SECURITY, protects=ANONYMOUS,
         doc="Issuer that a token must name.",
     ),
     Setting("delegation.token.master.key", PASSWORD, None, MEDIUM, no_effect=SECURITY,
@@ -233,6 +236,7 @@ SETTINGS: Final = (
         doc="How often expired delegation tokens are removed.",
     ),
     Setting("password.encoder.secret", PASSWORD, None, MEDIUM, no_effect=ENCODER,
+        protects="they lie in the data directory for everybody who reads it",
         doc="Secret that encrypts passwords changed at run time.",
     ),
     Setting("password.encoder.old.secret", PASSWORD, None, MEDIUM, no_effect=ENCODER,

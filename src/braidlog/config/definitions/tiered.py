@@ -12,7 +12,8 @@ TIERED: Final = "there is no tiered storage"
 
 SETTINGS: Final = (
     Setting("remote.log.storage.system.enable", BOOLEAN, False, MEDIUM, no_effect=TIERED,
-        doc="Turn tiered storage on for the broker; refused when set to true.",
+        protects="what retention deletes here is kept nowhere",
+        doc="Turn tiered storage on for the broker.",
     ),
     Setting("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", MEDIUM, rule=NON_EMPTY,
         no_effect=TIERED,

@@ -7,12 +7,13 @@ from typing import Final
 from braidlog.config.rules import at_least
 from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING, Setting
 
-EMBEDDED: Final = "the embedded store needs no ZooKeeper"
+EMBEDDED: Final = "an embedded store takes the place of ZooKeeper so far"
 JAVA: Final = "belongs to ZooKeeper's Java client"
 MIGRATION: Final = "there is no migration to KRaft"
+ALONE: Final = "the broker runs alone, outside of any cluster"
 
 SETTINGS: Final = (
-    Setting("zookeeper.connect", STRING, None, HIGH, no_effect=EMBEDDED,
+    Setting("zookeeper.connect", STRING, None, HIGH, no_effect=EMBEDDED, protects=ALONE,
         doc="ZooKeeper servers as host:port, comma separated, with an optional path under which the "
         "cluster lives.",
     ),
@@ -70,7 +71,7 @@ SETTINGS: Final = (
     Setting("zookeeper.ssl.ocsp.enable", BOOLEAN, False, LOW, no_effect=EMBEDDED,
         doc="Check certificates online (OCSP) towards ZooKeeper.",
     ),
-    Setting("zookeeper.metadata.migration.enable", BOOLEAN, False, HIGH, no_effect=MIGRATION,
+    Setting("zookeeper.metadata.migration.enable", BOOLEAN, False, HIGH, no_effect=MIGRATION, protects=ALONE,
         doc="Move the cluster's metadata from ZooKeeper to KRaft.",
     ),
     Setting("zookeeper.metadata.migration.min.batch.size", INT, 200, MEDIUM, rule=at_least(1),

@@ -1,0 +1,49 @@
+"""Settings that people write into a server.properties although Kafka 3.9 does not list them among its own.
+
+Kafka's authorizer reads its settings by itself; quotas for every client were dropped with Kafka 3.0, in favour of those
+that are set at run time, but whoever still has them in a file relies on them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.config.definitions.quotas import QUOTAS, UNLIMITED
+from braidlog.config.definitions.security import OPEN, SECURITY
+from braidlog.config.log_settings import MAX_LONG
+from braidlog.config.rules import at_least
+from braidlog.config.setting import BOOLEAN, HIGH, LONG, MEDIUM, STRING, Setting
+
+SETTINGS: Final = (
+    Setting("super.users", STRING, "", MEDIUM, no_effect=SECURITY, protects=OPEN,
+        doc="Users who may do everything whatever the ACLs say, as User:name, with semicolons between them.",
+    ),
+    # True is what holds while there are no ACLs.
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, MEDIUM, no_effect=SECURITY, protects=OPEN,
+        harmless=lambda value, settings: value is True,
+        doc="Whether everybody may use what no ACL speaks of.",
+    ),
+    Setting("authorizer.zookeeper.url", STRING, None, MEDIUM, no_effect=SECURITY, protects=OPEN,
+        doc="ZooKeeper servers that hold the ACLs, where they are not those of zookeeper.connect.",
+    ),
+    Setting("quota.producer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=QUOTAS, protects=UNLIMITED,
+        doc="Obsolete: bytes per second that a client may produce, where nothing is said of it.",
+    ),
+    Setting("quota.consumer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=QUOTAS, protects=UNLIMITED,
+        doc="Obsolete: bytes per second that a client may consume, where nothing is said of it.",
+    ),
+)
+
+# Names that an older Kafka had -> what to set instead.
+FORMER: Final = {
+    "host.name": "set listeners to PLAINTEXT://<host>:<port>",
+    "port": "set listeners to PLAINTEXT://<host>:<port>",
+    "advertised.host.name": "set advertised.listeners to PLAINTEXT://<host>:<port>",
+    "advertised.port": "set advertised.listeners to PLAINTEXT://<host>:<port>",
+    "log.cleanup.interval.mins": "set log.retention.check.interval.ms",
+    "replica.lag.max.messages": "replica.lag.time.max.ms alone decides who is in sync",
+    "replica.fetch.max.wait.ms": "set replica.fetch.wait.max.ms",
+    "zookeeper.sync.time.ms": "remove it",
+    "kafka.csv.metrics.reporter.enabled": "metrics are served as Prometheus text, see docs/METRICS.md",
+    "kafka.csv.metrics.dir": "metrics are served as Prometheus text, see docs/METRICS.md",
+}
