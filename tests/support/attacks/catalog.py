@@ -113,8 +113,7 @@ def unread_fetches(target: Target) -> Sender:
 
 @_attack("24 MB of Metadata requests, unread", Harm.MEMORY)
 def unread_metadata(target: Target) -> Sender:
-    for number in range(5):
-        target.create_topic(f"unread-metadata-{number}", 20)
+    target.create_topics("unread-metadata", 5, 20)
     return Unread(frame("Metadata", 12, MetadataRequest(topics=None)), target.scaled(24_000_000))
 
 
@@ -136,8 +135,7 @@ def unread_wide_fetches(target: Target) -> Sender:
 
 @_attack("300 connections with 80 kB of Metadata requests each, unread", Harm.MEMORY)
 def unread_connections(target: Target) -> Sender:
-    for number in range(5):
-        target.create_topic(f"unread-connections-{number}", 20)
+    target.create_topics("unread-connections", 5, 20)
     return Unread(frame("Metadata", 12, MetadataRequest(topics=None)), 80_000, target.scaled(300))
 
 
@@ -169,9 +167,9 @@ def _fetch(topic: str, partitions: list[int], most_bytes: int) -> FetchRequest:
 
 @_attack("2,400 pipelined Metadata")
 def pipelined_metadata(target: Target) -> Sender:
-    for number in range(5):
-        target.create_topic(f"pipelined-metadata-{number}", 20)
-    return _repeated(frame("Metadata", 12, MetadataRequest(topics=None)), target.scaled(2_400))
+    names = target.create_topics("pipelined-metadata", 5, 20)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    return _repeated(frame("Metadata", 12, request), target.scaled(2_400))
 
 
 @_attack("pipelined ApiVersions without end")
@@ -189,6 +187,7 @@ def pipelined_produces(target: Target) -> Sender:
 
 @_attack("20,000 JoinGroups of as many groups, pipelined")
 def join_groups(target: Target) -> Sender:
+    target.await_coordinator()
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
     requests = [
         frame(
@@ -209,6 +208,7 @@ def join_groups(target: Target) -> Sender:
 
 @_attack("20,000 SyncGroups of unknown members, pipelined")
 def sync_groups(target: Target) -> Sender:
+    target.await_coordinator()
     request = SyncGroupRequest(group_id="attacked", generation_id=1, member_id="nobody", protocol_type="consumer")
     return _repeated(frame("SyncGroup", 5, request), target.scaled(20_000))
 
@@ -311,12 +311,14 @@ def leader_epochs(target: Target) -> Sender:
 
 @_attack("OffsetFetch that names one partition 100,000 times")
 def offset_fetch_repeated(target: Target) -> Sender:
+    target.await_coordinator()
     named = [OffsetFetchRequestTopic(name="t", partition_indexes=[0] * target.scaled(100_000))]
     return _one(frame("OffsetFetch", 7, OffsetFetchRequest(group_id="attacked", topics=named)))
 
 
 @_attack("OffsetFetch of 20,000 groups")
 def offset_fetch_groups(target: Target) -> Sender:
+    target.await_coordinator()
     named = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     groups = [
         OffsetFetchRequestGroup(group_id=f"attacked-{number}", topics=named) for number in range(target.scaled(20_000))
@@ -326,6 +328,7 @@ def offset_fetch_groups(target: Target) -> Sender:
 
 @_attack("OffsetCommit of 20,000 partitions")
 def offset_commit_wide(target: Target) -> Sender:
+    target.await_coordinator()
     target.create_topic("offset-commit", 100)
     parts = [
         OffsetCommitRequestPartition(partition_index=number % 100, committed_offset=number)
@@ -339,18 +342,21 @@ def offset_commit_wide(target: Target) -> Sender:
 
 @_attack("FindCoordinator of 50,000 groups")
 def find_coordinator(target: Target) -> Sender:
+    target.await_coordinator()
     keys = [f"attacked-{number}" for number in range(target.scaled(50_000))]
     return _one(frame("FindCoordinator", 4, FindCoordinatorRequest(key_type=0, coordinator_keys=keys)))
 
 
 @_attack("DescribeGroups of 50,000 groups that do not exist")
 def describe_groups(target: Target) -> Sender:
+    target.await_coordinator()
     names = [f"unknown-{number}" for number in range(target.scaled(50_000))]
     return _one(frame("DescribeGroups", 5, DescribeGroupsRequest(groups=names)))
 
 
 @_attack("DeleteGroups of 50,000 groups that do not exist")
 def delete_groups(target: Target) -> Sender:
+    target.await_coordinator()
     names = [f"unknown-{number}" for number in range(target.scaled(50_000))]
     return _one(frame("DeleteGroups", 2, DeleteGroupsRequest(groups_names=names)))
 

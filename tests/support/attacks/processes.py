@@ -162,53 +162,50 @@ class Victim(_Client):
 
     def __init__(self, port: int) -> None:
         super().__init__("victim", str(port))
-        self._parsed: list[dict[str, object]] = []
         self._taken = 0
+        self._reported = 0.0
+        self._answered: list[tuple[float, float]] = []
+        self._waiting: list[float] = []
+        self._broken: list[tuple[float, str]] = []
         try:
             self._await("ready", READY_S)
         except ClientFailed:
             self.kill()
             raise
 
-    def _reports(self) -> list[dict[str, object]]:
-        with self._changed:
-            fresh, self._taken = self._lines[self._taken :], len(self._lines)
-            self._parsed += [json.loads(line) for line in fresh if line.startswith("{")]
-            return self._parsed
+    def _take_reports(self) -> None:
+        fresh, self._taken = self._lines[self._taken :], len(self._lines)
+        for line in fresh:
+            if line.startswith("{"):
+                report = json.loads(line)
+                self._reported = report["at"]
+                self._answered += map(tuple, report.get("answered", ()))
+                self._waiting = report.get("waiting", [])
+                if "broken" in report:
+                    self._broken.append((report["at"], report["broken"]))
 
     def await_report_after(self, moment: float, seconds: float = LANDED_S) -> None:
         """Until the victim has reported on everything up to a moment of the monotonic clock."""
-
-        def reported() -> bool:
-            with self._changed:
-                last = next((line for line in reversed(self._lines) if line.startswith("{")), None)
-            return last is not None and json.loads(last)["at"] >= moment
-
         deadline = time.monotonic() + seconds
         with self._changed:
-            while not reported():
+            self._take_reports()
+            while self._reported < moment:
                 left = deadline - time.monotonic()
                 if self._ended or left <= 0:
-                    raise ClientFailed(f"the victim ended or was silent for {seconds:.0f} s")
+                    raise ClientFailed(f"the victim ended, or was silent for {seconds:.0f} s")
                 self._changed.wait(left)
+                self._take_reports()
 
     def between(self, begin: float, end: float) -> Latencies:
-        """Of the records answered between two moments of the monotonic clock, to a tenth of a second."""
-        reports = self._reports()
-        first = bisect_left(reports, begin, key=lambda report: report["at"])  # type: ignore[arg-type,return-value]
-        found = Latencies()
-        last: dict[str, object] = {}
-        for last in reports[first:]:
-            found.values += [us / 1000 for us in last["us"]]  # type: ignore[attr-defined]
-            if "broken" in last:
-                found.broken.append(str(last["broken"]))
-            if last["at"] >= end:  # type: ignore[operator]
-                break
-        waiting = float(last.get("waiting", 0.0))  # type: ignore[arg-type]
-        if waiting > 0:
-            found.values.append(waiting * 1000)
-        found.values.sort()
-        return found
+        """Of the records that were due between two moments of the monotonic clock, as far as reported."""
+        with self._changed:
+            self._take_reports()
+            first = bisect_left(self._answered, (begin, 0.0))
+            last = bisect_left(self._answered, (end, 0.0))
+            times = [seconds for _, seconds in self._answered[first:last]]
+            times += [self._reported - due for due in self._waiting if begin <= due < end]
+            broken = [reason for at, reason in self._broken if begin <= at < end]
+        return Latencies(sorted(seconds * 1000 for seconds in times), broken)
 
 
 def memory_of(pid: int, field_name: str = "VmRSS") -> int:

@@ -33,7 +33,7 @@ class Control:
         self._has_landed = False
 
     def landed(self) -> None:
-        """The whole of the attack was sent, and answered if it reads answers; or the broker takes no more of it."""
+        """All of the attack was sent, and answered if it reads answers; or the broker takes no more of it."""
         if not self._has_landed:
             self._has_landed = True
             self._landed()
@@ -110,6 +110,7 @@ class Bursts:
                         if control.stopped():
                             return
                         control.counts["closed"] += 1
+                        control.landed()
                         line.close()
                         line = connect(port)
                         break

@@ -9,6 +9,8 @@ from typing import Any
 
 from braidlog.wire.apis import api_by_name, encode_request
 from braidlog.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
+from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
 from braidlog.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from braidlog.wire.message import Message
@@ -22,7 +24,8 @@ TIMEOUT_MS = 120_000
 DEADLINE_S = 120.0
 # No more partitions than this in one request of the preparation: what makes them is not what is measured.
 PARTITIONS_AT_ONCE = 500
-NOT_YET = (3, 5, 6)  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
+# UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, and the same three of coordinators.
+NOT_YET = (3, 5, 6, 14, 15, 16)
 
 
 def frame(name: str, version: int, request: Message) -> bytes:
@@ -126,6 +129,17 @@ class Target:
             assert codes <= {0, *NOT_YET}, f"{topic}: error codes {codes}"
             assert time.monotonic() < deadline, f"{topic} has partitions that do not serve: {codes}"
             time.sleep(0.02)  # nothing tells when a leader is ready but asking
+
+    def await_coordinator(self) -> None:
+        """Until every shard of the groups answers: the first who asks makes their topic."""
+        groups = [f"probe-{number}" for number in range(500)]
+
+        def ask() -> set[int]:
+            self.ask("FindCoordinator", 3, FindCoordinatorRequest(key="probe", key_type=0))
+            answer = self.ask("DescribeGroups", 5, DescribeGroupsRequest(groups=groups))
+            return {group.error_code for group in answer.groups}
+
+        self._until_served("__consumer_offsets", ask)
 
     def produce(self, topic: str, batches: Sequence[tuple[int, bytes]], version: int = 9) -> None:
         request = produce_request(topic, batches)

@@ -27,8 +27,8 @@ PRODUCE, VERSION = 0, 9
 def run(port: int) -> None:
     """Until standard input ends. Each line of output has what was answered since the one before it.
 
-    `at` is on the machine's monotonic clock; `us` are the times of the records answered, in microseconds; `waiting` is
-    how many seconds the oldest record has been without an answer; `broken` says why the connection was lost.
+    `at` is on the machine's monotonic clock; `answered` has for each record when it was due, on that clock, and the
+    seconds until its answer; `waiting` has when those without an answer were due; `broken` why the connection was lost.
     """
     target = Target(port)
     target.create_topic(TOPIC)
@@ -41,7 +41,7 @@ def run(port: int) -> None:
             _produce(port, request)
             return
         except (OSError, EOFError, AssertionError) as problem:
-            _say({"at": time.monotonic(), "us": [], "broken": f"{type(problem).__name__}: {problem}"})
+            _say({"at": time.monotonic(), "broken": f"{type(problem).__name__}: {problem}"})
             time.sleep(0.05)  # a client's reconnect.backoff.ms
 
 
@@ -56,7 +56,7 @@ def _produce(port: int, request: bytes) -> None:
         poll.register(line, select.POLLIN)
         poll.register(sys.stdin, select.POLLIN)
         due_times: deque[float] = deque()
-        answered: list[int] = []
+        answered: list[tuple[float, float]] = []
         unsent = received = b""
         next_due = next_report = time.monotonic() + PERIOD_S
         while True:
@@ -69,12 +69,12 @@ def _produce(port: int, request: bytes) -> None:
                 with suppress(BlockingIOError):
                     unsent = unsent[line.send(unsent) :]
             if now >= next_report:
-                _say({"at": now, "us": answered, "waiting": now - due_times[0] if due_times else 0.0})
+                _say({"at": now, "answered": answered, "waiting": list(due_times)})
                 answered = []
                 next_report = now + REPORT_S
             for number, _ in poll.poll(max(0.0, (next_due - time.monotonic()) * 1000)):
                 if number == sys.stdin.fileno():
-                    _say({"at": now, "us": answered, "waiting": now - due_times[0] if due_times else 0.0})
+                    _say({"at": now, "answered": answered, "waiting": list(due_times)})
                     return
                 more = line.recv(1 << 16)
                 if not more:
@@ -84,7 +84,8 @@ def _produce(port: int, request: bytes) -> None:
                 while len(received) >= 4 and len(received) >= (end := 4 + int.from_bytes(received[:4], "big")):
                     _check(received[4:end])
                     received = received[end:]
-                    answered.append(round((now - due_times.popleft()) * 1e6))
+                    due = due_times.popleft()
+                    answered.append((round(due, 4), round(now - due, 6)))
 
 
 def _check(answer: bytes) -> None:
