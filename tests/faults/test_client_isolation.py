@@ -12,15 +12,16 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import pytest
 
 from braidlog.wire.generated.api_versions import ApiVersionsRequest
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from support.attacks.catalog import ATTACKS, Harm
-from support.attacks.processes import Latencies, MemoryWatch, RunningAttack, Victim, memory_cgroup
+from support.attacks.processes import ClientFailed, Latencies, MemoryWatch, RunningAttack, Victim, memory_cgroup
 from support.attacks.sending import connect
 from support.attacks.target import Target, batch_of, frame, tiny_records
 from support.attacks.victim import TOPIC as VICTIM_TOPIC
@@ -32,6 +33,8 @@ from support.raw import RawConnection
 MB = 1_000_000
 # An attack goes on for at least so long, and until all of it was sent and answered once.
 ATTACK_S = 1.0
+# One that takes memory may never come to its end: all is well as long as the broker takes it slowly.
+MEMORY_ATTACK_S = 4.0
 LONGEST_WAIT_MS = 2_000
 LONGEST_MEDIAN_MS = 250
 INNOCENTS = 24
@@ -54,8 +57,8 @@ SCALES = {
 }
 OF_TIME = [name for name, attack in ATTACKS.items() if attack.harm is Harm.TIME]
 OF_MEMORY = [name for name, attack in ATTACKS.items() if attack.harm is Harm.MEMORY]
-BY_ONE_CONNECTION = ["unread-fetches", "unread-metadata", "unread-api-versions", "unread-wide-fetches"]
-BY_MANY_CONNECTIONS = ["unread-connections", "stalled-frames", "large-frames"]
+BY_ONE_CONNECTION = ["unread-fetches", "trickled-fetches", "unread-metadata", "unread-api-versions"]
+BY_MANY_CONNECTIONS = ["unread-connections", "unread-wide-fetches", "stalled-frames", "large-frames"]
 # What else needs much memory to be answered.
 LARGE_WHEN_OPENED = [
     "describe-configs-repeated",
@@ -155,18 +158,29 @@ def test_the_others_are_served_beside(name: str, scene: Scene) -> None:
 
 def _endure(broker: Broker, name: str, most_gained: int | None) -> None:
     """One memory attack: the others are served meanwhile, and afterwards memory and connections are as before."""
+    try:
+        _attack_memory(broker, name, most_gained)
+    except (AssertionError, OSError, ClientFailed):
+        # Where the broker has died, nothing else that went wrong is worth telling.
+        with suppress(TimeoutExpired):
+            broker.process.wait(1.0)
+        _assert_alive(broker)
+        raise
+    _assert_innocents_served(broker)
+    assert broker.stop() == 0, broker.log()
+
+
+def _attack_memory(broker: Broker, name: str, most_gained: int | None) -> None:
     with Victim(broker.port) as victim, _attack(name, broker) as attack:
         connections = total(broker, "kafka_server_socket_server_metrics_connection_count")
         memory = MemoryWatch(broker.process.pid)
         begin = time.monotonic()
         attack.begin()
-        attack.await_landed()
-        _assert_alive(broker)
+        attack.has_landed_within(MEMORY_ATTACK_S)
         _assert_innocents_served(broker)
-        victim.await_report_after(begin + ATTACK_S)
+        victim.await_report_after(begin + MEMORY_ATTACK_S)
         end = time.monotonic()
         gained = memory.gained
-        _assert_alive(broker)
         counts = attack.finish()
         seen = _assert_served(victim, begin, end)
         print(f"{name}: {gained / MB:.0f} MB gained; {seen}; {counts}")
@@ -177,14 +191,12 @@ def _endure(broker: Broker, name: str, most_gained: int | None) -> None:
         over = time.monotonic()
         victim.await_report_after(over)
         assert not victim.between(begin, over).broken
-    _assert_innocents_served(broker)
 
 
 @pytest.mark.parametrize("name", BY_ONE_CONNECTION)
 def test_a_client_that_does_not_read_takes_little_memory(name: str, tmp_path: Path) -> None:
     with start_braidlog(tmp_path / "data") as broker:
         _endure(broker, name, MOST_GAINED_BY_ONE)
-        assert broker.stop() == 0, broker.log()
 
 
 @pytest.mark.parametrize("name", BY_MANY_CONNECTIONS)
@@ -192,7 +204,6 @@ def test_all_connections_together_stay_within_the_memory_budget(name: str, tmp_p
     budget = 150 * MB
     with start_braidlog(tmp_path / "data", {"braidlog.memory.max": str(budget)}) as broker:
         _endure(broker, name, budget)
-        assert broker.stop() == 0, broker.log()
 
 
 @pytest.mark.parametrize("name", [*OF_MEMORY, *LARGE_WHEN_OPENED])
@@ -208,7 +219,6 @@ def test_a_broker_with_little_memory_outlives(name: str, tmp_path: Path) -> None
 
         broker = opened.enter_context(start_braidlog(tmp_path / "data", preexec=enter))
         _endure(broker, name, None)
-        assert broker.stop() == 0, broker.log()
 
 
 def test_a_long_answer_that_is_read_slowly_comes_whole(tmp_path: Path) -> None:

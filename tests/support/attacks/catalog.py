@@ -111,6 +111,13 @@ def unread_fetches(target: Target) -> Sender:
     return Unread(request, target.scaled(2_200_000) * len(request))
 
 
+@_attack("24 MB of Fetches of 20 KB each, read at a trickle", Harm.MEMORY)
+def trickled_fetches(target: Target) -> Sender:
+    topic = target.create_topic("trickled-fetches")
+    target.produce(topic, [(0, batch_of(tiny_records(1, bytes(20_000)), 1))])
+    return Unread(frame("Fetch", 11, _fetch(topic, [0], MIB)), target.scaled(24_000_000), trickle=True)
+
+
 @_attack("24 MB of Metadata requests, unread", Harm.MEMORY)
 def unread_metadata(target: Target) -> Sender:
     target.create_topics("unread-metadata", 5, 20)
@@ -122,7 +129,7 @@ def unread_api_versions(target: Target) -> Sender:
     return Unread(frame("ApiVersions", 0, ApiVersionsRequest()), target.scaled(24_000_000))
 
 
-@_attack("200 Fetches of 1,000 partitions of 30 KB, unread", Harm.MEMORY)
+@_attack("40 connections with Fetches of 1,000 partitions of 30 KB, unread", Harm.MEMORY)
 def unread_wide_fetches(target: Target) -> Sender:
     partitions = target.scaled(1_000)
     topic = target.create_topic("unread-wide-fetches", partitions)
@@ -130,7 +137,7 @@ def unread_wide_fetches(target: Target) -> Sender:
     for first in range(0, partitions, 100):
         target.produce(topic, [(index, batch) for index in range(first, min(first + 100, partitions))])
     request = frame("Fetch", 11, _fetch(topic, list(range(partitions)), MIB))
-    return Unread(request, 200 * len(request))
+    return Unread(request, 5 * len(request), 40)
 
 
 @_attack("300 connections with 80 kB of Metadata requests each, unread", Harm.MEMORY)
@@ -144,17 +151,17 @@ def stalled_frames(target: Target) -> Sender:
     return Stalled(claimed_frame(LARGEST_FRAME, 2_000_000), target.scaled(200))
 
 
-@_attack("2,000 connections that claim 100 MB and send 100 bytes", Harm.MEMORY)
+@_attack("500 connections that claim 100 MB and send 100 bytes", Harm.MEMORY)
 def claimed_frames(target: Target) -> Sender:
-    return Stalled(claimed_frame(LARGEST_FRAME, 100), target.scaled(2_000))
+    return Stalled(claimed_frame(LARGEST_FRAME, 100), target.scaled(500))
 
 
-@_attack("20 connections that each send whole frames of 30 MB, pipelined", Harm.MEMORY)
+@_attack("20 connections that each pipeline five frames of 30 MB", Harm.MEMORY)
 def large_frames(target: Target) -> Sender:
-    # Records of a topic that does not exist: the frame is taken and decoded whole, and then refused.
+    # Records of a partition that does not exist: the frame is taken and decoded whole, and then refused.
     target.create_topic("large-frames")
     request = frame("Produce", 9, produce_request("large-frames", [(99, bytes(target.scaled(30) * MIB))]))
-    return Unread(request, 20 * len(request), 20)
+    return Unread(request, 5 * len(request), 20)
 
 
 def _fetch(topic: str, partitions: list[int], most_bytes: int) -> FetchRequest:

@@ -118,6 +118,11 @@ class RunningAttack(_Client):
     def await_landed(self, seconds: float = LANDED_S) -> None:
         self._await("landed", seconds)
 
+    def has_landed_within(self, seconds: float) -> bool:
+        """Whether it had its whole effect by then; a broker may also be slow in taking it."""
+        with self._changed:
+            return self._changed.wait_for(lambda: "landed" in self._lines, seconds)
+
     @property
     def ended(self) -> bool:
         return self._process.poll() is not None
@@ -135,7 +140,7 @@ class RunningAttack(_Client):
 class Latencies:
     """Milliseconds, sorted; records without an answer count with how long they have waited."""
 
-    values: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list, repr=False)
     broken: list[str] = field(default_factory=list)
 
     def percentile(self, share: float) -> float:

@@ -9,14 +9,14 @@ import select
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
 SEND_SIZE = 1 << 18
 SCRATCH = 1 << 20
 # What does not move for so long is at a stand: the broker has stopped reading.
-STANDSTILL_S = 1.0
+STANDSTILL_S = 2.0
 TICK_MS = 50
 CONNECT_TIMEOUT_S = 30.0
 # So small that what is unread piles up at the broker and not in the kernel.
@@ -37,12 +37,6 @@ class Control:
         if not self._has_landed:
             self._has_landed = True
             self._landed()
-
-    def hold(self) -> None:
-        """Keep everything as it is until told to stop."""
-        self.landed()
-        while not self.stopped():
-            select.select([], [], [], TICK_MS / 1000)
 
 
 class Sender(Protocol):
@@ -147,12 +141,16 @@ class Bursts:
 
 
 class Unread:
-    """Sends the payload again and again, `total` bytes on each connection, and reads nothing, ever."""
+    """Sends the payload again and again, `total` bytes on each connection, and reads nothing, ever.
 
-    def __init__(self, payload: bytes, total: int, connections: int = 1) -> None:
+    With `trickle` it reads a few megabytes a second once it has sent all it can.
+    """
+
+    def __init__(self, payload: bytes, total: int, connections: int = 1, *, trickle: bool = False) -> None:
         self._payload = payload * max(1, SEND_SIZE // len(payload))
         self._total = total
         self._connections = connections
+        self._trickle = trickle
 
     def run(self, port: int, control: Control) -> None:
         with ExitStack() as opened:
@@ -160,14 +158,17 @@ class Unread:
             lines: dict[int, socket.socket] = {}
             left: dict[int, int] = {}
             at: dict[int, int] = {}
-            moved = time.monotonic()
             for _ in range(self._connections):
                 line = opened.enter_context(connect(port, SMALL_BUFFER))
                 number = line.fileno()
                 lines[number], left[number], at[number] = line, self._total, 0
                 poll.register(line, select.POLLOUT)
             view = memoryview(self._payload)
-            while left and not control.stopped() and time.monotonic() - moved < STANDSTILL_S:
+            moved = time.monotonic()
+            while left and not control.stopped():
+                if time.monotonic() - moved > STANDSTILL_S:
+                    control.landed()
+                    self._read_little(lines.values())
                 for number, _ in poll.poll(TICK_MS):
                     try:
                         sent = lines[number].send(view[at[number] :][: left[number]])
@@ -185,7 +186,16 @@ class Unread:
                         poll.unregister(number)
                         del left[number]
             control.counts["stuck"] += len(left)
-            control.hold()
+            control.landed()
+            while not control.stopped():
+                self._read_little(lines.values())
+                select.select([], [], [], TICK_MS / 1000)
+
+    def _read_little(self, lines: Iterable[socket.socket]) -> None:
+        if self._trickle:
+            for line in lines:
+                with suppress(OSError):  # nothing to read, or closed
+                    line.recv(SEND_SIZE)
 
 
 class Stalled:
@@ -203,7 +213,9 @@ class Stalled:
             for line in lines:
                 poll.register(line, select.POLLOUT)
             moved = time.monotonic()
-            while waiting and not control.stopped() and time.monotonic() - moved < STANDSTILL_S:
+            while waiting and not control.stopped():
+                if time.monotonic() - moved > STANDSTILL_S:
+                    control.landed()
                 for number, _ in poll.poll(TICK_MS):
                     line, rest = waiting[number]
                     try:
