@@ -9,9 +9,11 @@ from typing import Any
 
 from braidlog.wire.apis import api_by_name, encode_request
 from braidlog.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from braidlog.wire.generated.delete_topics import DeleteTopicsRequest
 from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
 from braidlog.wire.generated.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from braidlog.wire.generated.metadata import MetadataRequest
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from braidlog.wire.message import Message
 from braidlog.wire.records.batch import CODEC_NONE
@@ -113,6 +115,13 @@ class Target:
         for name in names:
             self._await_leaders(name, partitions)
         return names
+
+    def delete_topics_but(self, kept: set[str]) -> None:
+        """Every topic except these and the internal ones, one at a time."""
+        answer = self.ask("Metadata", 12, MetadataRequest(topics=None))
+        for topic in answer.topics:
+            if not topic.is_internal and topic.name not in kept:
+                self.ask("DeleteTopics", 5, DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=TIMEOUT_MS))
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
         asked = [ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in range(partitions)]
