@@ -17,7 +17,17 @@ from tools.peers.kafka import BROKER_JVM, kafka_home
 
 from bench import machine, programs, report
 from bench.measures import BRAIDLOG, KAFKA, Verdict
-from bench.scenarios import groups, latency, lifetime, perftest, scale, small_requests, throughput, transactions
+from bench.scenarios import (
+    fairness,
+    groups,
+    latency,
+    lifetime,
+    perftest,
+    scale,
+    small_requests,
+    throughput,
+    transactions,
+)
 from bench.session import Plan, Session
 
 RESULTS = Path(__file__).parent / "results"
@@ -28,6 +38,7 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "memory": lifetime.measure_memory,
     "scale": scale.measure,
     "groups": groups.measure,
+    "fairness": fairness.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
@@ -35,13 +46,17 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
 }
-ALL = (*list(SCENARIOS)[:4], *THROUGHPUT, *list(SCENARIOS)[4:])
+ALL = (*list(SCENARIOS)[:5], *THROUGHPUT, *list(SCENARIOS)[5:])
+# Fairness takes as long as all the others together.
+DEFAULT = tuple(name for name in ALL if name != "fairness")
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few minutes; figures show direction only")
-    parser.add_argument("--only", default=",".join(ALL), help=f"comma-separated, of {', '.join(ALL)}")
+    parser.add_argument(
+        "--only", default=",".join(DEFAULT), help=f"comma-separated, of {', '.join(ALL)} (default: all but fairness)"
+    )
     parser.add_argument("--rounds", type=int, help="rounds per row (default 5, quick 2)")
     parser.add_argument(
         "--peer",
@@ -55,10 +70,17 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         type=int,
         help="most partitions that Kafka is measured with (default 1000, quick 0)",
     )
+    parser.add_argument(
+        "--attacks", default="", help="comma-separated names of the attacks that fairness measures (default: all)"
+    )
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="where the brokers' data goes")
     parser.add_argument("--json", type=Path, help="write the result here instead of bench/results/")
     options = parser.parse_args(arguments)
     options.only = [name for name in options.only.split(",") if name]
+    options.attacks = [name for name in options.attacks.split(",") if name]
+    unknown = [name for name in options.attacks if name not in fairness.ATTACKS]
+    if unknown:
+        parser.error(f"no such attack: {', '.join(unknown)}; there are {', '.join(fairness.ATTACKS)}")
     unknown = [name for name in options.only if name not in ALL]
     if unknown:
         parser.error(f"no such selection: {', '.join(unknown)}; there are {', '.join(ALL)}")
@@ -137,6 +159,7 @@ def main() -> None:
         quick=options.quick,
         cold_bytes=round((options.cold_gb or (1 if options.quick else 10)) * 1e9),
         scale_peer_partitions=options.scale_peer_partitions or (0 if options.quick else 1000),
+        attacks=options.attacks,
     )
     began = time.monotonic()
     session = Session(plan, names, Path(tempfile.mkdtemp(prefix="braidlog-bench-", dir=options.work)))

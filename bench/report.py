@@ -21,6 +21,7 @@ TITLES = {
     "fsync": "fsync before every acknowledgement",
     "scale": "As it grows",
     "groups": "Groups",
+    "fairness": "Fairness: a client that produces every 5 ms beside each attack",
     "transactions": "Transactions",
 }
 HEADINGS = ("", "unit", "braidlog (min–max)", "Kafka 3.9.1 (min–max)", "ratio (min–max)", "target", "")
@@ -52,6 +53,35 @@ def _ranged(
     return f"{form(middle)} ({form(ends[0])}–{form(ends[1])})"
 
 
+# A victim that waits no longer than this beside an attack is isolated from it.
+FAIR_MS = {"p99": 50.0, "max": 250.0}
+FAIR_COLUMNS = {"p50": "ms", "p99": "ms", "max": "ms", "memory": "MiB"}
+
+
+def _fair_table(rows: Sequence[Measure]) -> list[list[str]]:
+    """The rows of `fairness` by attack: its name, the columns of either broker, and whether braidlog was fair."""
+    heads = [f"{name} {column}, {unit}" for name in ("braidlog", "Kafka") for column, unit in FAIR_COLUMNS.items()]
+    attacks: dict[str, dict[str, Measure]] = {}
+    for row in rows:
+        attack, _, column = row.name.rpartition(": ")
+        attacks.setdefault(attack, {})[column] = row
+    table = [["", *heads, ""]]
+    for attack, columns in attacks.items():
+        values = {
+            (broker, column): columns[column].median(broker) if column in columns else None
+            for broker in (BRAIDLOG, KAFKA)
+            for column in FAIR_COLUMNS
+        }
+        ours = [(values[BRAIDLOG, column], most) for column, most in FAIR_MS.items()]
+        if any(value is None for value, _ in ours):
+            verdict = Verdict.NOT_MEASURED
+        else:
+            fair = all(value is not None and value <= most for value, most in ours)
+            verdict = Verdict.REACHED if fair else Verdict.NOT_REACHED
+        table.append([attack, *(_ranged(value, None) for value in values.values()), verdict.value])
+    return table
+
+
 def cells(row: Measure) -> list[str]:
     bound = "≥" if row.better is Better.HIGHER else "≤"
     return [
@@ -65,13 +95,33 @@ def cells(row: Measure) -> list[str]:
     ]
 
 
+def _fair_markdown(rows: Sequence[Measure]) -> str:
+    head, *table = _fair_table(rows)
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 2) + "---|"]
+    return "\n".join([*lines, *("| " + " | ".join(line) + " |" for line in table)])
+
+
+def _fair_text(rows: Sequence[Measure]) -> str:
+    table = _fair_table(rows)
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    lines = [TITLES["fairness"]]
+    for line in table:
+        right = [cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True)]
+        lines.append(("  " + "  ".join([line[0].ljust(widths[0]), *right, line[-1]])).rstrip())
+    return "\n".join(lines)
+
+
 def markdown(rows: Sequence[Measure]) -> str:
+    if rows and rows[0].group == "fairness":
+        return _fair_markdown(rows)
     lines = ["| " + " | ".join(HEADINGS) + " |", "|---|---|---:|---:|---:|---:|---|"]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def text(group: str, rows: Sequence[Measure]) -> str:
+    if group == "fairness":
+        return _fair_text(rows)
     table = [list(HEADINGS), *(cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
     lines = [TITLES.get(group, group)]

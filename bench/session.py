@@ -28,6 +28,7 @@ class Plan:
     quick: bool
     cold_bytes: int
     scale_peer_partitions: int
+    attacks: Sequence[str] = ()
 
     def scaled(self, full: int, quick: int) -> int:
         return quick if self.quick else full

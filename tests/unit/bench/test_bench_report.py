@@ -98,3 +98,17 @@ def test_an_unknown_selection_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         parse(["--only", "produce,nonsense"])
     assert "no such selection: nonsense" in capsys.readouterr().err
+
+
+def test_fairness_has_a_row_for_each_attack_and_an_absolute_target() -> None:
+    rows = [
+        Measure("fairness", f"{attack}: {column}", "ms", Better.LOWER, None, {BRAIDLOG: [value], KAFKA: [3.0]})
+        for attack, p99 in (("churn", 49.0), ("bomb: gzip", 51.0))
+        for column, value in (("p50", 1.0), ("p99", p99), ("max", 250.0), ("memory", 2.0))
+    ]
+    del rows[-1].values[BRAIDLOG]
+    head, _, churn, bomb = report.blocks(result(*rows))["fairness"].splitlines()
+    assert head.startswith("|  | braidlog p50, ms | braidlog p99, ms | braidlog max, ms | braidlog memory, MiB | Kafka")
+    assert churn == "| churn | 1.00 | 49.0 | 250 | 2.00 | 3.00 | 3.00 | 3.00 | 3.00 | reached |"
+    assert bomb == "| bomb: gzip | 1.00 | 51.0 | 250 | – | 3.00 | 3.00 | 3.00 | 3.00 | not reached |"
+    assert "braidlog p99, ms" in report.text("fairness", rows)
