@@ -37,7 +37,9 @@ The stronger first:
 In an environment variable one underscore stands for a dot, two for an underscore, three for a dash. A variable that
 names no setting, and a key that nobody knows, is warned about at start; the key is kept, as Kafka does.
 A topic's own settings go before the broker's, which are named beside them below.
-`listener.name.<listener>.<key>` sets a key for one listener.
+`listener.name.<listener>.<key>` sets a key for one listener, its name in lower case: `max.connections` and
+`max.connection.creation.rate`. With any other key, or for a listener that there is not, it is warned about at start,
+and refused as a change at run time.
 
 ## Where braidlog differs from Kafka
 | setting | Kafka's default | here | why |

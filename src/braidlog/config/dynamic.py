@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
-from braidlog.config.listeners import parse_listeners
+from braidlog.config.listeners import PER_LISTENER, parse_listeners
 from braidlog.config.rules import Value
 from braidlog.config.setting import LIST, PER_BROKER, READ_ONLY, Setting, parse_list
 from braidlog.config.topic import broker_default
@@ -47,6 +47,10 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
         (key for key in changes if key in _ONLY_PER_LISTENER),
         "these settings change for one listener at a time: put listener.name.<listener>. before the key",
     )
+    _refuse(
+        (key for key in changes if _is_the_same_for_all_listeners(key)),
+        "these settings are the same for all listeners: leave out listener.name.<listener>.",
+    )
     if not per_broker:
         _refuse(
             (key for key in changes if _belongs_to_one_broker(key)),
@@ -61,8 +65,15 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
 
 def _may_change(key: str) -> bool:
     setting = known.broker_setting_for(key)
-    # Any setting may be overridden for a listener; whether it acts is up to the listener.
+    # Whether a listener may have its own is another question.
     return setting is None or setting.mode != READ_ONLY or known.listener_base(key) is not None
+
+
+def _is_the_same_for_all_listeners(key: str) -> bool:
+    """Kafka takes such a change and nobody ever reads it."""
+    base = known.listener_base(key)
+    setting = None if base is None else known.broker_setting(base)
+    return setting is not None and setting.no_effect is None and setting.key not in PER_LISTENER
 
 
 def _belongs_to_one_broker(key: str) -> bool:

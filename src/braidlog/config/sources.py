@@ -64,6 +64,11 @@ def load_settings(
     except InvalidConfigError as problem:
         raise UserError(str(problem.message)) from problem
     warnings += (f"{places.get(key, key)}: nobody knows the setting {key}{_meant(key)}" for key in settings.unknown)
+    if any(key.startswith(known.LISTENER_PREFIX) for key in texts):
+        from braidlog.config.listeners import overrides_without_effect
+
+        for key, reason in overrides_without_effect(settings).items():
+            warnings.append(f"{places.get(key, key)}: {key} has no effect: {reason}")
     return Loaded(settings, warnings)
 
 

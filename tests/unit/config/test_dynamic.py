@@ -32,6 +32,7 @@ def test_what_may_change_passes() -> None:
         ({"ssl.keystore.location": "/k"}, True, r"listener.name.<listener>. before the key"),
         ({"listeners": "PLAINTEXT://h:1"}, False, r"one broker at a time.*: listeners"),
         ({"listener.name.x.ssl.keystore.location": "/k"}, False, r"one broker at a time"),
+        ({"listener.name.x.log.retention.ms": "5"}, True, r"the same for all listeners.*: listener.name.x.log"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, True, r"clients cannot connect to 0.0.0.0"),
         ({"log.retention.ms": "x"}, True, r"expected a whole number"),
         ({"log.cleaner.threads": "1000"}, True, r"more than 1 MiB is needed"),

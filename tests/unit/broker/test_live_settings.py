@@ -1,0 +1,110 @@
+"""Settings that change at run time, on a broker that is open: whoever obeys one obeys its new value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from braidlog.broker.server import Server
+from braidlog.config.broker import BrokerSettings
+
+Check = Callable[[Server], Awaitable[None]]
+
+
+@asynccontextmanager
+async def open_server(directory: Path, settings: Mapping[str, str]) -> AsyncIterator[Server]:
+    basics = {"log.dirs": str(directory / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", "braidlog.http.listen": ""}
+    server = Server(BrokerSettings({**basics, **settings}), [])
+    await server.open()
+    try:
+        yield server
+    finally:
+        server.request_stop()
+        await server.serve_until_stopped()
+
+
+def on_server(directory: Path, check: Check, **settings: str) -> None:
+    async def main() -> None:
+        async with open_server(directory, {key.replace("_", "."): value for key, value in settings.items()}) as server:
+            await check(server)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def change(server: Server, **texts: str) -> None:
+    """For this broker, as its image would tell it."""
+    server.broker.settings.apply_dynamic({}, {key.replace("_", "."): text for key, text in texts.items()})
+
+
+async def connect(server: Server, listener: int = 0) -> asyncio.StreamWriter:
+    _, writer = await asyncio.open_connection("127.0.0.1", server.listeners[listener].port)
+    return writer
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """The loop has work under way that makes it true; the test's own deadline ends a wait in vain."""
+    while not condition():  # noqa: ASYNC110 - a quota or a log has no event to wait for
+        await asyncio.sleep(0.005)
+
+
+def test_connections_are_let_in_when_the_limit_rises_and_closed_when_it_falls(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        (listener,) = server.listeners
+        writers = [await connect(server) for _ in range(3)]
+        await until(lambda: server.quotas.delay_s("PLAINTEXT") > 0)
+        assert listener.connections == 1
+        change(server, max_connections="3")
+        await until(lambda: listener.connections == 3)
+        change(server, max_connections="2")
+        assert listener.connections == 2
+        for writer in writers:
+            writer.close()
+
+    on_server(tmp_path, check, max_connections="1")
+
+
+def test_a_listeners_own_limits_bind_it_and_change_alone(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        outside, inside = server.listeners
+        writers = [await connect(server, 0) for _ in range(2)] + [await connect(server, 1) for _ in range(2)]
+        await until(lambda: inside.connections == 2 and server.quotas.delay_s("OUTSIDE") > 0)
+        assert outside.connections == 1
+        server.broker.settings.apply_dynamic({}, {"listener.name.outside.max.connections": "2"})
+        await until(lambda: outside.connections == 2)
+        server.broker.settings.apply_dynamic(
+            {},
+            {"listener.name.outside.max.connection.creation.rate": "1", "listener.name.outside.max.connections": "9"},
+        )
+        assert server.quotas.admit("OUTSIDE", "10.0.0.1")
+        assert 0 < server.quotas.delay_s("OUTSIDE") <= 1
+        assert server.quotas.delay_s("INSIDE") == 0
+        server.quotas.release("OUTSIDE", "10.0.0.1")
+        for writer in writers:
+            writer.close()
+
+    on_server(
+        tmp_path,
+        check,
+        listeners="OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0",
+        listener_security_protocol_map="OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+        inter_broker_listener_name="INSIDE",
+        listener_name_outside_max_connections="1",
+    )
+
+
+def test_the_rate_and_the_shares_of_addresses_change(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        quotas = server.quotas
+        change(server, max_connection_creation_rate="1")
+        assert quotas.delay_s("PLAINTEXT") == 0
+        assert quotas.admit("PLAINTEXT", "10.0.0.1")
+        assert 0 < quotas.delay_s("PLAINTEXT") <= 1
+        change(server, max_connections_per_ip="1", max_connections_per_ip_overrides="10.0.0.2:2")
+        await until(lambda: quotas.most_per_host == 1)
+        assert [quotas.admit("PLAINTEXT", host) for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2")] == [False, True, True]
+        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
+            quotas.release("PLAINTEXT", host)
+
+    on_server(tmp_path, check)
