@@ -3,34 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from braidlog.broker.server import Server
-from braidlog.config.broker import BrokerSettings
-
-Check = Callable[[Server], Awaitable[None]]
-
-
-@asynccontextmanager
-async def open_server(directory: Path, settings: Mapping[str, str]) -> AsyncIterator[Server]:
-    basics = {"log.dirs": str(directory / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", "braidlog.http.listen": ""}
-    server = Server(BrokerSettings({**basics, **settings}), [])
-    await server.open()
-    try:
-        yield server
-    finally:
-        server.request_stop()
-        await server.serve_until_stopped()
-
-
-def on_server(directory: Path, check: Check, **settings: str) -> None:
-    async def main() -> None:
-        async with open_server(directory, {key.replace("_", "."): value for key, value in settings.items()}) as server:
-            await check(server)
-
-    asyncio.run(asyncio.wait_for(main(), 60))
+from support.open_server import on_server, until
 
 
 def change(server: Server, **texts: str) -> None:
@@ -41,12 +17,6 @@ def change(server: Server, **texts: str) -> None:
 async def connect(server: Server, listener: int = 0) -> asyncio.StreamWriter:
     _, writer = await asyncio.open_connection("127.0.0.1", server.listeners[listener].port)
     return writer
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """The loop has work under way that makes it true; the test's own deadline ends a wait in vain."""
-    while not condition():  # noqa: ASYNC110 - a quota or a log has no event to wait for
-        await asyncio.sleep(0.005)
 
 
 def test_connections_are_let_in_when_the_limit_rises_and_closed_when_it_falls(tmp_path: Path) -> None:
