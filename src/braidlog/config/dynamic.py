@@ -9,7 +9,7 @@ from braidlog.config.checks import check_broker
 from braidlog.config.listeners import PER_LISTENER, parse_listeners
 from braidlog.config.rules import Value
 from braidlog.config.setting import LIST, PER_BROKER, READ_ONLY, Setting, parse_list
-from braidlog.config.topic import broker_default
+from braidlog.config.topic import SYNONYMS, broker_default
 from braidlog.core.protocol_errors import InvalidConfigError, InvalidRequestError
 
 # The operations of IncrementalAlterConfigs (KIP-339).
@@ -37,8 +37,15 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
     """Raises InvalidConfigError unless `changes` may become the whole dynamic layer of a broker (or, with
     `per_broker` off, of all brokers).
 
-    Keys that nobody knows pass, as in Kafka, where plugins read their own.
+    Keys that nobody knows pass, as in Kafka, where plugins read their own. A topic's key does not: Kafka would keep it
+    where nobody ever reads it.
     """
+    stored = settings.dynamic_broker if per_broker else settings.dynamic_default
+    # What an earlier version let in must not stand in the way of other changes.
+    new = sorted(key for key in changes if key not in stored)
+    for key in new:
+        if known.broker_setting_for(key) is None and key in known.topic_settings():
+            raise InvalidConfigError(_topics_own(key))
     _refuse(
         (key for key in changes if not _may_change(key)),
         "these settings cannot change at run time, only in the file of a broker before it starts",
@@ -48,7 +55,7 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
         "these settings change for one listener at a time: put listener.name.<listener>. before the key",
     )
     _refuse(
-        (key for key in changes if _is_the_same_for_all_listeners(key)),
+        (key for key in new if _is_the_same_for_all_listeners(key)),
         "these settings are the same for all listeners: leave out listener.name.<listener>.",
     )
     if not per_broker:
@@ -67,6 +74,12 @@ def _may_change(key: str) -> bool:
     setting = known.broker_setting_for(key)
     # Whether a listener may have its own is another question.
     return setting is None or setting.mode != READ_ONLY or known.listener_base(key) is not None
+
+
+def _topics_own(key: str) -> str:
+    broker_key = SYNONYMS.get(key)
+    advice = f"the broker's is {broker_key}" if broker_key is not None else "name the topic instead of a broker"
+    return f"{key} is a setting of topics, which no broker reads: {advice}"
 
 
 def _is_the_same_for_all_listeners(key: str) -> bool:

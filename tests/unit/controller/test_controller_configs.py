@@ -104,6 +104,15 @@ def test_broker_settings_that_may_change_and_those_that_may_not() -> None:
     assert isinstance(error, errors.InvalidRequestError)
 
 
+@pytest.mark.parametrize("resource", [BROKER, EVERY_BROKER])
+def test_a_topics_setting_is_refused_for_brokers(resource: ConfigResource) -> None:
+    _, error = changed([ConfigChange("retention.ms", SET, "5000")], resource=resource)
+    assert isinstance(error, errors.InvalidRequestError)
+    whole = FullConfig(resource, (("retention.ms", "5000"),))
+    _, (result,) = alter(situation(topic("t")), [whole], False)
+    assert isinstance(result.error, errors.InvalidRequestError)
+
+
 def test_validate_only_and_a_resource_named_twice() -> None:
     start = situation(topic("t"))
     change = ConfigChanges(TOPIC, (ConfigChange("retention.ms", SET, "7"),))
