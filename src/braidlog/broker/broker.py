@@ -94,7 +94,7 @@ class Broker:
         await self._load_logs()
         self.local.attach(self.logs)
         self.moves = ReplicaMoves(self.logs)
-        self.cleaner = LogCleaner(self.logs, self.seams.passes(self.seams.files))
+        self.cleaner = LogCleaner(self.logs, lambda: self.seams.passes(self.seams.files))
         self.controller.add_listener(self.local)
         self.coordination = self._make_coordination()
         self.controller.add_listener(self.coordination)
@@ -102,7 +102,10 @@ class Broker:
         await self._adopt_unknown_logs()
         self._add_handlers(settings)
         self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault, self._fatal)
-        self.jobs.start(Housekeeping(self.logs, self.moves, self.cleaner).jobs())
+        self.logs.apply_settings(storage_settings(self.settings.current))
+        self.housekeeping = Housekeeping(self.logs, self.moves, self.cleaner)
+        self.jobs.start(self.housekeeping.jobs())
+        self.settings.on_change(self._storage_settings_changed)
         self.ready = True
 
     def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
@@ -226,6 +229,15 @@ class Broker:
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
         add_coordinator_routes(self)
+
+    def _storage_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        before = self.logs.settings
+        changed = storage_settings(settings)
+        self.logs.apply_settings(changed)
+        if (before.cleaner_memory, before.log_cleaner_threads) != (changed.cleaner_memory, changed.log_cleaner_threads):
+            self.cleaner.settings_changed()
+            self.jobs.start(self.housekeeping.cleaner_jobs())
+        self.jobs.intervals_changed()
 
     # Faults
 

@@ -21,6 +21,7 @@ def storage_settings(settings: BrokerSettings) -> StorageSettings:
         producer_id_expiration_ms=number("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=number("producer.id.expiration.check.interval.ms"),
         log_cleaner_enable=settings.get_bool("log.cleaner.enable"),
+        log_cleaner_threads=number("log.cleaner.threads"),
         log_cleaner_backoff_ms=number("log.cleaner.backoff.ms"),
         cleaner_memory=CleanerMemory(
             dedupe_bytes=number("log.cleaner.dedupe.buffer.size"),
@@ -28,4 +29,5 @@ def storage_settings(settings: BrokerSettings) -> StorageSettings:
             io_buffer_bytes=number("log.cleaner.io.buffer.size"),
             max_io_bytes_per_second=settings.get_float("log.cleaner.io.max.bytes.per.second"),
         ),
+        replica_alter_log_dirs_io_max_bytes_per_second=number("replica.alter.log.dirs.io.max.bytes.per.second"),
     )

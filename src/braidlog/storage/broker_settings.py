@@ -22,6 +22,7 @@ class StorageSettings:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
     log_cleaner_backoff_ms: int = 15_000
     cleaner_memory: CleanerMemory = field(default_factory=CleanerMemory)
     replica_alter_log_dirs_io_max_bytes_per_second: int = MAX_LONG

@@ -350,6 +350,9 @@ class Log:
     def update_settings(self, settings: LogSettings) -> None:
         self._state.apply(settings)
 
+    def update_producer_expiration(self, expiration_ms: int) -> None:
+        self._state.producers.expiration_ms = expiration_ms
+
     def rename_dir(self, name: str) -> None:
         """The directory gets this name beside its old one; open slices stay readable."""
         state = self._state

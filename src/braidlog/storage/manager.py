@@ -163,6 +163,12 @@ class LogManager:
             jitter=self._jitter,
         )
 
+    def apply_settings(self, settings: StorageSettings) -> None:
+        """New settings of the broker: whoever works with one of them asks for it again."""
+        self.settings = settings
+        for log in [*self.registry.logs.values(), *self.registry.futures.values()]:
+            log.update_producer_expiration(settings.producer_id_expiration_ms)
+
     # --- look up
     @property
     def directories(self) -> list[LogDirectory]:

@@ -6,7 +6,12 @@ import asyncio
 from pathlib import Path
 
 from braidlog.broker.server import Server
-from support.open_server import on_server, until
+from braidlog.core.slices import ByteSlice
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.reading import Record
+from support.open_server import answer, on_server, until
 
 
 def change(server: Server, **texts: str) -> None:
@@ -76,5 +81,39 @@ def test_the_rate_and_the_shares_of_addresses_change(tmp_path: Path) -> None:
         assert [quotas.admit("PLAINTEXT", host) for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2")] == [False, True, True]
         for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
             quotas.release("PLAINTEXT", host)
+
+    on_server(tmp_path, check)
+
+
+def test_more_cleaner_threads_get_their_jobs(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        assert {name for name in names if "log-cleaner" in name} == {"broker: log-cleaner-0"}
+        for count in ("3", "1", "3"):
+            change(server, log_cleaner_threads=count)
+        cleaners = sorted(task.get_name() for task in asyncio.all_tasks() if "log-cleaner" in task.get_name())
+        assert cleaners == [f"broker: log-cleaner-{number}" for number in range(3)]
+
+    on_server(tmp_path, check)
+
+
+def test_producers_expire_by_the_new_time(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        topic = CreatableTopic(name="records", num_partitions=1, replication_factor=1)
+        await answer(server, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        log = server.broker.logs.log(TopicPartition("records", 0))
+        now = server.seams.clock.wall_ms()
+        data = build_batch([Record(timestamp=now, value=b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+        log.append_as_leader(ByteSlice(data, 0, len(data)), 0, now_ms=now)
+        log.write_staged()
+        assert log.remove_expired_producers(now + 5000) == 0
+        change(server, producer_id_expiration_ms="4000")
+        assert log.remove_expired_producers(now + 5000) == 1
+        added = CreatableTopic(name="later", num_partitions=1, replication_factor=1)
+        await answer(server, "CreateTopics", 7, CreateTopicsRequest(topics=[added], timeout_ms=30_000))
+        later = server.broker.logs.log(TopicPartition("later", 0))
+        later.append_as_leader(ByteSlice(data, 0, len(data)), 0, now_ms=now)
+        later.write_staged()
+        assert later.remove_expired_producers(now + 5000) == 1
 
     on_server(tmp_path, check)

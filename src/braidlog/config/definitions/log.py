@@ -24,7 +24,6 @@ from braidlog.config.setting import (
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 POLICY: Final = "Java classes cannot be loaded"
 KRAFT: Final = "failed directories are reported through the coordination store at once"
-CLEANER_PROCESS: Final = "one worker process compacts, one log at a time"
 TIERED: Final = "there is no tiered storage"
 
 SETTINGS: Final = (
@@ -169,15 +168,15 @@ SETTINGS: Final = (
         doc="Whether compaction runs at all; without it compacted topics grow without bound.",
     ),
     Setting("log.cleaner.threads", INT, 1, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
-        no_effect=CLEANER_PROCESS,
-        doc="How many logs are compacted at the same time.",
+        doc="How many logs are compacted at the same time, each in a process of its own; they share the "
+        "buffers and the rate below.",
     ),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e+308, MEDIUM,
         mode=CLUSTER_WIDE,
         doc="Most bytes that compaction reads and writes in a second.",
     ),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, MEDIUM, mode=CLUSTER_WIDE,
-        doc="Memory for the map of keys that one compaction uses; bounds how many keys a pass can cover.",
+        doc="Memory for the maps of keys, shared out to log.cleaner.threads; bounds how many keys a pass can cover.",
     ),
     Setting("log.cleaner.io.buffer.size", INT, 524_288, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
         doc="Size of the buffers that compaction reads and writes through.",
