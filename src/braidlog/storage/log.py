@@ -374,7 +374,8 @@ class Log:
     def _is_settled(self) -> bool:
         """Whether what a clean stop has to leave is on disk: nothing changed since the last, or nothing is there."""
         state = self._state
-        if self._settled is None or state.segments.active.cut_unsynced:
+        active = state.segments.active
+        if self._settled is None or active.cut_unsynced or active.reserved:
             return False
         return self._settled == state.fingerprint() or (state.log_end_offset == 0 and state.truncations == 0)
 

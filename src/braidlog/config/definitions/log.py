@@ -106,7 +106,7 @@ SETTINGS: Final = (
         "file.delete.delay.ms.",
     ),
     Setting("log.preallocate", BOOLEAN, False, MEDIUM, mode=CLUSTER_WIDE,
-        doc="Reserve a new segment's full size on disk, where a topic sets no preallocate.",
+        doc="Reserve room for a new segment's full size on disk, where a topic sets no preallocate.",
     ),
     Setting("log.initial.task.delay.ms", LONG, 30000, LOW, rule=at_least(0), internal=True,
         doc="How long after start the background work on logs begins.",
