@@ -23,7 +23,7 @@ from braidlog.config.setting import (
 
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 POLICY: Final = "Java classes cannot be loaded"
-KRAFT: Final = "failed directories are reported through the coordination store at once"
+ONE_PROCESS: Final = "the controller is in the broker's own process and needs no message to learn of it"
 TIERED: Final = "there is no tiered storage"
 
 SETTINGS: Final = (
@@ -111,8 +111,8 @@ SETTINGS: Final = (
     Setting("log.initial.task.delay.ms", LONG, 30000, LOW, rule=at_least(0), internal=True,
         doc="How long after start the background work on logs begins.",
     ),
-    Setting("log.dir.failure.timeout.ms", LONG, 30000, LOW, rule=at_least(1), no_effect=KRAFT,
-        doc="How long a broker waits to tell the controller of a failed directory before it stops.",
+    Setting("log.dir.failure.timeout.ms", LONG, 30000, LOW, rule=at_least(1), no_effect=ONE_PROCESS,
+        doc="How long a KRaft broker that cannot tell the controller of a failed directory goes on before it stops.",
     ),
     Setting("num.recovery.threads.per.data.dir", INT, 1, HIGH, rule=at_least(1), mode=CLUSTER_WIDE,
         doc="How many logs of a directory are recovered at the same time after an unclean stop.",
