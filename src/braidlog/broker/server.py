@@ -42,7 +42,7 @@ class Server:
         self.settings = settings
         self.warnings = warnings
         self.started = time.monotonic()
-        self.seams = seams or system_seams(max(_THREADS, settings.get_int("num.recovery.threads.per.data.dir")))
+        self.seams = seams or system_seams(_THREADS)
         self.broker = Broker(settings, self.seams, on_progress=self._progress, on_fatal=self._fatal)
         self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"))
         self.quotas = ConnectionQuotas()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.storage.broker_settings import StorageSettings
+from braidlog.storage.broker_settings import RECOVERY_THREADS, StorageSettings
 from braidlog.storage.cleaner.order import CleanerMemory
 
 
 def storage_settings(settings: BrokerSettings) -> StorageSettings:
     number = settings.get_int
+    recovery_threads = RECOVERY_THREADS
+    if settings.is_set("num.recovery.threads.per.data.dir"):
+        recovery_threads = number("num.recovery.threads.per.data.dir")
     return StorageSettings(
-        num_recovery_threads_per_data_dir=number("num.recovery.threads.per.data.dir"),
+        num_recovery_threads_per_data_dir=recovery_threads,
         log_retention_check_interval_ms=number("log.retention.check.interval.ms"),
         log_flush_scheduler_interval_ms=number("log.flush.scheduler.interval.ms"),
         log_flush_offset_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),

@@ -125,7 +125,10 @@ class LogManager:
 
     def load(self, report: ReportProgress | None = None) -> LoadReport:
         """Open all logs; blocks. `report` is called from the executors' threads."""
-        loaded, failed = load_directories(self.online_directories, self.files, self.open_log, self._executor_of, report)
+        threads = self.settings.num_recovery_threads_per_data_dir
+        loaded, failed = load_directories(
+            self.online_directories, self.files, self.open_log, self._executor_of, threads, report
+        )
         for directory, fault in failed:
             self._directory_gone(directory, fault)
         summary = LoadReport()

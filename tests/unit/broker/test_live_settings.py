@@ -5,10 +5,19 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from braidlog.broker.server import Server
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
+from braidlog.storage.loading import LoadReport, ReportProgress
+from braidlog.storage.manager import LogManager
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from braidlog.wire.generated.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 from support.open_server import answer, on_server, until
@@ -117,3 +126,28 @@ def test_producers_expire_by_the_new_time(tmp_path: Path) -> None:
         assert later.remove_expired_producers(now + 5000) == 1
 
     on_server(tmp_path, check)
+
+
+def test_what_was_changed_before_a_start_counts_for_the_start(tmp_path: Path) -> None:
+    async def first(server: Server) -> None:
+        configs = [AlterableConfig(name="num.recovery.threads.per.data.dir", config_operation=0, value="3")]
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        altered = await answer(server, "IncrementalAlterConfigs", 1, request)
+        assert altered.responses[0].error_code == 0
+
+    seen: list[int] = []
+
+    class Watched(LogManager):
+        def load(self, report: ReportProgress | None = None) -> LoadReport:
+            seen.append(self.settings.num_recovery_threads_per_data_dir)
+            return super().load(report)
+
+    async def second(server: Server) -> None:
+        assert server.broker.settings.current.get_int("num.recovery.threads.per.data.dir") == 3
+
+    on_server(tmp_path, first)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("braidlog.broker.broker.LogManager", Watched)
+        on_server(tmp_path, second)
+    assert seen == [3]

@@ -115,7 +115,8 @@ SETTINGS: Final = (
         doc="How long a KRaft broker that cannot tell the controller of a failed directory goes on before it stops.",
     ),
     Setting("num.recovery.threads.per.data.dir", INT, 1, HIGH, rule=at_least(1), mode=CLUSTER_WIDE,
-        doc="How many logs of a directory are recovered at the same time after an unclean stop.",
+        doc="How many logs of a directory are recovered at the same time after an unclean stop; 8 where it is not "
+        "set. A change counts at the next start.",
     ),
     Setting("min.insync.replicas", INT, 1, HIGH, rule=at_least(1), mode=CLUSTER_WIDE,
         doc="How many in-sync replicas acks=all needs, where a topic sets none.",
