@@ -39,7 +39,9 @@ In an environment variable one underscore stands for a dot, two for an underscor
 names no setting, and a key that nobody knows, is warned about at start; the key is kept, as Kafka does.
 A topic's own settings go before the broker's, which are named beside them below. So do those of a group of the newer
 protocol (config resource 32, KIP-848, as from Kafka 4.0 on): `braidlog configs alter --group billing --set ...`.
-`listener.name.<listener>.<key>` sets a key for one listener.
+`listener.name.<listener>.<key>` sets a key for one listener, its name in lower case: `max.connections` and
+`max.connection.creation.rate`. With any other key, or for a listener that there is not, it is warned about at start,
+and refused as a change at run time.
 
 ## Where braidlog differs from Kafka
 | setting | Kafka's default | here | why |

@@ -12,7 +12,7 @@ FOREVER: Final = {"retention.ms": "-1"}
 KINDS: Final = (
     Kind("plain", {**FOREVER, "segment.bytes": "1500", "index.interval.bytes": "200"}),
     Kind("synced", {**FOREVER, "flush.messages": "1", "segment.bytes": "2000"}, synced=True),
-    Kind("synced", {**FOREVER, "flush.messages": "1", "segment.ms": "3000"}, synced=True),
+    Kind("synced", {**FOREVER, "flush.messages": "1", "segment.ms": "3000", "preallocate": "true"}, synced=True),
     Kind("flushed", {**FOREVER, "flush.ms": "3000", "segment.ms": "4000", "segment.jitter.ms": "2000"}),
     Kind(
         "retained",
@@ -41,6 +41,7 @@ CHANGES: Final = (
     ("index.interval.bytes", ("0", "100", "4096")),
     ("segment.ms", ("2000", "60000")),
     ("segment.index.bytes", ("64", "4096")),
+    ("preallocate", ("true", "false")),
 )
 
 
@@ -56,4 +57,5 @@ def settings_for(seed: int) -> dict[str, str]:
         "log.flush.offset.checkpoint.interval.ms": str(2000 * pace),
         "log.flush.start.offset.checkpoint.interval.ms": str(2000 * pace),
         "replica.high.watermark.checkpoint.interval.ms": str(1500 * pace),
+        "log.cleaner.threads": random.choice(["1", "2"]),
     }

@@ -67,6 +67,24 @@ class FilesContract:
         assert file.pread(10, 0) == b"abz"
         file.close()
 
+    def test_reserving_changes_nothing_that_is_seen(self, files: Files, root: str) -> None:
+        file = files.open_append(f"{root}/a")
+        file.writev([b"abc"])
+        assert file.reserve(1 << 20)
+        assert (file.size(), file.pread(10, 0)) == (3, b"abc")
+        file.writev([b"def"])
+        file.truncate(6)
+        assert files.read_bytes(f"{root}/a") == b"abcdef"
+        file.close()
+
+    def test_reserving_more_than_there_is_changes_nothing_at_all(self, files: Files, root: str) -> None:
+        file = files.open_append(f"{root}/a")
+        file.writev([b"abc"])
+        assert not file.reserve(files.disk_usage(root).total * 2)
+        file.writev([b"def"])
+        assert files.read_bytes(f"{root}/a") == b"abcdef"
+        file.close()
+
     def test_sync_keeps_what_was_written(self, files: Files, root: str) -> None:
         file = files.open_append(f"{root}/a")
         file.writev([b"abc"])

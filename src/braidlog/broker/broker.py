@@ -22,10 +22,12 @@ from braidlog.broker.routes import add_routes
 from braidlog.broker.seams import Seams
 from braidlog.broker.slices import Slices
 from braidlog.broker.storage_settings import storage_settings
+from braidlog.cluster import paths
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.image import broker_entity
 from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.producer_ids import ProducerIds
-from braidlog.cluster.records import BrokerRecord
+from braidlog.cluster.records import BrokerRecord, decode_config
 from braidlog.cluster.registration import cluster_id, generate_broker_id, last_broker_id, prepare_store, register
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.config.broker import BrokerSettings
@@ -98,6 +100,7 @@ class Broker:
         self.store.on_failure(self._fatal)
         self.session: EmbeddedSession = self.store.connect()
         await self._settle_identity(settings)
+        await self._apply_stored_settings()
         self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
         self.controller = self._make_controller()
         self.producer_ids = ProducerIds(self.session, self.broker_id)
@@ -105,7 +108,7 @@ class Broker:
         await self._load_logs()
         self.local.attach(self.logs)
         self.moves = ReplicaMoves(self.logs)
-        self.cleaner = LogCleaner(self.logs, self.seams.passes(self.seams.files))
+        self.cleaner = LogCleaner(self.logs, lambda: self.seams.passes(self.seams.files))
         self.controller.add_listener(self.local)
         self.coordination = self._make_coordination()
         self.controller.add_listener(self.coordination)
@@ -113,7 +116,9 @@ class Broker:
         await self._adopt_unknown_logs()
         self._add_handlers(settings)
         self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault, self._fatal)
-        self.jobs.start(Housekeeping(self.logs, self.moves, self.cleaner).jobs())
+        self.housekeeping = Housekeeping(self.logs, self.moves, self.cleaner)
+        self.jobs.start(self.housekeeping.jobs())
+        self.settings.on_change(self._storage_settings_changed)
         self.ready = True
 
     def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
@@ -154,6 +159,14 @@ class Broker:
         else:
             raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
         self.logs.claim(self.cluster_id, self.broker_id)
+
+    async def _apply_stored_settings(self) -> None:
+        """What was changed at run time before this start counts for the start, too."""
+        at = [paths.config(broker_entity(None)), paths.config(broker_entity(self.broker_id))]
+        nodes = await self.session.get_many(at)
+        found = [{} if node is None else decode_config(path, node.data) for path, node in zip(at, nodes, strict=True)]
+        self.settings.apply_dynamic(*found)
+        self.logs.apply_settings(storage_settings(self.settings.current))
 
     def _make_controller(self) -> Controller:
         return Controller(
@@ -241,6 +254,15 @@ class Broker:
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
         add_coordinator_routes(self)
+
+    def _storage_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        before = self.logs.settings
+        changed = storage_settings(settings)
+        self.logs.apply_settings(changed)
+        if (before.cleaner_memory, before.log_cleaner_threads) != (changed.cleaner_memory, changed.log_cleaner_threads):
+            self.cleaner.settings_changed()
+            self.jobs.start(self.housekeeping.cleaner_jobs())
+        self.jobs.intervals_changed()
 
     # Faults
 

@@ -26,10 +26,21 @@ class JobRunner:
         self._tasks = tasks
         self._on_fault = on_fault
         self._on_fatal = on_fatal
+        self._changed = asyncio.Event()
+        self._running: set[str] = set()
 
     def start(self, jobs: list[Job]) -> None:
+        """Those of a name that runs already are left out."""
         for job in jobs:
+            if job.name in self._running:
+                continue
+            self._running.add(job.name)
             self._tasks.spawn(job.name, self._repeat(job))
+
+    def intervals_changed(self) -> None:
+        """A job that pauses does so as long as its new interval says, counted from when it began to."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _repeat(self, job: Job) -> None:
         await asyncio.sleep(job.initial_delay)
@@ -43,8 +54,19 @@ class JobRunner:
                 return
             except Exception as problem:
                 # One bad run must not end the job for good.
-                log.error("%s failed; it is tried again in %g s", job.name, job.interval, exc_info=problem)
-            await asyncio.sleep(job.interval)
+                log.error("%s failed; it is tried again in %g s", job.name, job.interval(), exc_info=problem)
+            await self._pause(job)
+
+    async def _pause(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            left = began + job.interval() - loop.time()
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
 
     async def run_once(self, job: Job) -> None:
         loop = asyncio.get_running_loop()

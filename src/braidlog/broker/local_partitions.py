@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from braidlog.broker.live_settings import LiveSettings
 from braidlog.broker.slices import Pace
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
-from braidlog.config.topic import log_settings
+from braidlog.config.topic import early_expiry, log_settings
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.types import BrokerId, TopicPartition
@@ -20,6 +21,12 @@ from braidlog.storage.log import Log
 from braidlog.storage.manager import DirectoryFailure, LogManager
 
 log = logging.getLogger("braidlog.partitions")
+
+# A topic that sets one of these is told of by name where its retention does not suit its timestamps.
+_RETENTION_KEYS: Final = frozenset((
+    "cleanup.policy", "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms",
+    "message.timestamp.type", "retention.ms",
+))  # fmt: skip
 
 
 class LocalPartitions:
@@ -34,6 +41,8 @@ class LocalPartitions:
         self._meters: dict[str, TopicMeter] = {}
         # The first image has the partitions of the time before this start; what comes later is new.
         self._knows_the_old = False
+        # What was last said of each topic's retention; under the empty name, of those that only inherit.
+        self._told_of_retention: dict[str, str | None] = {}
         settings.on_change(self._broker_settings_changed)
 
     @property
@@ -63,6 +72,11 @@ class LocalPartitions:
         self._knows_the_old = True
         for entity in [*delta.configs_changed, *delta.configs_deleted]:
             self._config_changed(entity)
+        # One of those without settings of its own stands for all of them.
+        plain = next((topic for topic in delta.topics_created if not image.topic_config(topic.name)), None)
+        for topic in delta.topics_created:
+            if topic is plain or image.topic_config(topic.name):
+                self._check_retention(topic.name, self.settings_of(topic.name))
 
     def _apply(self, topic: TopicImage, index: int) -> None:
         """Take the role in one partition."""
@@ -111,6 +125,7 @@ class LocalPartitions:
     async def _delete(self, topic: TopicImage, pace: Pace) -> None:
         manager = self._require_manager()
         self._meters.pop(topic.name, None)
+        self._told_of_retention.pop(topic.name, None)
         for partition in self._registry.remove_topic(topic.name):
             partition.log = None
             try:
@@ -139,6 +154,17 @@ class LocalPartitions:
         for partition in self._registry.partitions_of(topic):
             if partition.log is not None:
                 partition.log.update_settings(settings)
+        self._check_retention(topic, settings)
+
+    def _check_retention(self, topic: str, settings: LogSettings) -> None:
+        """Once for each topic and each change; ten thousand topics that only inherit are worth one line."""
+        inherits = _RETENTION_KEYS.isdisjoint(self._image.topic_config(topic))
+        problem = early_expiry(settings)
+        name = "" if inherits else topic
+        if self._told_of_retention.get(name) != problem:
+            self._told_of_retention[name] = problem
+            if problem is not None:
+                log.warning("%s: %s", "topics with the broker's defaults" if inherits else f"topic {topic}", problem)
 
     # Failures
 

@@ -68,9 +68,8 @@ def add_routes(broker: Broker) -> None:
         dispatch.add(Route(key, CALL, handler.handle, handler.refuse))
 
     versions = ApiVersionsHandler(dispatch.routes)
-    topics = MetadataHandler(
-        controller, settings.get_bool("auto.create.topics.enable"), broker.coordination.topics.wanted
-    )
+    auto_create = settings.get_bool("auto.create.topics.enable")
+    topics = MetadataHandler(controller, broker.registry, auto_create, broker.coordination.topics.wanted)
     dispatch.add(Route(0, FLOW, broker.produce.handle, None))
     dispatch.add(Route(1, FLOW, broker.fetch.handle, None))
     dispatch.add(Route(2, CALL, ListOffsetsHandler(broker.registry).handle, None))
@@ -92,4 +91,4 @@ def add_routes(broker: Broker) -> None:
     late(60, "describe_cluster", lambda m: m.DescribeClusterHandler(controller))
     late(74, "list_client_metrics_resources", lambda m: m.ListClientMetricsResourcesHandler())
     most = settings.get_int("max.request.partition.size.limit")
-    late(75, "describe_topic_partitions", lambda m: m.DescribeTopicPartitionsHandler(controller, most))
+    late(75, "describe_topic_partitions", lambda m: m.DescribeTopicPartitionsHandler(controller, broker.registry, most))

@@ -15,6 +15,7 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.reachability import explain_unreachable
 from braidlog.broker.seams import Seams, system_seams
 from braidlog.broker.side_pages import side_pages
+from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
 from braidlog.config.listeners import Listeners, parse_listeners
@@ -23,8 +24,9 @@ from braidlog.core.errors import FatalError, UserError
 from braidlog.core.slices import FileSlice
 from braidlog.core.types import Endpoint
 from braidlog.net.connection import ConnectionLimits
+from braidlog.net.connection_quotas import ConnectionQuotas, addresses_of
 from braidlog.net.http import SidePort
-from braidlog.net.listener import ConnectionBudget, Listener, bind
+from braidlog.net.listener import Listener, bind
 from braidlog.storage.loading import LoadProgress
 
 log = logging.getLogger("braidlog.server")
@@ -41,13 +43,12 @@ class Server:
         self.settings = settings
         self.warnings = warnings
         self.started = time.monotonic()
-        self.seams = seams or system_seams(max(_THREADS, settings.get_int("num.recovery.threads.per.data.dir")))
+        self.seams = seams or system_seams(_THREADS)
         self.broker = Broker(settings, self.seams, on_progress=self._progress, on_fatal=self._fatal)
-        self.budget = ConnectionBudget(
-            settings.get_int("max.connections"),
-            settings.get_int("max.connections.per.ip"),
-            connection_overrides(settings.get_str("max.connections.per.ip.overrides")),
-        )
+        self.quotas = ConnectionQuotas()
+        overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
+        self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
+        self.broker.settings.on_change(self._settings_changed)
         self.listeners: list[Listener] = []
         self.loop_lag = 0.0
         self._stop = asyncio.Event()
@@ -117,6 +118,11 @@ class Server:
         send_buffer = settings.get_int("socket.send.buffer.bytes")
         if not settings.is_set("socket.send.buffer.bytes"):
             send_buffer = -1
+        several = len(listeners.bound) > 1
+        for endpoint in listeners.bound:
+            between_brokers = several and endpoint.listener == listeners.inter_broker
+            self.quotas.add_listener(endpoint.listener, protected=between_brokers)
+        self._limit_connections(self.broker.settings.current)
         for endpoint, sock in zip(listeners.bound, sockets, strict=True):
             listener = Listener(
                 endpoint.listener,
@@ -124,7 +130,7 @@ class Server:
                 self.broker.dispatch,
                 self.broker.round,
                 loop,
-                self.budget,
+                self.quotas,
                 self.limits,
                 self._warm,
                 backlog=settings.get_int("socket.listen.backlog.size"),
@@ -133,6 +139,33 @@ class Server:
             )
             self.listeners.append(listener)
             listener.start()
+
+    def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        if any((known.listener_base(key) or key).startswith("max.connection") for key in keys):
+            self._limit_connections(settings)
+            self._limit_hosts(settings)
+
+    def _limit_connections(self, settings: BrokerSettings) -> None:
+        self.quotas.set_limits(settings.get_int("max.connections"), settings.get_int("max.connection.creation.rate"))
+        for name in self.quotas.listeners:
+            most = settings.get_for_listener(name, "max.connections")
+            rate = settings.get_for_listener(name, "max.connection.creation.rate")
+            assert isinstance(most, int)
+            assert isinstance(rate, int)
+            self.quotas.set_listener_limits(name, most, rate)
+
+    def _limit_hosts(self, settings: BrokerSettings) -> None:
+        """Names of hosts are looked up off the loop, which takes as long as the name server likes."""
+        overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
+        addresses: dict[str, int] = {}
+
+        def done(problem: Exception | None) -> None:
+            if problem is not None:
+                log.error("max.connections.per.ip.overrides stays as it was: %s", problem)
+            elif self.broker.settings.current is settings:
+                self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses)
+
+        self.seams.executors.run("name look-ups", lambda: addresses.update(addresses_of(overrides)), done)
 
     def _warm(self, part: FileSlice, done: object) -> None:
         """Bring a cold file range into the page cache off the loop."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.storage.broker_settings import StorageSettings
+from braidlog.storage.broker_settings import RECOVERY_THREADS, StorageSettings
 from braidlog.storage.cleaner.order import CleanerMemory
 
 
 def storage_settings(settings: BrokerSettings) -> StorageSettings:
     number = settings.get_int
+    recovery_threads = RECOVERY_THREADS
+    if settings.is_set("num.recovery.threads.per.data.dir"):
+        recovery_threads = number("num.recovery.threads.per.data.dir")
     return StorageSettings(
-        num_recovery_threads_per_data_dir=number("num.recovery.threads.per.data.dir"),
+        num_recovery_threads_per_data_dir=recovery_threads,
         log_retention_check_interval_ms=number("log.retention.check.interval.ms"),
         log_flush_scheduler_interval_ms=number("log.flush.scheduler.interval.ms"),
         log_flush_offset_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),
@@ -21,6 +24,7 @@ def storage_settings(settings: BrokerSettings) -> StorageSettings:
         producer_id_expiration_ms=number("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=number("producer.id.expiration.check.interval.ms"),
         log_cleaner_enable=settings.get_bool("log.cleaner.enable"),
+        log_cleaner_threads=number("log.cleaner.threads"),
         log_cleaner_backoff_ms=number("log.cleaner.backoff.ms"),
         cleaner_memory=CleanerMemory(
             dedupe_bytes=number("log.cleaner.dedupe.buffer.size"),
@@ -28,4 +32,5 @@ def storage_settings(settings: BrokerSettings) -> StorageSettings:
             io_buffer_bytes=number("log.cleaner.io.buffer.size"),
             max_io_bytes_per_second=settings.get_float("log.cleaner.io.max.bytes.per.second"),
         ),
+        replica_alter_log_dirs_io_max_bytes_per_second=number("replica.alter.log.dirs.io.max.bytes.per.second"),
     )

@@ -117,7 +117,7 @@ def _connections(registry: Registry, server: Server) -> None:
         "kafka_network_socketserver_expiredconnectionskilledcount",
         lambda: sum(listener.closed_idle for listener in server.listeners),
     )
-    registry.read_each("braidlog_connections_refused_total", lambda: [(("limit",), server.budget.refused)])
+    registry.read_each("braidlog_connections_refused_total", lambda: [(("limit",), server.quotas.refused)])
     registry.read(
         "braidlog_malformed_requests_total", lambda: server.limits.malformed + server.broker.dispatch.malformed
     )

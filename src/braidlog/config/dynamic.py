@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 from braidlog.config import group, known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
-from braidlog.config.listeners import parse_listeners, unserved_listeners
+from braidlog.config.listeners import PER_LISTENER, parse_listeners, unserved_listeners
 from braidlog.config.rules import Value
 from braidlog.config.setting import LIST, PER_BROKER, READ_ONLY, Setting, parse_list
-from braidlog.config.topic import broker_default
+from braidlog.config.topic import SYNONYMS, broker_default
 from braidlog.core.protocol_errors import InvalidConfigError, InvalidRequestError
 
 # The operations of IncrementalAlterConfigs (KIP-339).
@@ -37,8 +37,15 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
     """Raises InvalidConfigError unless `changes` may become the whole dynamic layer of a broker (or, with
     `per_broker` off, of all brokers).
 
-    Keys that nobody knows pass, as in Kafka, where plugins read their own.
+    Keys that nobody knows pass, as in Kafka, where plugins read their own. A topic's key does not: Kafka would keep it
+    where nobody ever reads it.
     """
+    stored = settings.dynamic_broker if per_broker else settings.dynamic_default
+    # What an earlier version let in must not stand in the way of other changes.
+    new = sorted(key for key in changes if key not in stored)
+    for key in new:
+        if known.broker_setting_for(key) is None and key in known.topic_settings():
+            raise InvalidConfigError(_topics_own(key))
     _refuse(
         (key for key in changes if not _may_change(key)),
         "these settings cannot change at run time, only in the file of a broker before it starts",
@@ -46,6 +53,10 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
     _refuse(
         (key for key in changes if key in _ONLY_PER_LISTENER),
         "these settings change for one listener at a time: put listener.name.<listener>. before the key",
+    )
+    _refuse(
+        (key for key in new if _is_the_same_for_all_listeners(key)),
+        "these settings are the same for all listeners: leave out listener.name.<listener>.",
     )
     if not per_broker:
         _refuse(
@@ -63,8 +74,21 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
 
 def _may_change(key: str) -> bool:
     setting = known.broker_setting_for(key)
-    # Any setting may be overridden for a listener; whether it acts is up to the listener.
+    # Whether a listener may have its own is another question.
     return setting is None or setting.mode != READ_ONLY or known.listener_base(key) is not None
+
+
+def _topics_own(key: str) -> str:
+    broker_key = SYNONYMS.get(key)
+    advice = f"the broker's is {broker_key}" if broker_key is not None else "name the topic instead of a broker"
+    return f"{key} is a setting of topics, which no broker reads: {advice}"
+
+
+def _is_the_same_for_all_listeners(key: str) -> bool:
+    """Kafka takes such a change and nobody ever reads it."""
+    base = known.listener_base(key)
+    setting = None if base is None else known.broker_setting(base)
+    return setting is not None and setting.no_effect is None and setting.key not in PER_LISTENER
 
 
 def _belongs_to_one_broker(key: str) -> bool:

@@ -9,6 +9,7 @@ inter.broker.listener.name      NAME                      how brokers reach each
 import re
 from typing import Final, NamedTuple
 
+from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.types import Endpoint
@@ -16,6 +17,8 @@ from braidlog.core.types import Endpoint
 PLAINTEXT: Final = "PLAINTEXT"
 _MISSING: Final = {"SSL": "TLS", "SASL_PLAINTEXT": "SASL", "SASL_SSL": "TLS and SASL"}
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# What a listener may have of its own with the prefix `listener.name.<listener>.` (KIP-103, KIP-402, KIP-612).
+PER_LISTENER: Final = frozenset(("max.connections", "max.connection.creation.rate"))
 _ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]+)"
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
 
@@ -72,6 +75,26 @@ def _names(settings: BrokerSettings) -> tuple[dict[str, str], set[str]]:
     if not settings.is_set("listener.security.protocol.map"):
         protocols.update((name, PLAINTEXT) for name in controllers if name not in protocols)
     return protocols, controllers
+
+
+def overrides_without_effect(settings: BrokerSettings) -> dict[str, str]:
+    """Keys with the prefix of a listener that nobody reads, with the reason; without those of unknown settings."""
+    names = [part.partition("://")[0].strip().lower() for part in settings.get_str("listeners").split(",")]
+    found: dict[str, str] = {}
+    for key in settings.static:
+        base = known.listener_base(key)
+        setting = None if base is None else known.broker_setting(base)
+        if setting is None:
+            continue
+        name = key[len(known.LISTENER_PREFIX) :].partition(".")[0]
+        if name not in names:
+            lower = " (write the listener's name in lower case)" if name.lower() in names else ""
+            found[key] = f"there is no listener of that name{lower}"
+        elif setting.no_effect is not None:
+            found[key] = setting.no_effect
+        elif setting.key not in PER_LISTENER:
+            found[key] = f"{setting.key} is the same for all listeners; set it without the prefix"
+    return found
 
 
 def parse_endpoints(key: str, text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:

@@ -72,6 +72,11 @@ def load_settings(
     except InvalidConfigError as problem:
         raise UserError(str(problem.message)) from problem
     warnings += unprotected(settings)
+    if any(key.startswith(known.LISTENER_PREFIX) for key in texts):
+        from braidlog.config.listeners import overrides_without_effect
+
+        for key, reason in overrides_without_effect(settings).items():
+            warnings.append(f"{places.get(key, key)}: {key} has no effect: {reason}")
     return Loaded(settings, warnings)
 
 

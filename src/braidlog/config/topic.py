@@ -105,6 +105,18 @@ def log_settings(overrides: Mapping[str, str], broker: BrokerSettings) -> LogSet
     return LogSettings(**{key.replace(".", "_"): value for key, value in values.items()})  # type: ignore[arg-type]
 
 
+def early_expiry(settings: LogSettings) -> str | None:
+    """What is wrong where records may come that have outlived their retention already; none where nothing is."""
+    retention, bound = settings.retention_ms, settings.message_timestamp_before_max_ms
+    # Without a bound nobody has said how old a record may be.
+    if not settings.deletes or settings.uses_log_append_time or bound == MAX_LONG or not 0 <= retention < bound:
+        return None
+    return (
+        f"retention.ms ({retention}) is below message.timestamp.before.max.ms ({bound}): records are accepted that are "
+        "old enough to be deleted at once, and segments are closed early for them; raise the one or lower the other"
+    )
+
+
 def _check_together(values: Mapping[str, Value]) -> None:
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if isinstance(least, int) and isinstance(most, int) and least > most:

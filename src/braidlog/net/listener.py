@@ -7,12 +7,12 @@ import errno
 import logging
 import socket
 import time
-from collections.abc import Mapping
 
 from braidlog.core.errors import UserError
 from braidlog.core.types import Endpoint
 from braidlog.net.channel import FrameHandler
 from braidlog.net.connection import Connection, ConnectionLimits, Warm
+from braidlog.net.connection_quotas import UNTIL_ROOM, ConnectionQuotas
 from braidlog.net.round import Round
 
 log = logging.getLogger("braidlog.net")
@@ -20,35 +20,6 @@ log = logging.getLogger("braidlog.net")
 # Accepting pauses this long when the process has no descriptors left, instead of spinning.
 _ACCEPT_PAUSE_S = 0.1
 _ACCEPTS_A_ROUND = 64
-
-
-class ConnectionBudget:
-    """How many connections there may be: in all, and from one address (max.connections, max.connections.per.ip)."""
-
-    def __init__(self, total: int, per_host: int, overrides: Mapping[str, int] | None = None) -> None:
-        self.total = total
-        self.per_host = per_host
-        self.overrides = dict(overrides or {})
-        self.open = 0
-        self.refused = 0
-        self._by_host: dict[str, int] = {}
-
-    def admit(self, host: str) -> bool:
-        allowed = self.overrides.get(host, self.per_host)
-        if self.open >= self.total or self._by_host.get(host, 0) >= allowed:
-            self.refused += 1
-            return False
-        self.open += 1
-        self._by_host[host] = self._by_host.get(host, 0) + 1
-        return True
-
-    def release(self, host: str) -> None:
-        self.open -= 1
-        left = self._by_host[host] - 1
-        if left:
-            self._by_host[host] = left
-        else:
-            del self._by_host[host]
 
 
 def bind(endpoint: Endpoint, receive_buffer: int = -1) -> socket.socket:
@@ -90,7 +61,7 @@ class Listener:
         handler: FrameHandler,
         round_: Round,
         loop: asyncio.AbstractEventLoop,
-        budget: ConnectionBudget,
+        quotas: ConnectionQuotas,
         limits: ConnectionLimits,
         warm: Warm,
         *,
@@ -103,7 +74,7 @@ class Listener:
         self._handler = handler
         self._round = round_
         self._loop = loop
-        self._budget = budget
+        self._quotas = quotas
         self._limits = limits
         self._warm = warm
         self._backlog = backlog
@@ -111,6 +82,10 @@ class Listener:
         self._max_idle_s = max_idle_s
         self._connections: dict[int, Connection] = {}
         self._accepting = False
+        # Accepting goes on when another connection has left.
+        self._waits_for_room = False
+        quotas.on_room.append(self._room_made)
+        quotas.on_excess.append(self._close_excess)
         self._timer: asyncio.TimerHandle | None = None
         self.accepted = 0
         self.closed_idle = 0
@@ -132,20 +107,36 @@ class Listener:
 
     def _on_acceptable(self) -> None:
         for _ in range(_ACCEPTS_A_ROUND):
+            delay = self._quotas.delay_s(self.name)
+            if delay:
+                self._delay_accepting(delay)
+                return
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as problem:
-                self._pause_accepting(problem)
+                log.error(
+                    "cannot accept connections on %s: %s; raise the open file limit (ulimit -n)", self.name, problem
+                )
+                self._delay_accepting(_ACCEPT_PAUSE_S)
                 return
             self._admit(sock, str(address[0]))
 
-    def _pause_accepting(self, problem: OSError) -> None:
-        log.error("cannot accept connections on %s: %s; raise the open file limit (ulimit -n)", self.name, problem)
+    def _delay_accepting(self, delay_s: float) -> None:
+        """Connections wait in the kernel's queue meanwhile, so many as socket.listen.backlog.size says."""
         self._loop.remove_reader(self._sock.fileno())
         self._accepting = False
-        self._loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
+        if delay_s == UNTIL_ROOM:
+            self._waits_for_room = True
+            log.info("%s accepts no more connections until others leave: max.connections is reached", self.name)
+        else:
+            self._loop.call_later(delay_s, self._resume_accepting)
+
+    def _room_made(self) -> None:
+        if self._waits_for_room and self._quotas.delay_s(self.name) != UNTIL_ROOM:
+            self._waits_for_room = False
+            self._resume_accepting()
 
     def _resume_accepting(self) -> None:
         if not self._accepting and self._sock.fileno() >= 0:
@@ -153,8 +144,8 @@ class Listener:
             self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
 
     def _admit(self, sock: socket.socket, host: str) -> None:
-        if not self._budget.admit(host):
-            log.info("refused a connection from %s: the connection limit is reached", host)
+        if not self._quotas.admit(self.name, host):
+            log.info("refused a connection from %s: it has as many as max.connections.per.ip allows", host)
             sock.close()
             return
         sock.setblocking(False)
@@ -180,11 +171,23 @@ class Listener:
     def _on_close(self, connection: Connection, reason: str) -> None:
         log.debug("connection from %s closed: %s", connection.peer_host, reason)
         del self._connections[connection.fd]
-        self._budget.release(connection.peer_host)
+        self._quotas.release(self.name, connection.peer_host)
+
+    def _close_excess(self) -> None:
+        """The broker has more connections than it may: those that were quiet for longest go."""
+        if not self._quotas.is_exceeded(self.name):
+            return
+        quietest = sorted(self._connections.values(), key=lambda each: (each.open_exchanges > 0, each.last_active))
+        for connection in quietest:
+            if not self._quotas.is_exceeded(self.name):
+                return
+            connection.close("there are more connections than max.connections allows")
 
     # Idle connections
 
     def _schedule_sweep(self) -> None:
+        if self._max_idle_s <= 0:
+            return  # connections are kept for ever
         self._timer = self._loop.call_later(max(self._max_idle_s / 10, 0.05), self._sweep)
 
     def _sweep(self) -> None:

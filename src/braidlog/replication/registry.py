@@ -47,6 +47,10 @@ class Registry:
     def partitions_of(self, topic: str) -> list[Partition]:
         return list(self._topics.get(topic, {}).values())
 
+    def offline_of(self, topic: str) -> list[int]:
+        """The partitions of a topic whose log is lost with its data directory."""
+        return [index for index, partition in self._topics.get(topic, {}).items() if partition.log is None]
+
     def partitions(self) -> Iterator[Partition]:
         for partitions in self._topics.values():
             yield from partitions.values()

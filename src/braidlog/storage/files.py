@@ -8,6 +8,7 @@ descriptor alive while the pool of handles, a rename or a removal has already le
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -21,6 +22,9 @@ from braidlog.storage.crash_points import MID_CHECKPOINT, crash_point
 
 _IOV_MAX: Final = 1024
 _UNSYNCED_SUFFIX: Final = ".tmp"
+_KEEP_SIZE: Final = 1
+# No room, or a file system or kernel without it.
+_CANNOT_RESERVE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 Part = bytes | bytearray | memoryview
 
@@ -51,6 +55,13 @@ class File(ABC):
 
     @abstractmethod
     def truncate(self, size: int) -> None: ...
+
+    @abstractmethod
+    def reserve(self, size: int) -> bool:
+        """Set room aside on the disk for the file to grow to `size`; its content and its size stay as they are.
+
+        False where there is not so much room, or the file system cannot do it. `truncate` gives back what is not used.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -170,6 +181,17 @@ class OsFile(File):
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def reserve(self, size: int) -> bool:
+        try:
+            _allocate(self._fd, size)
+        except OSError as problem:
+            if problem.errno not in _CANNOT_RESERVE:
+                raise
+            # Some of it may have been set aside before the disk was full.
+            os.ftruncate(self._fd, self.size())
+            return False
+        return True
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -266,3 +288,17 @@ def sync_data(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
+
+
+def _allocate(fd: int, size: int) -> None:
+    """fallocate without a change of the file's size, which Python's own function does not offer: a reader, and a broker
+    that finds the file after a crash, see only what was written."""
+    if not sys.platform.startswith("linux"):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    import ctypes
+
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if fallocate(fd, _KEEP_SIZE, 0, size) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

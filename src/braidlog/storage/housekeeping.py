@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from braidlog.config.log_settings import MAX_LONG
@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 # Logs looked at before others get their turn.
 _STRIDE: Final = 200
-_DELETION_POLL: Final = 1.0
-_MOVE_POLL: Final = 0.5
+_DELETION_POLL_MS: Final = 1000
+_MOVE_POLL_MS: Final = 500
 
 
 class Housekeeping:
@@ -35,42 +35,51 @@ class Housekeeping:
     def jobs(self) -> list[Job]:
         settings = self._manager.settings
         first = settings.log_initial_task_delay_ms / 1000
-        flush_interval = settings.log_flush_scheduler_interval_ms
         jobs = [
-            Job("log-retention", settings.log_retention_check_interval_ms / 1000, first, self.retain),
+            Job("log-retention", _every(settings.log_retention_check_interval_ms), first, self.retain),
             Job(
                 "recovery-point-checkpoint",
-                settings.log_flush_offset_checkpoint_interval_ms / 1000,
+                _every(settings.log_flush_offset_checkpoint_interval_ms),
                 first,
                 lambda: iter(self._manager.checkpoint_work(RECOVERY_POINTS)),
             ),
             Job(
                 "log-start-offset-checkpoint",
-                settings.log_flush_start_offset_checkpoint_interval_ms / 1000,
+                _every(settings.log_flush_start_offset_checkpoint_interval_ms),
                 first,
                 lambda: iter(self._manager.checkpoint_work(START_OFFSETS)),
             ),
             Job(
                 "high-watermark-checkpoint",
-                settings.replica_high_watermark_checkpoint_interval_ms / 1000,
+                _every(settings.replica_high_watermark_checkpoint_interval_ms),
                 settings.replica_high_watermark_checkpoint_interval_ms / 1000,
                 lambda: iter(self._manager.checkpoint_work(HIGH_WATERMARKS)),
             ),
-            Job("delete-logs", _DELETION_POLL, _DELETION_POLL, self._manager.deletions.due),
-            Job("replica-moves", _MOVE_POLL, _MOVE_POLL, self._moves.run),
+            Job("delete-logs", _every(_DELETION_POLL_MS), _DELETION_POLL_MS / 1000, self._manager.deletions.due),
+            Job("replica-moves", _every(_MOVE_POLL_MS), _MOVE_POLL_MS / 1000, self._moves.run),
             Job(
                 "producer-expiration",
-                settings.producer_id_expiration_check_interval_ms / 1000,
+                _every(settings.producer_id_expiration_check_interval_ms),
                 settings.producer_id_expiration_check_interval_ms / 1000,
                 self.expire_producers,
             ),
         ]
-        if flush_interval < MAX_LONG:
-            jobs.append(Job("log-flusher", flush_interval / 1000, first, self.flush))
-        if self._cleaner is not None and settings.log_cleaner_enable:
-            backoff = settings.log_cleaner_backoff_ms / 1000
-            jobs.append(Job("log-cleaner", backoff, backoff, self._cleaner.run))
-        return jobs
+        if settings.log_flush_scheduler_interval_ms < MAX_LONG:
+            jobs.append(Job("log-flusher", _every(settings.log_flush_scheduler_interval_ms), first, self.flush))
+        return jobs + self.cleaner_jobs()
+
+    def cleaner_jobs(self) -> list[Job]:
+        """One for each of log.cleaner.threads; should those become fewer, the jobs of the last ones do nothing."""
+        settings = self._manager.settings
+        if self._cleaner is None or not settings.log_cleaner_enable:
+            return []
+        return [self._cleaner_job(self._cleaner, number) for number in range(settings.log_cleaner_threads)]
+
+    def _cleaner_job(self, cleaner: LogCleaner, number: int) -> Job:
+        def backoff() -> float:
+            return self._manager.settings.log_cleaner_backoff_ms / 1000
+
+        return Job(f"log-cleaner-{number}", backoff, backoff(), lambda: cleaner.run(number))
 
     def retain(self) -> Iterator[Work | None]:
         """Drop what has outlived its retention; the removals themselves wait in the deletion queue."""
@@ -134,6 +143,11 @@ class Housekeeping:
 
     def _is_being_cleaned(self, partition: TopicPartition) -> bool:
         return self._cleaner is not None and self._cleaner.is_cleaning(partition)
+
+
+def _every(interval_ms: int) -> Callable[[], float]:
+    """The interval of a setting that needs a restart to change."""
+    return lambda: interval_ms / 1000
 
 
 class _Sync:

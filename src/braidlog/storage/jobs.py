@@ -44,10 +44,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Runs first after `initial_delay` seconds, then `interval` seconds after each completion."""
+    """Runs first after `initial_delay` seconds, then `interval()` seconds after each completion."""
 
     name: str
-    interval: float
+    # Asked before each pause, since the setting behind it may change.
+    interval: Callable[[], float]
     initial_delay: float
     run: Callable[[], Iterable[Work | None]]
 

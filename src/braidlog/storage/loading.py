@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -103,8 +104,8 @@ class DirectoryLoader:
         self._high_watermarks: Offsets = {}
         self._tasks: list[Future[None]] = []
 
-    def start(self, executor: Executor) -> None:
-        """Read the checkpoints, list the logs and hand them to the executor; raises StorageFault."""
+    def start(self, executor_of: Callable[[str], Executor], recovery_threads: int) -> None:
+        """Read the checkpoints, list the logs and hand them to executors; raises StorageFault."""
         directory = self._directory
         self._clean = directory.take_clean_shutdown()
         self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
@@ -114,8 +115,16 @@ class DirectoryLoader:
         self._total = len(found)
         if not self._clean and found:
             _log.info("%s was not stopped cleanly: checking %d logs", directory.path, len(found))
-        for first in range(0, len(found), _LOGS_PER_TASK):
-            self._tasks.append(executor.submit(self._load_some, found[first : first + _LOGS_PER_TASK]))
+        if self._clean:
+            executor = executor_of(directory.path)
+            for first in range(0, len(found), _LOGS_PER_TASK):
+                self._tasks.append(executor.submit(self._load_some, found[first : first + _LOGS_PER_TASK]))
+            return
+        # Recovery reads logs to their end: one is as much work as many others, so each thread takes the next.
+        waiting = deque(found)
+        for number in range(min(recovery_threads, len(found))):
+            executor = executor_of(f"{directory.path} recovery {number}" if number else directory.path)
+            self._tasks.append(executor.submit(self._load_from, waiting))
 
     def result(self) -> LoadedDirectory:
         """Blocks until all is loaded; raises StorageFault if the disk failed on the way."""
@@ -143,6 +152,14 @@ class DirectoryLoader:
                 else:
                     found.append((name, parsed.partition, parsed.kind))
         return found
+
+    def _load_from(self, waiting: deque[tuple[str, TopicPartition, DirectoryKind]]) -> None:
+        while waiting:
+            try:
+                found = waiting.popleft()
+            except IndexError:
+                return  # another thread took the last one
+            self._load_some([found])
 
     def _load_some(self, some: Sequence[tuple[str, TopicPartition, DirectoryKind]]) -> None:
         for name, partition, kind in some:
@@ -220,6 +237,7 @@ def load_directories(
     files: Files,
     open_log: OpenLog,
     executor_of: Callable[[str], Executor],
+    recovery_threads: int,
     report: ReportProgress | None,
 ) -> tuple[list[LoadedDirectory], list[tuple[LogDirectory, StorageFault]]]:
     """All directories at once; what loaded, and which of them failed."""
@@ -229,7 +247,7 @@ def load_directories(
     for directory in directories:
         loader = DirectoryLoader(directory, files, open_log, report)
         try:
-            loader.start(executor_of(directory.path))
+            loader.start(executor_of, recovery_threads)
             started.append((directory, loader))
         except StorageFault as fault:
             failed.append((directory, fault))

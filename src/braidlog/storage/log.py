@@ -360,6 +360,9 @@ class Log:
     def update_settings(self, settings: LogSettings) -> None:
         self._state.apply(settings)
 
+    def update_producer_expiration(self, expiration_ms: int) -> None:
+        self._state.producers.expiration_ms = expiration_ms
+
     def rename_dir(self, name: str) -> None:
         """The directory gets this name beside its old one; open slices stay readable."""
         state = self._state
@@ -381,7 +384,8 @@ class Log:
     def _is_settled(self) -> bool:
         """Whether what a clean stop has to leave is on disk: nothing changed since the last, or nothing is there."""
         state = self._state
-        if self._settled is None or state.segments.active.cut_unsynced:
+        active = state.segments.active
+        if self._settled is None or active.cut_unsynced or active.reserved:
             return False
         return self._settled == state.fingerprint() or (state.log_end_offset == 0 and state.truncations == 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -21,12 +22,16 @@ from braidlog.storage.segment_list import SegmentList
 from braidlog.wire.records.compression import codec_named
 from braidlog.wire.records.validation import AppendPolicy
 
+_log = logging.getLogger(__name__)
+
 # What a compressed batch may unfold to: far more than clients put into one, far less than a bomb is made for.
 _DECOMPRESSED_AT_LEAST: Final = 32 << 20
 _DECOMPRESSED_TIMES: Final = 16
 
 # Shared by all logs: making a generator costs more than opening a log.
 _JITTER: Final = random.Random()
+# Data directories of which was said that they cannot reserve.
+_told_not_reserved: Final[set[str]] = set()
 
 
 class LogState:
@@ -90,6 +95,8 @@ class LogState:
         return StorageFault(self.data_directory, f"{self.topic_partition}: {reason}", problem)
 
     def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        # The cleaner's segments are written at once and to their end: nothing to set aside for later.
+        reserve_bytes = self.settings.segment_bytes if self.settings.preallocate and not suffix else 0
         segment = Segment.create(
             self.files,
             self.handles,
@@ -99,10 +106,24 @@ class LogState:
             suffix=suffix,
             interval_bytes=self.settings.index_interval_bytes,
             index_bytes=self.settings.segment_index_bytes,
+            reserve_bytes=reserve_bytes,
         )
+        if reserve_bytes and not segment.reserved:
+            self._tell_not_reserved(reserve_bytes)
         segment.jitter_ms = self.draw_jitter()
         self.directory_changed = True
         return segment
+
+    def _tell_not_reserved(self, size: int) -> None:
+        """Once a data directory: appends go on as without preallocation, and fail when there is really no room."""
+        if self.data_directory not in _told_not_reserved:
+            _told_not_reserved.add(self.data_directory)
+            _log.warning(
+                "preallocate has no effect for %s: %s has no room for %d bytes, or its file system cannot reserve any",
+                self.topic_partition,
+                self.data_directory,
+                size,
+            )
 
     def open_segment(self, base_offset: int, suffix: str = "") -> Segment:
         segment = Segment.open(

@@ -13,6 +13,7 @@ from typing import Final
 from braidlog.core.errors import CorruptLogError, StorageFault
 from braidlog.storage.log_state import LogState
 from braidlog.storage.segment import Segment
+from braidlog.wire.records.batch import MESSAGE_V0_SIZE
 
 TAIL_PREFIX: Final = "lost-"
 TAIL_SUFFIX: Final = ".tail"
@@ -54,11 +55,28 @@ class RecoveryReport:
     lost: list[LostRange] = field(default_factory=list)
     rebuilt_indexes: list[str] = field(default_factory=list)
     removed_files: list[str] = field(default_factory=list)
+    # Zeros behind the last batch, cut off.
+    blank_bytes: int = 0
 
     @property
     def found_whole(self) -> bool:
         """Nothing had to be mended."""
-        return not (self.lost or self.rebuilt_indexes or self.removed_files)
+        return not (self.lost or self.rebuilt_indexes or self.removed_files or self.blank_bytes)
+
+
+def is_blank(segment: Segment, position: int) -> bool:
+    """Whether nothing but zeros follows: room that another broker set aside for the file, and did not fill.
+
+    A few of them may be the beginning of a batch, whose first bytes are its offset's.
+    """
+    if segment.size - position < MESSAGE_V0_SIZE:
+        return False
+    while position < segment.size:
+        chunk = segment.read_at(min(_CHUNK, segment.size - position), position)
+        if not chunk or chunk.count(0) != len(chunk):
+            return False
+        position += len(chunk)
+    return True
 
 
 def save_tail(

@@ -125,7 +125,10 @@ class LogManager:
 
     def load(self, report: ReportProgress | None = None) -> LoadReport:
         """Open all logs; blocks. `report` is called from the executors' threads."""
-        loaded, failed = load_directories(self.online_directories, self.files, self.open_log, self._executor_of, report)
+        threads = self.settings.num_recovery_threads_per_data_dir
+        loaded, failed = load_directories(
+            self.online_directories, self.files, self.open_log, self._executor_of, threads, report
+        )
         for directory, fault in failed:
             self._directory_gone(directory, fault)
         summary = LoadReport()
@@ -162,6 +165,12 @@ class LogManager:
             progress=progress,
             jitter=self._jitter,
         )
+
+    def apply_settings(self, settings: StorageSettings) -> None:
+        """New settings of the broker: whoever works with one of them asks for it again."""
+        self.settings = settings
+        for log in [*self.registry.logs.values(), *self.registry.futures.values()]:
+            log.update_producer_expiration(settings.producer_id_expiration_ms)
 
     # --- look up
     @property

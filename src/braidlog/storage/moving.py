@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from braidlog.config.log_settings import MAX_LONG
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError
 from braidlog.core.slices import ByteSlice, FileSlice
@@ -29,6 +28,7 @@ CHUNK_BYTES: Final = 1 << 20
 # A gap this small is closed at once on the owning thread instead of chasing a busy log for ever.
 _LAST_STRETCH: Final = 1 << 16
 _CHUNKS_PER_RUN: Final = 64
+_CREDIT_S: Final = 1.0
 
 
 class ReplicaMoves:
@@ -36,8 +36,8 @@ class ReplicaMoves:
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        self._moved_bytes = 0
-        self._since = manager.clock.monotonic()
+        # When what was copied so far is paid for, at the rate that is allowed.
+        self._paid_at = float("-inf")
         # How often the original had been truncated when its copy began.
         self._truncations: dict[TopicPartition, int] = {}
         # The partition whose own promotion makes its old log leave.
@@ -83,8 +83,6 @@ class ReplicaMoves:
             manager.fail_directory(fault)
             raise KafkaStorageError(str(fault)) from fault
         self._truncations[partition] = current.truncations
-        self._moved_bytes = 0
-        self._since = manager.clock.monotonic()
         _log.info("Moving %s to %s", partition, directory.path)
 
     def _create(self, partition: TopicPartition, path: str, current: Log) -> Log:
@@ -119,15 +117,23 @@ class ReplicaMoves:
             self._manager.drop_future(partition)
             return None
         self._follow_cuts(partition, current, future)
-        piece = current.read(future.log_end_offset, CHUNK_BYTES, current.log_end_offset).slice
+        chunk = min(CHUNK_BYTES, self._rate())
+        piece = current.read(future.log_end_offset, chunk, current.log_end_offset).slice
         directory = registry.directory_at(future.directory).path
         return Work(directory, f"move {partition}", _Copy(self, partition, future, piece, directory))
 
+    def _rate(self) -> int:
+        return self._manager.settings.replica_alter_log_dirs_io_max_bytes_per_second
+
     def _is_throttled(self) -> bool:
-        limit = self._manager.settings.replica_alter_log_dirs_io_max_bytes_per_second
-        if limit >= MAX_LONG:
-            return False
-        return self._moved_bytes > limit * (self._manager.clock.monotonic() - self._since)
+        return self._rate() == 0 or self._paid_at > self._manager.clock.monotonic()
+
+    def _pay(self, size: int) -> None:
+        """Each chunk at the rate of its time, so that a new rate counts from the next one on."""
+        if self._rate() > 0:
+            # What was not used in the last second may be, so that the pauses between two looks cost nothing.
+            since = self._manager.clock.monotonic() - _CREDIT_S
+            self._paid_at = max(self._paid_at, since) + size / self._rate()
 
     def give_up(self, partition: TopicPartition, future: Log, reason: str) -> None:
         if self._manager.registry.futures.get(partition) is future:
@@ -140,7 +146,7 @@ class ReplicaMoves:
     def chunk_copied(self, partition: TopicPartition, future: Log, size: int) -> None:
         """On the owning thread: promote the copy if nothing, or little, is missing."""
         manager = self._manager
-        self._moved_bytes += size
+        self._pay(size)
         current = manager.get(partition)
         if current is None or manager.registry.futures.get(partition) is not future or current.has_staged:
             return

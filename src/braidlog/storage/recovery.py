@@ -14,7 +14,7 @@ from braidlog.core.errors import CorruptLogError
 from braidlog.core.types import TopicPartition
 from braidlog.storage.leftovers import base_offset_of, clear_leftovers
 from braidlog.storage.log_state import LogState
-from braidlog.storage.lost_tails import RecoveryReport, save_tail, set_aside
+from braidlog.storage.lost_tails import RecoveryReport, is_blank, save_tail, set_aside
 from braidlog.storage.producer_state import ProducerState
 from braidlog.storage.replay import replay_producers
 from braidlog.storage.segment import Segment
@@ -134,7 +134,9 @@ class LogRecovery:
             result = scan_segment(segment, producers, state.epochs)
             self.report.segments_scanned += 1
             self.report.bytes_scanned += segment.size
-            if result.reason is not None:
+            if result.torn and segment is todo[-1] and is_blank(segment, result.valid_bytes):
+                self._trim(segment, result.valid_bytes, result.next_offset)
+            elif result.reason is not None:
                 self._cut(segment, result.valid_bytes, result.next_offset, result.reason, result.torn)
                 for later in todo[number + 1 :]:
                     reason = f"it follows the corrupt segment {segment.base_offset:020d}"
@@ -149,6 +151,20 @@ class LogRecovery:
         self._report_progress(len(todo), len(todo), done, total)
         state.directory_changed = True
         self._producers_known = True
+
+    def _trim(self, segment: Segment, position: int, next_offset: int) -> None:
+        """Kafka's preallocated segments end so after a crash, and files of any kind after some power cuts."""
+        size = segment.size - position
+        self.report.blank_bytes += size
+        _log.warning(
+            "%s: cutting off %d zero bytes behind offset %d: room that was set aside, or was never written before a "
+            "power cut",
+            segment.log_path,
+            size,
+            next_offset - 1,
+        )
+        segment.truncate_at(position, next_offset)
+        segment.sync()
 
     def _cut(self, segment: Segment, position: int, next_offset: int, reason: str, torn: bool) -> None:
         self.report.lost.append(
@@ -189,6 +205,8 @@ class LogRecovery:
             state.segments.add(state.new_segment(end))
         active = state.segments.active
         active.resume_appending()
+        # Whoever crashed may have set room aside for it.
+        active.reserved = active.reserved or not self._clean
         active.note_end(end)
         state.log_end_offset = state.next_offset = end
         state.log_start_offset = max(self._start, state.segments.first.base_offset)

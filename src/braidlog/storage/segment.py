@@ -82,6 +82,8 @@ class Segment:
         self._torn = False
         # They were, but a power cut might bring them back: `finish_cut` before nothing more is written here.
         self.cut_unsynced = False
+        # The file system may hold more room for the log than it needs; `settle` gives it back.
+        self.reserved = False
 
     @staticmethod
     def create(
@@ -94,8 +96,12 @@ class Segment:
         suffix: str = "",
         interval_bytes: int = DEFAULT_INTERVAL_BYTES,
         index_bytes: int = DEFAULT_INDEX_BYTES,
+        reserve_bytes: int = 0,
     ) -> Segment:
-        """A new, empty segment; files of that name that a failed attempt left are emptied."""
+        """A new, empty segment; files of that name that a failed attempt left are emptied.
+
+        Room for `reserve_bytes` is set aside; `reserved` says whether that could be had.
+        """
         segment = Segment(files, handles, directory, base_offset, suffix, created_ms, interval_bytes, index_bytes)
         file = segment.log.get()
         if file.size() > 0:
@@ -105,6 +111,8 @@ class Segment:
         segment.offset_index.file.flush()
         segment.time_index.file.flush()
         segment.txn_index.reset()
+        if reserve_bytes > 0:
+            segment.reserved = file.reserve(reserve_bytes)
         return segment
 
     @staticmethod
@@ -350,7 +358,10 @@ class Segment:
         return self.offset_index.file.is_padded or self.time_index.file.is_padded
 
     def settle(self) -> None:
-        """No more appends: complete the indexes on disk and free their memory."""
+        """No more appends: complete the indexes on disk and free their memory, and what was reserved."""
+        if self.reserved:
+            self.log.get().truncate(self.size)
+            self.reserved = False
         self._close_time_index()
         self.offset_index.file.settle()
         self.time_index.file.settle()

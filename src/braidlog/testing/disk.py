@@ -48,6 +48,12 @@ class FileNode:
         self.data = bytearray()
         self.pending: list[_Append | _Cut] = []
         self.modified_ms = modified_ms
+        # The disk holds room for this many bytes, whatever the file holds.
+        self.reserved = 0
+
+    @property
+    def footprint(self) -> int:
+        return max(len(self.data), self.reserved)
 
     def append(self, data: bytes) -> None:
         self.pending.append(_Append(len(self.data), len(data)))
@@ -176,7 +182,8 @@ class MemoryDisk:
 
     def append(self, process: Process | None, path: str, node: FileNode, data: bytes) -> None:
         ends = self.operate(process, WRITE, path, f"{len(data)}")
-        room = self.capacity - self.used
+        before = node.footprint
+        room = self.capacity - self.used + before - len(node.data)
         fits = len(data) <= room
         if ends or not fits:
             part = self._random.randint(0, len(data)) if ends else self._random.randint(0, max(room, 0))
@@ -184,7 +191,7 @@ class MemoryDisk:
         if data:
             node.append(data)
             node.modified_ms = self._clock.wall_ms()
-            self.used += len(data)
+            self.used += node.footprint - before
             self._unsynced_files[node] = None
         if ends:
             self.end_process(process)
@@ -194,10 +201,22 @@ class MemoryDisk:
     def truncate(self, process: Process | None, path: str, node: FileNode, size: int) -> None:
         if self.operate(process, NAMES, path, f"cut at {size}"):
             self.end_process(process)
-        self.used += size - len(node.data)
+        self.used += size - node.footprint
+        node.reserved = 0
         node.truncate(size)
         node.modified_ms = self._clock.wall_ms()
         self._unsynced_files[node] = None
+
+    def reserve(self, process: Process | None, path: str, node: FileNode, size: int) -> bool:
+        if self.operate(process, NAMES, path, f"reserve {size}"):
+            self.end_process(process)
+        more = size - node.footprint
+        if more > self.capacity - self.used:
+            return False
+        if more > 0:
+            node.reserved = size
+            self.used += more
+        return True
 
     def sync(self, process: Process | None, path: str, node: FileNode) -> None:
         if self.operate(process, SYNC, path):
@@ -211,7 +230,7 @@ class MemoryDisk:
         for name, _ in names:
             replaced = directory.entries.get(name)
             if isinstance(replaced, FileNode) and all(node is not replaced for _, node in names):
-                self.used -= len(replaced.data)
+                self.used -= replaced.footprint
         directory.change(*names)
         self._unsynced_directories[directory] = None
 
@@ -245,7 +264,7 @@ class MemoryDisk:
             file.lose(kept, torn, zeroed=mood == 3 and random.random() < 0.2)
         self._unsynced_directories.clear()
         self._unsynced_files.clear()
-        self.used = sum(len(file.data) for file in self._files(self.root))
+        self.used = sum(file.footprint for file in self._files(self.root))
 
     def _kept(self, changes: int, mood: int) -> int:
         """How many of so many pending changes survive; in two moods of four all or none of the disk's do."""

@@ -40,6 +40,9 @@ class MemoryFile(File):
     def truncate(self, size: int) -> None:
         self._disk.truncate(self._process, self.path, self._node, size)
 
+    def reserve(self, size: int) -> bool:
+        return self._disk.reserve(self._process, self.path, self._node, size)
+
     def close(self) -> None:
         return None
 

@@ -32,6 +32,10 @@ def test_what_may_change_passes() -> None:
         ({"ssl.keystore.location": "/k"}, True, r"listener.name.<listener>. before the key"),
         ({"listeners": "PLAINTEXT://h:1"}, False, r"one broker at a time.*: listeners"),
         ({"listener.name.x.ssl.keystore.location": "/k"}, False, r"one broker at a time"),
+        ({"retention.ms": "5000"}, True, r"retention.ms is a setting of topics.*: the broker's is log.retention.ms"),
+        ({"retention.ms": "5000"}, False, r"retention.ms is a setting of topics"),
+        ({"remote.storage.enable": "true"}, True, r"name the topic instead of a broker"),
+        ({"listener.name.x.log.retention.ms": "5"}, True, r"the same for all listeners.*: listener.name.x.log"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, True, r"clients cannot connect to 0.0.0.0"),
         ({"log.retention.ms": "x"}, True, r"expected a whole number"),
         ({"log.cleaner.threads": "1000"}, True, r"more than 1 MiB is needed"),
@@ -41,6 +45,14 @@ def test_what_may_change_passes() -> None:
 def test_what_may_not_change_is_refused(changes: dict[str, str], per_broker: bool, message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         validate_dynamic(changes, BROKER, per_broker=per_broker)
+
+
+def test_what_was_let_in_before_does_not_stand_in_the_way() -> None:
+    old = {"retention.ms": "5000", "listener.name.x.log.retention.ms": "5"}
+    broker = BrokerSettings({"broker.id": "1"}, dynamic_broker=old)
+    validate_dynamic({**old, "log.retention.ms": "7"}, broker, per_broker=True)
+    with pytest.raises(InvalidConfigError, match=r"segment.bytes is a setting of topics"):
+        validate_dynamic({**old, "segment.bytes": "7000"}, broker, per_broker=True)
 
 
 def test_a_bad_stored_entry_is_left_out_and_told() -> None:

@@ -1,38 +1,118 @@
-"""A setting that claims an effect is read by somebody, and one that claims none is not."""
+"""A setting that claims an effect is read by somebody, and one that claims none is not.
+
+What counts as reading is found in the code's syntax tree: a broker setting is asked for by its key in a call such as
+`settings.get_int("num.partitions")`, a topic setting is a field of a `LogSettings`. A key in a comment, a docstring, a
+message or any other string is not read by anyone.
+"""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import braidlog
 from braidlog.config import known
+from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import SYNONYMS
 
 SOURCE = Path(braidlog.__file__).parent
-# Modules that name settings without obeying them.
+# Modules that ask for settings without obeying them, and the command line's clients.
 NOT_READERS = {
-    *(f"config/{name}.py" for name in ("checks", "dynamic", "known", "log_settings", "sources")),
-    # The command line's clients.
+    *(f"config/{name}.py" for name in ("checks", "dynamic", "describe", "known", "log_settings", "sources")),
     *(f"cli/{name}.py" for name in ("options", "client_options")),
 }
 # Tables, and clients: those have settings of their own, some of the same names.
 NOT_ROOMS = ("config/definitions/", "wire/generated/", "client/", "security/")
-# Read through a property of LogSettings, or folded into the bounds that are read.
-READ_INDIRECTLY = {"message.timestamp.type", "message.timestamp.difference.max.ms", "cleanup.policy"}
+# Folded into what is read: the two bounds of timestamps, and broker.id.
+READ_INDIRECTLY = {"message.timestamp.difference.max.ms", "node.id"}
+
+# The methods of BrokerSettings that return a value, and where in their arguments the key is.
+GETTERS = {"get_int": 0, "get_bool": 0, "get_str": 0, "get_float": 0, "get_list": 0, "get": 0, "get_for_listener": 1}
+# What settings are called: `settings`, `self._settings`, `log.settings`, `live.current`.
+SETTINGS_NAMES = {"settings", "_settings", "current"}
 
 
-def _code() -> str:
-    paths = (path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")))
-    readers = (
-        path
-        for path in paths
-        if path.as_posix() not in NOT_READERS
-        and not path.as_posix().startswith(NOT_ROOMS)
-    )
-    return "".join((SOURCE / path).read_text() for path in readers)
+class Reads:
+    """What one module asks for; `own` where it is the module of the settings themselves."""
+
+    def __init__(self, code: str, *, own: bool = False) -> None:
+        self._names = SETTINGS_NAMES | {"self"} if own else SETTINGS_NAMES
+        self.keys: set[str] = set()
+        self.fields: set[str] = set()
+        tree = ast.parse(code)
+        # Functions of this module that ask for a key they are given: its place among their arguments.
+        self._places = {**dict(self._aliases(tree)), **dict(self._forwarders(tree))}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self._is_settings(node.value):
+                self.fields.add(node.attr)
+
+    def _call(self, call: ast.Call) -> None:
+        key = self._key_of(call)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            self.keys.add(key.value)
+
+    def _key_of(self, call: ast.Call) -> ast.expr | None:
+        place = self._place(call.func)
+        if place is None and isinstance(call.func, ast.Name):
+            place = self._places.get(call.func.id)
+        return None if place is None or len(call.args) <= place else call.args[place]
+
+    def _place(self, function: ast.expr) -> int | None:
+        if not isinstance(function, ast.Attribute) or function.attr not in GETTERS:
+            return None
+        # `get` is a dict's, too.
+        is_ours = function.attr != "get" or self._is_settings(function.value)
+        return GETTERS[function.attr] if is_ours else None
+
+    def _aliases(self, tree: ast.AST) -> Iterator[tuple[str, int]]:
+        """`number = settings.get_int`: calls of `number` ask for whole numbers."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                place = self._place(node.value)
+                if place is not None:
+                    yield node.targets[0].id, place
+
+    def _forwarders(self, tree: ast.AST) -> Iterator[tuple[str, int]]:
+        """`def limit(key): return settings.get_int(key)`: so do calls of `limit`."""
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            parameters = [argument.arg for argument in node.args.args]
+            for call in ast.walk(node):
+                place = self._place(call.func) if isinstance(call, ast.Call) else None
+                if place is None or not isinstance(call, ast.Call) or len(call.args) <= place:
+                    continue
+                key = call.args[place]
+                if isinstance(key, ast.Name) and key.id in parameters:
+                    yield node.name, parameters.index(key.id)
+
+    def _is_settings(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Attribute):
+            return value.attr in self._names
+        return isinstance(value, ast.Name) and value.id in self._names
 
 
-CODE = _code()
+def _modules() -> Iterator[Path]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if name not in NOT_READERS and not name.startswith(NOT_ROOMS):
+            yield path
+
+
+KEYS: set[str] = set()
+FIELDS: set[str] = set()
+for _path in _modules():
+    _reads = Reads(_path.read_text(), own=_path == SOURCE / "config/broker.py")
+    KEYS |= _reads.keys
+    FIELDS |= _reads.fields
+# LogSettings reads some of its own fields: `settings.compacts` is the cleanup policy.
+_own = Reads((SOURCE / "config/log_settings.py").read_text(), own=True).fields
+FIELDS |= {field for field in LogSettings._fields if field in _own}
 
 
 def _inherited() -> set[str]:
@@ -40,23 +120,32 @@ def _inherited() -> set[str]:
     return {name for broker_key in SYNONYMS.values() for name in known.synonyms(broker_key)}
 
 
+def _is_read(key: str) -> bool:
+    return key.replace(".", "_") in FIELDS or key in READ_INDIRECTLY
+
+
+def _is_asked_for(key: str) -> bool:
+    return key in KEYS or key in READ_INDIRECTLY
+
+
+def _verdict(key: str, read: bool) -> str:
+    return f"{key}: {'is read, drop no_effect' if read else 'is read by nobody, say no_effect'}"
+
+
 def test_topic_settings_are_read_where_they_claim_an_effect() -> None:
-    wrong = []
-    for key, setting in known.topic_settings().items():
-        read = f".{key.replace('.', '_')}" in CODE or key in READ_INDIRECTLY
-        if read == (setting.no_effect is not None):
-            wrong.append(f"{key}: {'is read, drop no_effect' if read else 'is read by nobody, say no_effect'}")
+    settings = known.topic_settings().values()
+    wrong = [_verdict(each.key, _is_read(each.key)) for each in settings if _is_read(each.key) == bool(each.no_effect)]
     assert wrong == []
 
 
 def test_broker_settings_are_read_where_they_claim_an_effect() -> None:
-    wrong = []
-    for setting in known.broker_settings():
-        if setting.key in _inherited():
-            continue
-        read = f'"{setting.key}"' in CODE
-        if read == (setting.no_effect is not None):
-            wrong.append(f"{setting.key}: {'is read, drop no_effect' if read else 'is read by nobody, say no_effect'}")
+    settings = [*known.broker_settings(), *known.dynamic_only_settings().values()]
+    inherited = _inherited()
+    wrong = [
+        _verdict(each.key, _is_asked_for(each.key))
+        for each in settings
+        if each.key not in inherited and _is_asked_for(each.key) == bool(each.no_effect)
+    ]
     assert wrong == []
 
 
@@ -66,3 +155,52 @@ def test_an_inherited_setting_has_an_effect_where_the_topics_has() -> None:
         setting = known.broker_setting(broker_key)
         assert setting is not None
         assert (setting.no_effect is None) == (topic[key].no_effect is None), broker_key
+
+
+# The tests above must be able to fail.
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "limit = settings.get_int('num.partitions')",
+        "limit = self._settings.current.get_int('num.partitions')",
+        "limit = broker.settings.current.get('num.partitions')",
+        "limit = settings.get_for_listener(name, 'num.partitions')",
+        "number = settings.get_int\nlimit = number('num.partitions')",
+        "def limit(key):\n    return lambda: settings.get_int(key)\nlimit('num.partitions')",
+        "def make(settings):\n    number = settings.get_int\n    return Limits(most=number('num.partitions'))",
+    ],
+)
+def test_asking_for_a_key_counts_as_reading(code: str) -> None:
+    assert Reads(code).keys == {"num.partitions"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "# settings.get_int('num.partitions')",
+        "'settings.get_int(\"num.partitions\")'",
+        "def f():\n    '''Obeys num.partitions and .preallocate.'''",
+        "log.warning('set num.partitions')",
+        "raise UserError('settings.preallocate and num.partitions')",
+        "KEYS = ('num.partitions',)",
+        "texts.get('num.partitions')",
+        "settings.is_set('num.partitions')",
+        "number('num.partitions')",
+        "if key == 'num.partitions': pass",
+    ],
+)
+def test_a_mention_of_a_key_does_not_count(code: str) -> None:
+    reads = Reads(code)
+    assert "num.partitions" not in reads.keys
+    assert "preallocate" not in reads.fields
+
+
+def test_a_field_of_settings_counts_where_it_is_read() -> None:
+    assert "preallocate" in Reads("if self.settings.preallocate: pass").fields
+    assert "preallocate" in Reads("settings = log.settings\nreserve(settings.preallocate)").fields
+    assert "preallocate" not in Reads("thing.preallocate").fields
+    assert "preallocate" not in Reads("self.preallocate").fields
+    assert "preallocate" not in Reads("settings.preallocate = True").fields
+    assert "preallocate" not in Reads("text = f'.preallocate {settings}'").fields

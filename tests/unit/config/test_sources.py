@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def test_environment_names() -> None:
             "BRAIDLOG_PURE": "1",
             "PATH": "/bin",
         },
+        ["listeners=SASL_PLAINTEXT://127.0.0.1:9092"],
     )
     settings = loaded.settings
     assert settings.log_retention_ms == 3_600_000
@@ -64,6 +66,25 @@ def test_names_of_an_older_kafka_are_told_with_what_took_their_place(tmp_path: P
         "set advertised.listeners to PLAINTEXT://<host>:<port>",
         f"{file}:1: Kafka no longer has port, and it has no effect; set listeners to PLAINTEXT://<host>:<port>",
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("listener.name.external.max.connections", "there is no listener of that name"),
+        ("listener.name.PLAINTEXT.max.connections", "no listener of that name .write the listener's name in lower"),
+        ("listener.name.plaintext.connections.max.idle.ms", "connections.max.idle.ms is the same for all listeners"),
+        ("listener.name.plaintext.num.network.threads", "one event loop serves every connection"),
+    ],
+)
+def test_an_override_for_a_listener_that_does_nothing_is_told(key: str, reason: str) -> None:
+    (warning,) = load_settings(None, {}, [f"{key}=7"]).warnings
+    assert re.match(f"--set {re.escape(key)}: {re.escape(key)} has no effect: .*{reason}", warning)
+
+
+def test_an_override_for_a_listener_that_acts_is_not_warned_about() -> None:
+    overrides = ["listener.name.plaintext.max.connections=7", "listener.name.plaintext.max.connection.creation.rate=7"]
+    assert load_settings(None, {}, overrides).warnings == []
 
 
 def test_unknown_keys_of_a_file_are_warned_about_and_kept(tmp_path: Path) -> None:

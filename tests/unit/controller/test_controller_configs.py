@@ -118,6 +118,15 @@ def test_a_protecting_setting_without_effect_is_refused_with_the_reason(resource
     assert isinstance(result.error, errors.InvalidConfigError)
 
 
+@pytest.mark.parametrize("resource", [BROKER, EVERY_BROKER])
+def test_a_topics_setting_is_refused_for_brokers(resource: ConfigResource) -> None:
+    _, error = changed([ConfigChange("retention.ms", SET, "5000")], resource=resource)
+    assert isinstance(error, errors.InvalidRequestError)
+    whole = FullConfig(resource, (("retention.ms", "5000"),))
+    _, (result,) = alter(situation(topic("t")), [whole], False)
+    assert isinstance(result.error, errors.InvalidRequestError)
+
+
 def test_validate_only_and_a_resource_named_twice() -> None:
     start = situation(topic("t"))
     change = ConfigChanges(TOPIC, (ConfigChange("retention.ms", SET, "7"),))

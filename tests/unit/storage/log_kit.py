@@ -175,6 +175,9 @@ class FailingFile(File):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._inner.truncate(size)
 
+    def reserve(self, size: int) -> bool:
+        return self._inner.reserve(size)
+
     def close(self) -> None:
         self._inner.close()
 

@@ -22,7 +22,7 @@ HOUR = 3_600_000
 class House:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.cleaner = LogCleaner(broker.manager, InlinePasses(broker.files))
+        self.cleaner = LogCleaner(broker.manager, lambda: InlinePasses(broker.files))
         self.keeping = Housekeeping(broker.manager, ReplicaMoves(broker.manager), self.cleaner)
 
     def job(self, name: str) -> Job:
@@ -42,12 +42,12 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def test_jobs_have_kafkas_intervals_and_first_delays(tmp_path: Path) -> None:
     house = House(Broker(tmp_path))
-    jobs = {job.name: (job.interval, job.initial_delay) for job in house.keeping.jobs()}
+    jobs = {job.name: (job.interval(), job.initial_delay) for job in house.keeping.jobs()}
     assert jobs["log-retention"] == (300, 30)
     assert jobs["recovery-point-checkpoint"] == (60, 30)
     assert jobs["log-start-offset-checkpoint"] == (60, 30)
     assert jobs["high-watermark-checkpoint"] == (5, 5)
-    assert jobs["log-cleaner"] == (15, 15)
+    assert jobs["log-cleaner-0"] == (15, 15)
     # Off until it is set, as in Kafka.
     assert "log-flusher" not in jobs
 
@@ -138,7 +138,7 @@ def test_the_cleaner_is_a_job_too(house: House) -> None:
     log = broker.manager.create(tp("x"))
     append(log, ("k", "1"), ("k", "2"))
     log.roll()
-    house.run("log-cleaner")
+    house.run("log-cleaner-0")
     assert content(log) == [(1, b"2")]
 
 

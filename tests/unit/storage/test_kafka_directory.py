@@ -56,3 +56,23 @@ def test_kafkas_indexes_and_snapshots_are_rebuilt_byte_for_byte(apache_kafka: ob
             assert (kit.path / name).read_bytes() == theirs, name
         if name.endswith(".snapshot"):
             assert producers((kit.path / name).read_bytes()) == producers(theirs) != [], name
+
+
+def test_what_a_killed_kafka_preallocated_is_no_loss(apache_kafka: object, tmp_path: Path) -> None:
+    data = tmp_path / "kafka"
+    settings = {"log.segment.bytes": "3000000", "log.preallocate": "true"}
+    with start_kafka(data, properties=settings) as kafka:
+        created = run_tool("kafka-topics", ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", "orders"])
+        assert created.returncode == 0, created.stderr
+        load = ["--topic", "orders", "--num-records", "500", "--record-size", "100", "--throughput", "-1"]
+        sent = run_tool("kafka-producer-perf-test", [*load, "--producer-props", f"bootstrap.servers={kafka.bootstrap}"])
+        assert sent.returncode == 0, sent.stderr
+        kafka.kill()
+        kit = Kit(tmp_path / "ours", segment_bytes=3_000_000)
+        shutil.copytree(data / "orders-0", kit.path)
+    assert (kit.path / f"{0:020d}.log").stat().st_size == 3_000_000
+    log = kit.open()
+    assert [offset for offset, _ in read_all(log)] == list(range(500))
+    assert log.recovery.lost == []
+    assert log.recovery.blank_bytes == 3_000_000 - log.size
+    log.close()

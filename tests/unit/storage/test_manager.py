@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from manager_fixture import NOW, Broker, FailingFiles, append, content, tp
@@ -18,10 +19,12 @@ from braidlog.core.protocol_errors import (
     LogDirNotFoundError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.storage.broker_settings import StorageSettings
 from braidlog.storage.checkpoints import RECOVERY_POINTS, START_OFFSETS
 from braidlog.storage.descriptions import describe_directories
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.loading import LoadProgress
+from braidlog.storage.log import Log
 from braidlog.storage.log_dirs import CLEAN_SHUTDOWN
 from braidlog.storage.manager import DirectoryFailure, LogManager
 
@@ -363,5 +366,51 @@ def test_a_thousand_logs_load_quickly_in_the_directories_own_threads(tmp_path: P
     assert content(manager.log(tp("t", 7))) == [(0, b"v")]
     assert took < 3
     manager.release()
+    for pool in pools.values():
+        pool.shutdown()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_after_a_crash_so_many_logs_are_recovered_at_a_time_as_the_setting_says(tmp_path: Path, threads: int) -> None:
+    broker = Broker(tmp_path).start()
+    for name in "abcde":
+        append(broker.manager.create(tp(name)), ("k", "v"))
+    broker.crash()
+    inside, most, begun = 0, 0, 0
+    lock = threading.Lock()
+    together = threading.Barrier(threads)
+
+    class Counting(LogManager):
+        def open_log(self, *args: Any, **options: Any) -> Log:
+            nonlocal inside, most, begun
+            with lock:
+                inside += 1
+                most = max(most, inside)
+                begun += 1
+                is_first = begun <= threads
+            if is_first:
+                # The first ones wait for each other: that many are at work at once.
+                together.wait(30)
+            try:
+                return super().open_log(*args, **options)
+            finally:
+                with lock:
+                    inside -= 1
+
+    pools: dict[str, ThreadPoolExecutor] = {}
+    manager = Counting(
+        [str(tmp_path)],
+        settings_of=lambda topic: LogSettings(),
+        executor_of=lambda name: pools.setdefault(name, ThreadPoolExecutor(2)),
+        files=FailingFiles(),
+        handles=HandlePool(FailingFiles()),
+        clock=ManualClock(NOW),
+        settings=StorageSettings(num_recovery_threads_per_data_dir=threads),
+    )
+    manager.open()
+    report = manager.load()
+    assert (report.logs, report.clean) == (5, False)
+    assert most == threads
+    manager.close()
     for pool in pools.values():
         pool.shutdown()

@@ -195,7 +195,7 @@ def test_zeros_at_the_end_are_cut_off_even_on_a_full_disk(tmp_path: Path) -> Non
     disk.room, disk.only = 10, ".tail"
     log = kit.open()
     assert read_all(log) == content
-    assert log.recovery.lost[0].saved_as is None
+    assert (log.recovery.lost, log.recovery.blank_bytes) == ([], 5000)
 
 
 # --- indexes

@@ -9,6 +9,7 @@ from braidlog.broker.handlers.metadata import describe_topic
 from braidlog.controller.loop import Controller
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.net.exchange import Exchange
+from braidlog.replication.registry import Registry
 from braidlog.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -19,8 +20,9 @@ from braidlog.wire.generated.describe_topic_partitions import (
 
 
 class DescribeTopicPartitionsHandler:
-    def __init__(self, controller: Controller, most_partitions: int) -> None:
+    def __init__(self, controller: Controller, registry: Registry, most_partitions: int) -> None:
         self._controller = controller
+        self._registry = registry
         self._most_partitions = most_partitions
 
     def handle(
@@ -52,7 +54,7 @@ class DescribeTopicPartitionsHandler:
                     topics=topics, next_cursor=ResponseCursor(topic_name=name, partition_index=0)
                 )
             start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-            described = describe_topic(image, topic, TOPIC_OPERATIONS)
+            described = describe_topic(image, self._registry, topic, TOPIC_OPERATIONS)
             page = described.partitions[start : start + left]
             topics.append(
                 DescribeTopicPartitionsResponseTopic(
@@ -62,7 +64,7 @@ class DescribeTopicPartitionsHandler:
                     topic_authorized_operations=TOPIC_OPERATIONS,
                     partitions=[
                         DescribeTopicPartitionsResponsePartition(
-                            error_code=partition.error_code,
+                            # As in Kafka, which shows no leader where there is none, but not as an error.
                             partition_index=partition.partition_index,
                             leader_id=partition.leader_id,
                             leader_epoch=partition.leader_epoch,

@@ -30,6 +30,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from braidlog.net.exchange import Exchange
+from braidlog.replication.registry import Registry
 from braidlog.wire.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,8 +42,11 @@ from braidlog.wire.generated.metadata import (
 
 
 class MetadataHandler:
-    def __init__(self, controller: Controller, auto_create: bool, wanted: Callable[[str], NewTopic]) -> None:
+    def __init__(
+        self, controller: Controller, registry: Registry, auto_create: bool, wanted: Callable[[str], NewTopic]
+    ) -> None:
         self._controller = controller
+        self._registry = registry
         self._auto_create = auto_create
         # How a topic of that name is made: the internal ones are not like the others.
         self._wanted = wanted
@@ -92,9 +96,9 @@ class MetadataHandler:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
         described: Iterator[MetadataResponseTopic]
         if wanted is None:
-            described = (describe_topic(image, topic, operations) for topic in image.topics.values())
+            described = (describe_topic(image, self._registry, topic, operations) for topic in image.topics.values())
         else:
-            described = (_lookup(image, topic, operations, errors) for topic in wanted)
+            described = (_lookup(image, self._registry, topic, operations, errors) for topic in wanted)
         topics: list[MetadataResponseTopic] = []
         for topic in described:
             topics.append(topic)
@@ -115,24 +119,31 @@ class MetadataHandler:
 
 
 def _lookup(
-    image: ClusterImage, wanted: MetadataRequestTopic, operations: int, errors: dict[str, ProtocolError]
+    image: ClusterImage,
+    registry: Registry,
+    wanted: MetadataRequestTopic,
+    operations: int,
+    errors: dict[str, ProtocolError],
 ) -> MetadataResponseTopic:
     if wanted.topic_id != ZERO_ID:
         by_id = image.topic_by_id(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(error_code=UnknownTopicIdError.code, name=None, topic_id=wanted.topic_id)
-        return describe_topic(image, by_id, operations)
+        return describe_topic(image, registry, by_id, operations)
     name = wanted.name or ""
     topic = image.topic(name)
     if topic is not None:
-        return describe_topic(image, topic, operations)
+        return describe_topic(image, registry, topic, operations)
     error = errors.get(name) or _name_error(name) or UnknownTopicOrPartitionError()
     return MetadataResponseTopic(error_code=error.code, name=name, topic_authorized_operations=operations)
 
 
-def describe_topic(image: ClusterImage, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+def describe_topic(
+    image: ClusterImage, registry: Registry, topic: TopicImage, operations: int
+) -> MetadataResponseTopic:
+    """A partition whose data directory failed has no other replica, so it has no leader either."""
     brokers = image.brokers
-    return MetadataResponseTopic(
+    described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
@@ -150,6 +161,14 @@ def describe_topic(image: ClusterImage, topic: TopicImage, operations: int) -> M
             for index, partition in enumerate(topic.partitions)
         ],
     )
+    for index in registry.offline_of(topic.name):
+        if index >= len(described.partitions):
+            continue  # added a moment ago, and not yet in the image
+        partition = described.partitions[index]
+        partition.error_code = LeaderNotAvailableError.code
+        partition.leader_id = -1
+        partition.offline_replicas = list(partition.replica_nodes)
+    return described
 
 
 def _name_error(name: str) -> ProtocolError | None:

@@ -23,8 +23,7 @@ from braidlog.config.setting import (
 
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 POLICY: Final = "Java classes cannot be loaded"
-KRAFT: Final = "failed directories are reported through the coordination store at once"
-CLEANER_PROCESS: Final = "one worker process compacts, one log at a time"
+ONE_PROCESS: Final = "the controller is in the broker's own process and needs no message to learn of it"
 TIERED: Final = "there is no tiered storage"
 
 SETTINGS: Final = (
@@ -107,16 +106,17 @@ SETTINGS: Final = (
         "file.delete.delay.ms.",
     ),
     Setting("log.preallocate", BOOLEAN, False, MEDIUM, mode=CLUSTER_WIDE,
-        doc="Reserve a new segment's full size on disk, where a topic sets no preallocate.",
+        doc="Reserve room for a new segment's full size on disk, where a topic sets no preallocate.",
     ),
     Setting("log.initial.task.delay.ms", LONG, 30000, LOW, rule=at_least(0), internal=True,
         doc="How long after start the background work on logs begins.",
     ),
-    Setting("log.dir.failure.timeout.ms", LONG, 30000, LOW, rule=at_least(1), no_effect=KRAFT,
-        doc="How long a broker waits to tell the controller of a failed directory before it stops.",
+    Setting("log.dir.failure.timeout.ms", LONG, 30000, LOW, rule=at_least(1), no_effect=ONE_PROCESS,
+        doc="How long a KRaft broker that cannot tell the controller of a failed directory goes on before it stops.",
     ),
     Setting("num.recovery.threads.per.data.dir", INT, 1, HIGH, rule=at_least(1), mode=CLUSTER_WIDE,
-        doc="How many logs of a directory are recovered at the same time after an unclean stop.",
+        doc="How many logs of a directory are recovered at the same time after an unclean stop; 8 where it is not "
+        "set. A change counts at the next start.",
     ),
     Setting("min.insync.replicas", INT, 1, HIGH, rule=at_least(1), mode=CLUSTER_WIDE,
         doc="How many in-sync replicas acks=all needs, where a topic sets none.",
@@ -171,15 +171,15 @@ SETTINGS: Final = (
         doc="Whether compaction runs at all; without it compacted topics grow without bound.",
     ),
     Setting("log.cleaner.threads", INT, 1, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
-        no_effect=CLEANER_PROCESS,
-        doc="How many logs are compacted at the same time.",
+        doc="How many logs are compacted at the same time, each in a process of its own; they share the "
+        "buffers and the rate below.",
     ),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e+308, MEDIUM,
         mode=CLUSTER_WIDE,
         doc="Most bytes that compaction reads and writes in a second.",
     ),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, MEDIUM, mode=CLUSTER_WIDE,
-        doc="Memory for the map of keys that one compaction uses; bounds how many keys a pass can cover.",
+        doc="Memory for the maps of keys, shared out to log.cleaner.threads; bounds how many keys a pass can cover.",
     ),
     Setting("log.cleaner.io.buffer.size", INT, 524_288, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
         doc="Size of the buffers that compaction reads and writes through.",

@@ -8,7 +8,6 @@ from braidlog.config.log_settings import MAX_INT
 from braidlog.config.rules import SECURITY_PROTOCOL, at_least
 from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, PER_BROKER, STRING, Setting
 
-UNLIMITED: Final = "connections are accepted as fast as they come"
 ONE_LOOP: Final = "one event loop serves every connection; add brokers to use more cores"
 ONE_IN_WORK: Final = "each connection has one request in work and the next waits in its socket"
 CLUSTER: Final = "a cluster has one broker so far"
@@ -68,17 +67,18 @@ SETTINGS: Final = (
         doc="Connections that may wait to be accepted.",
     ),
     Setting("max.connections.per.ip", INT, MAX_INT, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
-        doc="Connections allowed from one address.",
+        doc="Connections allowed from one address; one more is closed at once.",
     ),
     Setting("max.connections.per.ip.overrides", STRING, "", MEDIUM, mode=CLUSTER_WIDE,
         doc="Exceptions from max.connections.per.ip, as host:count pairs.",
     ),
     Setting("max.connections", INT, MAX_INT, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
-        doc="Connections allowed in all; on a listener of its own with the listener.name. prefix.",
+        doc="Connections allowed in all, or with the prefix `listener.name.<listener>.` on that listener; "
+        "over it, accepting waits until others leave.",
     ),
     Setting("max.connection.creation.rate", INT, MAX_INT, MEDIUM, rule=at_least(0), mode=CLUSTER_WIDE,
-        no_effect=UNLIMITED,
-        doc="Connections accepted per second in all.",
+        doc="Connections accepted per second in all, or with the prefix `listener.name.<listener>.` on that "
+        "listener; those that come faster wait. 0 lets one in every second.",
     ),
     Setting("connections.max.idle.ms", LONG, 600_000, MEDIUM,
         doc="A connection without traffic for this long is closed; 0 or less keeps it for ever.",

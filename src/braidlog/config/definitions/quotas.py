@@ -54,7 +54,7 @@ DYNAMIC_ONLY: Final = (
         doc="Bytes per second that a broker's throttled followers receive.",
     ),
     Setting("replica.alter.log.dirs.io.max.bytes.per.second", LONG, MAX_LONG, MEDIUM, rule=at_least(0),
-        mode=PER_BROKER, no_effect=QUOTAS,
-        doc="Bytes per second used for moving replicas between a broker's data directories.",
+        mode=PER_BROKER,
+        doc="Bytes per second used for moving replicas between a broker's data directories; 0 stops moves.",
     ),
 )

@@ -111,7 +111,8 @@ SETTINGS: Final = (
         "produce is refused.",
     ),
     Setting("preallocate", BOOLEAN, False, MEDIUM,
-        doc="Reserve a new segment's full size on disk when it is created.",
+        doc="Reserve room for a new segment's full size on disk when it is created; what is left of it is given "
+        "back when the next one begins, and at a clean stop.",
     ),
     Setting("remote.log.copy.disable", BOOLEAN, False, MEDIUM, no_effect=TIERED,
         doc="Stop copying this topic's segments to tiered storage.",

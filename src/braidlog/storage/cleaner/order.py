@@ -24,12 +24,21 @@ class LastOfProducer:
 
 @dataclass(frozen=True, slots=True)
 class CleanerMemory:
-    """How much a cleaner may use (`log.cleaner.*`)."""
+    """How much the cleaner may use (`log.cleaner.*`), or one of its threads."""
 
     dedupe_bytes: int = 134_217_728
     load_factor: float = 0.9
     io_buffer_bytes: int = 524_288
     max_io_bytes_per_second: float = float("inf")
+
+    def shared_by(self, threads: int) -> CleanerMemory:
+        """Each thread's share: the settings speak of all of them together."""
+        return CleanerMemory(
+            dedupe_bytes=self.dedupe_bytes // threads,
+            load_factor=self.load_factor,
+            io_buffer_bytes=self.io_buffer_bytes // threads,
+            max_io_bytes_per_second=self.max_io_bytes_per_second / threads,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """The log cleaner of a broker: picks the filthiest log, has a pass run elsewhere, and swaps the result in.
 
+`log.cleaner.threads` logs are compacted side by side, each by a worker with a job, a thread and a process of its own.
+
 A pass sees only files; between its start and its end the log may be truncated, deleted, moved or lose segments to
 retention. So the swap checks that every segment it is about to replace, and the one after them, is still the same.
 """
@@ -27,7 +29,6 @@ from braidlog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
 
-CLEANER_LANE: Final = "cleaner"
 _TRIES: Final = 3
 
 
@@ -41,7 +42,7 @@ class CleanerStatistics:
     records_without_key: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pass:
     """A pass under way, with the segments as they were when it was ordered."""
 
@@ -51,36 +52,65 @@ class _Pass:
     order: CleaningOrder
     sources: tuple[Segment, ...]
     boundary: Segment
+    # Whatever is written for it is void.
+    stopped: bool = False
+
+
+class _Worker:
+    """One of log.cleaner.threads."""
+
+    def __init__(self, passes: RunPass) -> None:
+        self.passes = passes
+        self.cleaning: _Pass | None = None
+        # Logs that are not tried again in this run.
+        self.skipped: set[TopicPartition] = set()
+
+    def stop(self) -> None:
+        if self.cleaning is not None:
+            self.cleaning.stopped = True
+            self.passes.stop()
 
 
 class LogCleaner:
-    """`run` is the body of the cleaner's job; `run_pass` does the reading and writing, in a process or here."""
+    """`run` is the body of a worker's job; what `make_passes` makes reads and writes for it, in a process or here."""
 
-    def __init__(self, manager: LogManager, run_pass: RunPass) -> None:
+    def __init__(self, manager: LogManager, make_passes: Callable[[], RunPass]) -> None:
         self.statistics = CleanerStatistics()
         # Logs that cannot be compacted, with the reason; they are skipped until the broker restarts.
         self.uncleanable: dict[TopicPartition, str] = {}
         self._manager = manager
-        self._run_pass = run_pass
+        self._make_passes = make_passes
+        self._workers: list[_Worker] = []
         self._failures: dict[TopicPartition, int] = {}
-        self._skipped: set[TopicPartition] = set()
-        self._cleaning: _Pass | None = None
-        self._stopped = False
         # By directory path: where each log's dirty part begins, as the checkpoint says.
         self._dirty: dict[str, Offsets] = {}
         # How often each log had been truncated when that was last true.
         self._truncations: dict[TopicPartition, int] = {}
+        # Directories whose checkpoint one worker is writing, and those where another has something to add to it.
+        self._writing: set[str] = set()
+        self._unwritten: set[str] = set()
         manager.on_log_leaving.append(self._log_leaves)
         manager.on_closing.append(self.close)
 
     def is_cleaning(self, partition: TopicPartition) -> bool:
-        return self._cleaning is not None and self._cleaning.task.partition == partition
+        return self._worker_on(partition) is not None
+
+    def _worker_on(self, partition: TopicPartition) -> _Worker | None:
+        for worker in self._workers:
+            if worker.cleaning is not None and worker.cleaning.task.partition == partition:
+                return worker
+        return None
 
     def stop(self, partition: TopicPartition) -> None:
         """The log is about to be truncated or to leave: whatever is being written for it is void."""
-        if self.is_cleaning(partition):
-            self._stopped = True
-            self._run_pass.stop()
+        worker = self._worker_on(partition)
+        if worker is not None:
+            worker.stop()
+
+    def settings_changed(self) -> None:
+        """What is under way goes by the old settings, perhaps for hours: it is dropped and begun anew, as in Kafka."""
+        for worker in self._workers:
+            worker.stop()
 
     def _log_leaves(self, partition: TopicPartition) -> None:
         """A later log of the same name starts dirty and unblemished."""
@@ -92,14 +122,20 @@ class LogCleaner:
         self.uncleanable.pop(partition, None)
 
     def close(self) -> None:
-        self._stopped = True
-        self._run_pass.close()
+        for worker in self._workers:
+            if worker.cleaning is not None:
+                worker.cleaning.stopped = True
+            worker.passes.close()
 
-    def run(self) -> Iterator[Work | None]:
-        """Compact one log after the other until none is due."""
-        self._skipped.clear()
-        while True:
-            task = choose_filthiest(self._candidates(), self._manager.clock.wall_ms())
+    def run(self, number: int = 0) -> Iterator[Work | None]:
+        """As the worker of that number, compact one log after the other until none is due."""
+        while len(self._workers) <= number:
+            self._workers.append(_Worker(self._make_passes()))
+        worker = self._workers[number]
+        lane = f"cleaner {number}"
+        worker.skipped.clear()
+        while number < self._manager.settings.log_cleaner_threads:
+            task = choose_filthiest(self._candidates(worker), self._manager.clock.wall_ms())
             if task is None:
                 break
             try:
@@ -108,23 +144,27 @@ class LogCleaner:
                 self._give_up(task.partition, str(problem))
                 continue
             directory = self._manager.registry.directory_of(task.partition).path
-            self._cleaning = cleaning
-            self._stopped = False
+            worker.cleaning = cleaning
             try:
-                yield Work(directory, f"clean {task.partition}", self._blocking_half(cleaning, directory), CLEANER_LANE)
+                yield Work(
+                    directory, f"clean {task.partition}", self._blocking_half(worker.passes, cleaning, directory), lane
+                )
             finally:
-                self._cleaning = None
+                worker.cleaning = None
             # Whether it worked or not, the same log is not tried twice in one run with the same dirty part.
             if self._dirty_offset(task.partition) in (None, task.first_dirty):
-                self._skipped.add(task.partition)
+                worker.skipped.add(task.partition)
             else:
                 yield from self._checkpoint(directory)
-        self._run_pass.rest()
+        worker.passes.rest()
 
     # --- choosing
-    def _candidates(self) -> Iterator[CleanableLog]:
+    def _candidates(self, worker: _Worker) -> Iterator[CleanableLog]:
+        busy = {other.cleaning.task.partition for other in self._workers if other.cleaning is not None}
         for partition, log in self._manager.items():
-            if not log.settings.compacts or partition in self.uncleanable or partition in self._skipped:
+            if not log.settings.compacts or partition in self.uncleanable or partition in worker.skipped:
+                continue
+            if partition in busy:
                 continue
             segments = log.segments
             if len(segments) < 2:
@@ -170,17 +210,17 @@ class LogCleaner:
             max_segment_bytes=log.settings.segment_bytes,
             max_index_bytes=log.settings.segment_index_bytes,
             index_interval_bytes=log.settings.index_interval_bytes,
-            memory=manager.settings.cleaner_memory,
+            memory=manager.settings.cleaner_memory.shared_by(manager.settings.log_cleaner_threads),
             producers=tuple(LastOfProducer(*producer) for producer in log.last_of_producers()),
             aborted_later=tuple(log.aborted_transactions(task.first_uncleanable, task.first_uncleanable + 1)),
         )
         return _Pass(task, log, path, order, sources, segments[len(sources)])
 
     # --- the pass, in the cleaner's own thread
-    def _blocking_half(self, cleaning: _Pass, directory: str) -> Callable[[], Finish | None]:
+    def _blocking_half(self, passes: RunPass, cleaning: _Pass, directory: str) -> Callable[[], Finish | None]:
         def act() -> Finish | None:
             try:
-                outcome = self._run_pass.run(cleaning.order, lambda: self._stopped)
+                outcome = passes.run(cleaning.order, lambda: cleaning.stopped)
             except CleaningStopped:
                 return lambda: self._was_stopped(cleaning)
             except CorruptLogError as problem:
@@ -216,7 +256,7 @@ class LogCleaner:
 
     def _is_current(self, cleaning: _Pass) -> bool:
         is_ours = self._manager.get(cleaning.task.partition) is cleaning.log
-        return is_ours and not self._stopped and _is_unchanged(cleaning)
+        return is_ours and not cleaning.stopped and _is_unchanged(cleaning)
 
     def _failed(self, cleaning: _Pass, reason: str) -> None:
         partition = cleaning.task.partition
@@ -282,12 +322,25 @@ class LogCleaner:
                     remove_cleaned(self._manager.files, cleaning.path, segment.base_offset)
 
     def _checkpoint(self, path: str) -> Iterator[Work]:
+        """One writer a directory: two of them could leave the older of two versions behind."""
+        self._unwritten.add(path)
+        if path in self._writing:
+            return
+        self._writing.add(path)
+        try:
+            while path in self._unwritten:
+                self._unwritten.discard(path)
+                yield self._checkpoint_write(path)
+        finally:
+            self._writing.discard(path)
+
+    def _checkpoint_write(self, path: str) -> Work:
         directory = self._manager.registry.directory_named(path)
         known = self._dirty.get(path, {})
         here = self._manager.registry.logs_in(directory)
         offsets = {partition: offset for partition, offset in known.items() if partition in here}
         self._dirty[path] = offsets
-        yield Work(path, f"write {CLEANER_OFFSETS}", CheckpointWrite(directory, CLEANER_OFFSETS, dict(offsets)))
+        return Work(path, f"write {CLEANER_OFFSETS}", CheckpointWrite(directory, CLEANER_OFFSETS, dict(offsets)))
 
 
 def _is_unchanged(cleaning: _Pass) -> bool:

@@ -54,7 +54,7 @@ class CompactedOffsets(OffsetsDriver):
         self.broker.topic_settings[OFFSETS.topic] = COMPACTED
         self.broker.start()
         self.disk = self.broker.manager.create(OFFSETS)
-        self.cleaner = LogCleaner(self.broker.manager, InlinePasses(self.broker.files))
+        self.cleaner = LogCleaner(self.broker.manager, lambda: InlinePasses(self.broker.files))
         self.epochs: dict[int, int] = {}
         super().__init__("t", "u", settings=GroupSettings(offsets_retention_ms=10**15))
 

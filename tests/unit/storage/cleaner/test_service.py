@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ from manager_fixture import NOW, Broker, append, content, tp
 
 from braidlog.config.log_settings import COMPACT, DELETE, LogSettings
 from braidlog.core.slices import ByteSlice
+from braidlog.storage.broker_settings import StorageSettings
 from braidlog.storage.checkpoints import CLEANER_OFFSETS
-from braidlog.storage.cleaner.order import CleaningOrder, CleaningOutcome
+from braidlog.storage.cleaner.order import CleanerMemory, CleaningOrder, CleaningOutcome
 from braidlog.storage.cleaner.passes import CleanerProcessDied, InlinePasses
-from braidlog.storage.cleaner.service import CLEANER_LANE, LogCleaner
-from braidlog.storage.jobs import run_inline
+from braidlog.storage.cleaner.service import LogCleaner
+from braidlog.storage.jobs import Work, run_inline
 from braidlog.storage.log import Log
 from braidlog.wire.records.builder import build_batch, build_marker
 from braidlog.wire.records.reading import Record
@@ -56,7 +58,7 @@ class Kit:
         self.manager = self.broker.manager
         self.log = self.manager.create(X)
         self.passes = Passes(self.broker)
-        self.cleaner = LogCleaner(self.manager, self.passes)
+        self.cleaner = LogCleaner(self.manager, lambda: self.passes)
 
     def fill(self, *values: str) -> None:
         for value in values:
@@ -130,7 +132,99 @@ def test_a_clean_log_and_one_that_is_not_compacted_are_left_alone(kit: Kit) -> N
 def test_the_pass_has_its_own_lane(kit: Kit) -> None:
     kit.fill("a")
     work = [item for item in kit.cleaner.run() if item is not None]
-    assert [item.lane for item in work] == [CLEANER_LANE]
+    assert [item.lane for item in work] == ["cleaner 0"]
+
+
+class TwoThreads:
+    """Two workers and two dirty logs; the orders that their passes got."""
+
+    def __init__(self, root: Path) -> None:
+        memory = CleanerMemory(dedupe_bytes=8 << 20, io_buffer_bytes=4096, max_io_bytes_per_second=1e9)
+        settings = StorageSettings(log_cleaner_threads=2, cleaner_memory=memory)
+        self.broker = Broker(root, settings=settings)
+        self.orders: list[CleaningOrder] = []
+        self.logs: list[Log] = []
+        self.broker.start()
+        for name in ("x", "y"):
+            self.broker.topic_settings[name] = COMPACTED
+            log = self.broker.manager.create(tp(name))
+            append(log, ("k", "1"), ("k", "2"))
+            log.roll()
+            self.logs.append(log)
+        self.cleaner = LogCleaner(self.broker.manager, self._passes)
+
+    def _passes(self) -> Passes:
+        passes = Passes(self.broker)
+        run = passes.run
+
+        def noted(order: CleaningOrder, is_stopped: Callable[[], bool]) -> CleaningOutcome:
+            self.orders.append(order)
+            return run(order, is_stopped)
+
+        passes.run = noted  # type: ignore[method-assign]
+        return passes
+
+    def begin(self, number: int) -> tuple[Iterator[Work | None], Work]:
+        """A worker's run up to its first pass, which has not begun."""
+        run = self.cleaner.run(number)
+        work = next(run)
+        assert work is not None
+        return run, work
+
+    def finish(self, run: Iterator[Work | None], work: Work) -> None:
+        run_inline(itertools.chain([work], run), self.broker.manager.fail_directory)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[TwoThreads]:
+    two = TwoThreads(tmp_path)
+    yield two
+    two.broker.manager.release()
+
+
+def test_two_logs_are_compacted_side_by_side(two: TwoThreads, tmp_path: Path) -> None:
+    first, second = two.begin(0), two.begin(1)
+    assert (first[1].lane, second[1].lane) == ("cleaner 0", "cleaner 1")
+    assert all(two.cleaner.is_cleaning(tp(name)) for name in ("x", "y"))
+    two.finish(*second)
+    two.finish(*first)
+    assert [kept(log) for log in two.logs] == [[1], [1]]
+    assert sorted((tmp_path / CLEANER_OFFSETS).read_text().splitlines()[2:]) == ["x 0 2", "y 0 2"]
+
+
+def test_the_memory_and_the_rate_are_shared_out(two: TwoThreads) -> None:
+    two.finish(*two.begin(0))
+    (memory,) = {order.memory for order in two.orders}
+    assert memory == CleanerMemory(dedupe_bytes=4 << 20, io_buffer_bytes=2048, max_io_bytes_per_second=5e8)
+
+
+def test_a_thread_that_is_one_too_many_does_nothing(two: TwoThreads) -> None:
+    two.broker.manager.apply_settings(StorageSettings(log_cleaner_threads=1))
+    assert list(two.cleaner.run(1)) == []
+    two.finish(*two.begin(0))
+    assert [kept(log) for log in two.logs] == [[1], [1]]
+    two.broker.manager.apply_settings(StorageSettings(log_cleaner_threads=0))
+    assert list(two.cleaner.run(0)) == []
+
+
+def test_a_change_of_settings_stops_what_is_under_way(two: TwoThreads) -> None:
+    run, work = two.begin(0)
+    two.cleaner.settings_changed()
+    two.finish(run, work)
+    assert two.cleaner.statistics.stopped == 1
+    two.finish(*two.begin(0))
+    assert [kept(log) for log in two.logs] == [[1], [1]]
+
+
+def test_a_checkpoint_that_another_worker_is_writing_is_written_again(two: TwoThreads, tmp_path: Path) -> None:
+    first, second = two.begin(0), two.begin(1)
+    run_inline([first[1]], two.broker.manager.fail_directory)
+    write = next(first[0])
+    assert write is not None
+    two.finish(*second)
+    assert not (tmp_path / CLEANER_OFFSETS).exists(), "the first worker has still to write it"
+    run_inline(itertools.chain([write], first[0]), two.broker.manager.fail_directory)
+    assert sorted((tmp_path / CLEANER_OFFSETS).read_text().splitlines()[2:]) == ["x 0 2", "y 0 2"]
 
 
 def in_transaction(log: Log, producer_id: int, key: str | None, commit: bool = False) -> None:
@@ -286,7 +380,7 @@ def test_a_failing_disk_takes_its_directory(tmp_path: Path) -> None:
     log = broker.manager.create(X, directory=str(tmp_path / "a"))
     append(log, ("k", "1"), ("k", "2"))
     log.roll()
-    cleaner = LogCleaner(broker.manager, InlinePasses(broker.files))
+    cleaner = LogCleaner(broker.manager, lambda: InlinePasses(broker.files))
     work = cleaner.run()
     item = next(work)
     broker.files.broken.append(str(tmp_path / "a"))
