@@ -15,7 +15,7 @@ from typing import Final
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault, UserError
+from braidlog.core.errors import StorageFault, UserError, is_disk_full
 from braidlog.core.ids import random_id
 from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
 from braidlog.core.types import TopicPartition
@@ -26,7 +26,7 @@ from braidlog.storage.checkpoints import Offsets
 from braidlog.storage.deletion import DeletionQueue
 from braidlog.storage.directory_lock import lock_directory
 from braidlog.storage.directory_names import DirectoryKind, marked_name
-from braidlog.storage.durable_text import disk_faults, is_disk_full
+from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.jobs import Work
