@@ -150,6 +150,12 @@ class Coordination:
         if changed or delta.topics_deleted:
             self.groups.tell_all(lambda shard, now: shard.topics_changed(now))
 
+    def log_opened(self, partition: Partition) -> None:
+        """A partition has its log later than its leader."""
+        coordinator = self._coordinator_of(partition.topic)
+        if coordinator is not None and partition.leader == self._broker_id:
+            coordinator.lead(partition.index, partition.leader_epoch)
+
     def _coordinator_of(self, topic: str) -> Coordinator[GroupShard] | Coordinator[TxnShard] | None:
         if topic == OFFSETS_TOPIC:
             return self.groups

@@ -56,7 +56,7 @@ class Housekeeping:
                 settings.replica_high_watermark_checkpoint_interval_ms / 1000,
                 lambda: iter(self._manager.checkpoint_work(HIGH_WATERMARKS)),
             ),
-            Job("delete-logs", _DELETION_POLL, _DELETION_POLL, self._manager.deletions.due),
+            Job("delete-logs", _DELETION_POLL, _DELETION_POLL, self._manager.due_deletions),
             Job("replica-moves", _MOVE_POLL, _MOVE_POLL, self._moves.run),
             Job(
                 "producer-expiration",
