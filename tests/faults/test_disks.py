@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 from support.broker import Broker, start_braidlog
-from support.confluent import create_topic
+from support.confluent import DEADLINE_S, admin, create_topic
 from support.disks import FailingCalls, SmallDisk, failing_calls, small_disk
 from support.eventually import eventually
 from support.numbered import NumberedWriter, read_numbers
@@ -84,12 +84,16 @@ class TwoDisks:
             assert not missing, f"{TOPIC}-{index}: {sorted(missing)[:5]} are lost"
 
     def produce(self, index: int, size: int = 1000) -> int:
-        """The error code of one produce request that nobody repeats."""
-        batch = build_batch([Record(value=b"9999999 " + bytes(size))])
-        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=index, records=batch)])
-        request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
-        answer = as_plain(ask(self.port, "Produce", 9, request))
-        return int(answer["responses"][0]["partition_responses"][0]["error_code"])
+        return produce(self.port, TOPIC, index, size)
+
+
+def produce(port: int, topic: str, index: int, size: int) -> int:
+    """The error code of one produce request that nobody repeats."""
+    batch = build_batch([Record(value=b"9999999 " + bytes(size))])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
+    answer = as_plain(ask(port, "Produce", 9, request))
+    return int(answer["responses"][0]["partition_responses"][0]["error_code"])
 
 
 @pytest.fixture
@@ -222,6 +226,73 @@ def test_the_only_disk_running_full(tmp_path: Path) -> None:
             assert "a clean stop" in broker.log()
             writer.check(bootstrap)
             late.check(bootstrap)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_a_broker_starts_on_its_only_disk_while_that_is_full(tmp_path: Path, end: str) -> None:
+    """Also with partitions that never had a record, and without room for their new leader epochs in the store."""
+    with small_disk(tmp_path / "data", 8 * MB) as disk:
+        port = lasting_port()
+        bootstrap = f"127.0.0.1:{port}"
+
+        def life() -> AbstractContextManager[Broker]:
+            return start_braidlog(disk.path, {"log.segment.bytes": "65536"}, port=port, prefix=disk.prefix)
+
+        with life() as broker:
+            create_topic(bootstrap, "empty", 60)
+            create_topic(bootstrap, TOPIC, 1)
+            writer = NumberedWriter(bootstrap, {TOPIC: 1})
+            writer.send(200)
+            writer.flush()
+            disk.fill()
+            if end == "killed":
+                broker.kill()
+            else:
+                assert broker.stop() == 0, broker.log()
+        refused = NumberedWriter(bootstrap, {"empty": 60})
+        # Twice: what a start could not write, the next one finds undone.
+        for _ in range(2):
+            with life() as broker:
+                assert "offline" not in broker.log(), broker.log()
+                writer.check(bootstrap)
+                assert produce(port, "empty", 0, 5000) == KAFKA_STORAGE_ERROR
+                assert produce(port, TOPIC, 0, 60_000) == KAFKA_STORAGE_ERROR
+                broker.kill()
+        with life() as broker:
+            writer.check(bootstrap)
+            disk.free()
+            refused.send(30)
+            refused.flush()
+            writer.send(50)
+            writer.flush()
+            create_topic(bootstrap, "created")
+            assert broker.stop() == 0, broker.log()
+        with life() as broker:
+            assert "a clean stop" in broker.log()
+            writer.check(bootstrap)
+            refused.check(bootstrap)
+
+
+def test_a_topic_deleted_on_a_full_disk_can_be_created_again(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data", 8 * MB) as disk:
+        port = lasting_port()
+        bootstrap = f"127.0.0.1:{port}"
+        with start_braidlog(disk.path, port=port, prefix=disk.prefix) as broker:
+            create_topic(bootstrap, TOPIC, 200)
+            # Room for the mark that says that the topic is deleted, but not for the removal of two hundred partitions.
+            disk.fill(leave=4096)
+            client = admin(bootstrap)
+            client.delete_topics([TOPIC])[TOPIC].result(DEADLINE_S)
+            broker.process.wait_for_line("deleted topics stay in the store for now")
+            with pytest.raises(KafkaException) as refusal:
+                create_topic(bootstrap, TOPIC, 1)
+            assert refusal.value.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
+            disk.free()
+            create_topic(bootstrap, TOPIC, 1)
+            writer = NumberedWriter(bootstrap, {TOPIC: 1})
+            writer.send(10)
+            writer.flush()
+            writer.check(bootstrap)
 
 
 # --- disks that break while they are used

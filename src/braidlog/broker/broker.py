@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from braidlog.broker.adoption import topics_to_adopt
 from braidlog.broker.commit import Committer
@@ -30,6 +31,7 @@ from braidlog.cluster.producer_ids import ProducerIds
 from braidlog.cluster.records import BrokerRecord, decode_config
 from braidlog.cluster.registration import cluster_id, generate_broker_id, last_broker_id, prepare_store, register
 from braidlog.cluster.sessions import EmbeddedSession
+from braidlog.cluster.store import StoreFailedError
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.loop import Controller
 from braidlog.core.errors import FatalError, StorageFault, UserError
@@ -97,8 +99,26 @@ class Broker:
             self.store = EmbeddedStore.open(self.seams.journal_files(store_dir), self.seams.clock)
         except (BlockingIOError, CorruptStoreError) as problem:
             raise UserError(str(problem)) from problem
+        except OSError as problem:
+            raise FatalError(f"cannot open the coordination store in {store_dir}: {problem}") from problem
         self.store.on_failure(self._fatal)
+        self.store.starting = True
         self.session: EmbeddedSession = self.store.connect()
+        try:
+            await self._start_on_store(settings, advertised, protocols)
+        except StoreFailedError as problem:
+            raise FatalError(f"cannot start without the coordination store in {store_dir}: {problem}") from problem
+        self.store.starting = False
+        self._add_handlers(settings)
+        self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault, self._fatal)
+        self.housekeeping = Housekeeping(self.logs, self.moves, self.cleaner)
+        self.jobs.start([*self.housekeeping.jobs(), self.local.open_late_logs()])
+        self.settings.on_change(self._storage_settings_changed)
+        self.ready = True
+
+    async def _start_on_store(
+        self, settings: BrokerSettings, advertised: tuple[Endpoint, ...], protocols: dict[str, str]
+    ) -> None:
         await self._settle_identity(settings)
         await self._apply_stored_settings()
         self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
@@ -107,19 +127,21 @@ class Broker:
         await self._register(settings, advertised, protocols)
         await self._load_logs()
         self.local.attach(self.logs)
+        self.local.epochs_lag = lambda: self._epochs_lag
+        self.store.on_caught_up(self.local.leader_epochs_written)
         self.moves = ReplicaMoves(self.logs)
         self.cleaner = LogCleaner(self.logs, lambda: self.seams.passes(self.seams.files))
         self.controller.add_listener(self.local)
         self.coordination = self._make_coordination()
         self.controller.add_listener(self.coordination)
+        self.local.on_late_log.append(self.coordination.log_opened)
         await self.controller.start(bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
-        self._add_handlers(settings)
-        self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault, self._fatal)
-        self.housekeeping = Housekeeping(self.logs, self.moves, self.cleaner)
-        self.jobs.start(self.housekeeping.jobs())
-        self.settings.on_change(self._storage_settings_changed)
-        self.ready = True
+
+    @property
+    def _epochs_lag(self) -> bool:
+        """Whether the leader epochs that an unclean stop asks for would not survive this process."""
+        return self.store.lags and not self.load_report.clean
 
     def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
         return LogManager(
@@ -306,6 +328,8 @@ class Broker:
         await self.tasks.close()
         await self.controller.stop()
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.seams.executors.of("loading"), self.logs.close, self.broker_epoch)
+        # The next start has to begin new leader epochs as well, where this one could not make its own durable.
+        close = partial(self.logs.close, self.broker_epoch, mark_clean=not self._epochs_lag)
+        await loop.run_in_executor(self.seams.executors.of("loading"), close)
         await self.store.close()
         self.seams.executors.close()

@@ -172,6 +172,12 @@ class Coordination:
                 overrides[group_id] = group_overrides(group_id, texts)
         self._group_settings = dataclasses.replace(self._group_settings, overrides=overrides)
 
+    def log_opened(self, partition: Partition) -> None:
+        """A partition has its log later than its leader."""
+        coordinator = self._coordinator_of(partition.topic)
+        if coordinator is not None and partition.leader == self._broker_id:
+            coordinator.lead(partition.index, partition.leader_epoch)
+
     def _coordinator_of(self, topic: str) -> Coordinator[GroupShard] | Coordinator[TxnShard] | None:
         if topic == OFFSETS_TOPIC:
             return self.groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from braidlog.broker.live_settings import LiveSettings
@@ -11,12 +12,13 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import early_expiry, log_settings
-from braidlog.core.errors import StorageFault
+from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.meters import TopicMeter
 from braidlog.replication.partition import Partition
 from braidlog.replication.registry import Registry
+from braidlog.storage.jobs import Job
 from braidlog.storage.log import Log
 from braidlog.storage.manager import DirectoryFailure, LogManager
 
@@ -27,6 +29,8 @@ _RETENTION_KEYS: Final = frozenset((
     "cleanup.policy", "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms",
     "message.timestamp.type", "retention.ms",
 ))  # fmt: skip
+# How often to look whether a log that could not be made or opened now can be.
+_OPEN_POLL: Final = 1.0
 
 
 class LocalPartitions:
@@ -43,6 +47,12 @@ class LocalPartitions:
         self._knows_the_old = False
         # What was last said of each topic's retention; under the empty name, of those that only inherit.
         self._told_of_retention: dict[str, str | None] = {}
+        # Partitions without a log because the disk has no room for it.
+        self._unopened: dict[TopicPartition, Partition] = {}
+        # Whether the leader epochs of the first image are not durable; asked once, when it comes.
+        self.epochs_lag: Callable[[], bool] = lambda: False
+        # Told when such a partition has its log at last.
+        self.on_late_log: list[Callable[[Partition], None]] = []
         settings.on_change(self._broker_settings_changed)
 
     @property
@@ -87,6 +97,7 @@ class LocalPartitions:
         if partition is None:
             meter = self._meters.setdefault(topic.name, TopicMeter())
             partition = Partition(topic.name, index, topic.topic_id, self._broker_id, meter)
+            partition.epoch_unwritten = not self._knows_the_old and self.epochs_lag()
             self._open(partition)
             self._registry.add(partition)
         try:
@@ -103,6 +114,9 @@ class LocalPartitions:
             # An old partition without a log may lie in a directory that is offline: an empty log must not replace it.
             partition.log = manager.create(key, topic_id=partition.topic_id, is_new=self._knows_the_old)
         except KafkaStorageError as problem:
+            fault = problem.__cause__
+            if isinstance(fault, StorageFault) and is_disk_full(fault):
+                self._unopened[key] = partition
             log.error("%s stays offline: %s", key, problem.message)
             return
         if not self._sync_if_asked(partition.log, partition.topic):
@@ -110,6 +124,30 @@ class LocalPartitions:
             return
         # With no follower to ask, all that survived is committed.
         partition.log.advance_high_watermark(partition.log.log_end_offset)
+
+    def open_late_logs(self) -> Job:
+        """Tries again to make or open the logs for which there was no room."""
+        return Job("open-logs", lambda: _OPEN_POLL, _OPEN_POLL, self._open_late_logs)
+
+    def _open_late_logs(self) -> Iterator[None]:
+        waiting = list(self._unopened.items())
+        for key, partition in waiting:
+            del self._unopened[key]
+            if self._registry.get(key.topic, key.partition) is not partition:
+                continue
+            self._open(partition)
+            if partition.log is not None:
+                log.info("%s is back: there is room for its log", key)
+                partition.log.update_settings(self.settings_of(key.topic))
+                if partition.leader == self._broker_id:
+                    partition.log.begin_leader_epoch(partition.leader_epoch)
+                for listener in self.on_late_log:
+                    listener(partition)
+            yield None
+
+    def leader_epochs_written(self) -> None:
+        for partition in self._registry.partitions():
+            partition.epoch_unwritten = False
 
     def _sync_if_asked(self, opened: Log, topic: str) -> bool:
         """In fsync mode, what a killed broker had written but not synced is synced before anybody sees it."""

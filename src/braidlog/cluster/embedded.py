@@ -8,36 +8,60 @@ is hidden: answers (also refusals that depend on it) and watch events queue in z
     read -> taken from the tree -----------------------------------------> answered in the same order
 
 Sessions live as long as the process: what an earlier process left behind is removed when the store opens.
+
+A full disk refuses changes, but not a start: what a starting broker changes (its registration, epochs) and what the
+last process left behind is then kept in memory, and written before anything else once there is room. Until then the
+store `lags`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from braidlog.cluster.journal import encode_frame, encode_transaction
 from braidlog.cluster.journal_files import JournalFiles
 from braidlog.cluster.recovery import Recovered, fold, recover
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import Delete, Operation, Outcome, StoreError, StoreFailedError, Watch, WatchEvent
-from braidlog.cluster.tree import ZnodeTree
+from braidlog.cluster.tree import Transaction, ZnodeTree
 from braidlog.cluster.watches import WatchTable
 from braidlog.core.clock import Clock
+from braidlog.core.errors import is_disk_full
 
 # The journal is folded once it outgrows this and the snapshot: reading both costs at most about twice the snapshot.
 _FOLD_ABOVE: Final = 1 << 20
 _FOLD_ABOVE_AT_CLOSE: Final = 1 << 16
 _SESSION_BITS: Final = 16
+# How often a store that lags looks whether there is room.
+_RETRY_S: Final = 1.0
+
+_log = logging.getLogger("braidlog.cluster.store")
+
+
+class _Failed(NamedTuple):
+    """An append that failed: why, and the state before it, if that is to be gone back to."""
+
+    problem: OSError
+    before: Recovered | None
 
 
 class EmbeddedStore:
     """Open it with `EmbeddedStore.open` (blocking, before or beside the loop); then `connect` gives sessions."""
 
-    def __init__(self, files: JournalFiles, clock: Clock, recovered: Recovered, executor: Executor | None) -> None:
+    def __init__(
+        self,
+        files: JournalFiles,
+        clock: Clock,
+        recovered: Recovered,
+        executor: Executor | None,
+        unwritten: Sequence[Transaction] = (),
+    ) -> None:
         self._files = files
         self._clock = clock
         self._executor = executor
@@ -47,7 +71,14 @@ class EmbeddedStore:
         self._sessions: dict[int, EmbeddedSession] = {}
         # No session that ever wrote can have had such an id: its write raised the zxid that the next opening finds.
         self._last_session = self._tree.zxid << _SESSION_BITS
-        self._staged: list[bytes] = []
+        # Set while the broker starts: a change for which the disk has no room counts as made all the same.
+        self.starting = False
+        # Applied and answered but not in the journal; they go into the next frame, before what is staged.
+        self._unwritten = list(unwritten)
+        self._retry: asyncio.TimerHandle | None = None
+        self._told = False
+        self._on_caught_up: list[Callable[[], None]] = []
+        self._staged: list[Transaction] = []
         self._writing = False
         self._idle: asyncio.Future[None] | None = None
         self._failure: StoreFailedError | None = None
@@ -63,14 +94,11 @@ class EmbeddedStore:
         recovered = recover(files)
         tree = recovered.tree
         left_behind = [Delete(path) for paths in list(tree.ephemerals.values()) for path in paths]
-        if left_behind:
-            transaction, _ = tree.transact(left_behind, tree.zxid + 1, clock.wall_ms(), 0)
-            frame = encode_frame([encode_transaction(transaction)])
-            files.append(recovered.journal, frame)
-            files.sync(recovered.journal)
-            size = recovered.journal_size + len(frame)
-            recovered = Recovered(tree, recovered.journal, size, recovered.snapshot_size)
-        return cls(files, clock, recovered, executor)
+        if not left_behind:
+            return cls(files, clock, recovered, executor)
+        # Not written for its own sake: should this process write nothing, the next one finds the same.
+        transaction, _ = tree.transact(left_behind, tree.zxid + 1, clock.wall_ms(), 0)
+        return cls(files, clock, recovered, executor, [transaction])
 
     @property
     def zxid(self) -> int:
@@ -89,6 +117,15 @@ class EmbeddedStore:
     def failure(self) -> StoreFailedError | None:
         """Set once syncing failed: nothing can be made durable any more."""
         return self._failure
+
+    @property
+    def lags(self) -> bool:
+        """Whether something was changed that a crash would undo, because the disk has no room."""
+        return bool(self._unwritten)
+
+    def on_caught_up(self, callback: Callable[[], None]) -> None:
+        """Called whenever a store that lagged has written everything."""
+        self._on_caught_up.append(callback)
 
     def on_failure(self, callback: Callable[[StoreFailedError], None]) -> None:
         """Called once if syncing fails: the broker cannot go on without its store."""
@@ -121,10 +158,15 @@ class EmbeddedStore:
         while self._writing:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
+        if self._retry is not None:
+            self._retry.cancel()
         if self._failure is None:
             self._failure = StoreFailedError("the embedded store is closed")
             if self._journal_size > _FOLD_ABOVE_AT_CLOSE:
-                await asyncio.get_running_loop().run_in_executor(self._writer(), fold, self._files)
+                try:
+                    await asyncio.get_running_loop().run_in_executor(self._writer(), fold, self._files)
+                except OSError as problem:
+                    _log.warning("the journal of the embedded store stays as long as it is: %s", problem)
         self._files.close()
         if self._owns_executor and self._executor is not None:
             self._executor.shutdown(wait=False)
@@ -147,7 +189,7 @@ class EmbeddedStore:
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fired = self._watches.fire(transaction.changes)
         self._queue.append((transaction.zxid, answer, fired))
-        self._stage(encode_transaction(transaction))
+        self._stage(transaction)
         await answer
         return outcomes
 
@@ -161,23 +203,26 @@ class EmbeddedStore:
 
     # -- group commit --
 
-    def _stage(self, encoded: bytes) -> None:
-        self._staged.append(encoded)
+    def _stage(self, transaction: Transaction) -> None:
+        self._staged.append(transaction)
         if not self._writing:
             self._writing = True
             # Not at once: whatever else changes in this round of the loop joins the same frame.
             asyncio.get_running_loop().call_soon(self._write_staged)
 
     def _write_staged(self) -> None:
-        frame = encode_frame(self._staged)
+        group = self._unwritten + self._staged
+        # Without anything new this is one more try to write what lags.
+        keep = self.starting or not self._staged
         self._staged = []
+        frame = encode_frame([encode_transaction(transaction) for transaction in group])
         loop = asyncio.get_running_loop()
-        job = loop.run_in_executor(self._writer(), self._append, frame, self._journal, self._journal_size)
+        job = loop.run_in_executor(self._writer(), self._append, frame, self._journal, self._journal_size, keep)
         zxid = self._tree.zxid
-        job.add_done_callback(lambda done: self._written(done, zxid, len(frame)))
+        job.add_done_callback(lambda done: self._written(done, zxid, group, len(frame)))
 
-    def _append(self, frame: bytes, journal: str, size: int) -> tuple[Recovered, OSError] | None:
-        """In the writer thread. A failed append (a full disk) is taken back and gives the state before it."""
+    def _append(self, frame: bytes, journal: str, size: int, keep: bool) -> _Failed | None:
+        """In the writer thread. A failed append is taken back; unless a full disk's is to be kept, it never was."""
         try:
             self._files.append(journal, frame)
         except OSError as problem:
@@ -185,11 +230,11 @@ class EmbeddedStore:
                 self._files.truncate(journal, size)
             elif journal in self._files.names():
                 self._files.remove(journal)
-            return recover(self._files), problem
+            return _Failed(problem, None if keep and is_disk_full(problem) else recover(self._files))
         self._files.sync(journal)
         return None
 
-    def _written(self, job: asyncio.Future[tuple[Recovered, OSError] | None], zxid: int, size: int) -> None:
+    def _written(self, job: asyncio.Future[_Failed | None], zxid: int, group: list[Transaction], size: int) -> None:
         problem = job.exception()
         if problem is not None:
             self._failure = StoreFailedError(f"the embedded store cannot sync its journal: {problem}")
@@ -198,20 +243,48 @@ class EmbeddedStore:
             for callback in self._on_failure:
                 callback(self._failure)
             return
-        reverted = job.result()
-        if reverted is not None:
-            self._take(reverted[0])
-            self._abandon(StoreFailedError(f"the embedded store cannot write its journal: {reverted[1]}"))
-        else:
+        failed = job.result()
+        if failed is None:
             self._journal_size += size
             self._durable = zxid
+            self._caught_up()
             self._answer_durable()
+        elif failed.before is None:
+            if not self._told:
+                _log.error("the embedded store cannot write its journal: %s; free some space", failed.problem)
+                self._told = True
+            self._unwritten = group
+            self._durable = zxid
+            self._answer_durable()
+        else:
+            for transaction in self._unwritten:
+                failed.before.tree.replay(transaction)
+            self._take(failed.before)
+            self._abandon(StoreFailedError(f"the embedded store cannot write its journal: {failed.problem}"))
         loop = asyncio.get_running_loop()
+        if self._unwritten and self._retry is None:
+            self._retry = loop.call_later(_RETRY_S, self._write_unwritten)
         loop.call_soon(self._mark_delivered, self._durable)
         if self._journal_size > max(_FOLD_ABOVE, self._snapshot_size):
             loop.run_in_executor(self._writer(), fold, self._files).add_done_callback(self._folded)
         else:
             self._rest()
+
+    def _write_unwritten(self) -> None:
+        self._retry = None
+        if self._unwritten and not self._writing and self._failure is None:
+            self._writing = True
+            self._write_staged()
+
+    def _caught_up(self) -> None:
+        if not self._unwritten:
+            return
+        self._unwritten = []
+        if self._told:
+            _log.info("the embedded store has written what it could not write before")
+            self._told = False
+        for callback in self._on_caught_up:
+            callback()
 
     def _folded(self, job: asyncio.Future[Recovered]) -> None:
         problem = job.exception()

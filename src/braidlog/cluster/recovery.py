@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from braidlog.cluster.journal import (
@@ -22,6 +23,7 @@ from braidlog.cluster.journal import (
 from braidlog.cluster.journal_files import JournalFiles
 from braidlog.cluster.store import StoreError
 from braidlog.cluster.tree import ZnodeTree
+from braidlog.core.errors import is_disk_full
 
 SNAPSHOT: Final = "snapshot-"
 JOURNAL: Final = "journal-"
@@ -93,7 +95,12 @@ def _cut_tail(files: JournalFiles, name: str, content: bytes, end: int) -> None:
         "%s ends in %d bytes of a change that was never acknowledged; they are kept in %s and cut off",
         name, len(content) - end, name + _TORN,
     )  # fmt: skip
-    files.write_whole(name + _TORN, content[end:])
+    try:
+        files.write_whole(name + _TORN, content[end:])
+    except OSError as problem:
+        if not is_disk_full(problem):
+            raise
+        _log.warning("%s was not written: %s", name + _TORN, problem)
     files.truncate(name, end)
 
 
@@ -106,5 +113,7 @@ def fold(files: JournalFiles) -> Recovered:
     files.write_whole(name, encoded)
     for file in old:
         if file != name:
-            files.remove(file)
+            # What stays is older than the snapshot, and so read past.
+            with suppress(OSError):
+                files.remove(file)
     return Recovered(before.tree, journal_name(before.tree.zxid + 1), 0, len(encoded))

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from braidlog.cluster import loading, paths
-from braidlog.cluster.image import ClusterImage, ImageDelta, ImageListener
+from braidlog.cluster.image import ClusterImage, ImageDelta, ImageListener, TopicImage
 from braidlog.cluster.store import (
     Check,
     CoordinationStore,
@@ -57,6 +57,9 @@ T = TypeVar("T")
 
 _STEPS_IN_A_BATCH: Final = 5_000
 _NOTICES_KEPT_MS: Final = 15 * 60 * 1000
+# How long to wait before the nodes of deleted topics are removed again, where that failed.
+_FIRST_RETRY_S: Final = 1.0
+_LONGEST_RETRY_S: Final = 30.0
 
 _log = logging.getLogger("braidlog.controller")
 
@@ -102,6 +105,8 @@ class Controller:
         self._listeners: list[ImageListener] = []
         self._mandate: leadership.Mandate | None = None
         self._queue: deque[_Event] = deque()
+        # By name: deleted topics whose nodes are still in the store, because the disk had no room for the removal.
+        self._unremoved: dict[str, TopicImage] = {}
         self._wake = asyncio.Event()
         self._tasks = Tasks("controller")
         self._worker: asyncio.Task[None] | None = None
@@ -136,8 +141,7 @@ class Controller:
                 controller_id=image.controller_id,
             ),
         )
-        if loaded.deleting:
-            await self._commit(topics.forget_topics(loaded.deleting))
+        await self._remove_nodes(loaded.deleting)
         self._worker = self._tasks.spawn("worker", self._work())
 
     async def stop(self) -> None:
@@ -208,6 +212,7 @@ class Controller:
 
     async def _handle_some(self) -> None:
         """Decide what is queued, commit it as one transaction, publish each change, answer."""
+        await self._remove_nodes(())
         events = self._take_batch()
         try:
             decided = await self._decide_and_commit(events)
@@ -221,14 +226,36 @@ class Controller:
         for event, plan, result, image in decided:
             if not plan.delta.empty:
                 await self._publish(image, plan.delta)
-            if plan.cleanup:
-                try:
-                    await self._commit(plan.cleanup)
-                except (StoreError, StoreFailedError, SessionExpiredError) as problem:
-                    _log.warning("clean-up after a deletion is left to the next start: %s", problem)
+            await self._remove_nodes(plan.delta.topics_deleted)
             if plan.delta.configs_changed:
                 await self._guarded(self._purge_notices())
             event.succeed(result)
+
+    async def _remove_nodes(self, deleted: Sequence[TopicImage]) -> None:
+        """Of topics whose logs are gone: these, and those whose nodes could not be removed before.
+
+        Until it works the topics cannot be created again; it is tried before each change and from time to time.
+        """
+        first_failure = not self._unremoved
+        self._unremoved.update((topic.name, topic) for topic in deleted)
+        if not self._unremoved:
+            return
+        try:
+            await self._commit(topics.forget_topics(list(self._unremoved.values())))
+            self._unremoved.clear()
+        except (StoreError, StoreFailedError, SessionExpiredError, NotControllerError) as problem:
+            if first_failure:
+                _log.warning("deleted topics stay in the store for now, the removal is tried again: %s", problem)
+                self._tasks.spawn("removing deleted topics", self._retry_removal())
+
+    async def _retry_removal(self) -> None:
+        """Wake the worker, which alone changes the store, until it has removed what is left."""
+        wait_s = _FIRST_RETRY_S
+        while self._unremoved and self._mandate is not None:
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
+            with suppress(NotControllerError):
+                await self._ask(lambda situation: (Plan(), None))
 
     def _take_batch(self) -> list[_Event]:
         events = list(self._queue)
@@ -271,15 +298,17 @@ class Controller:
             image = image.apply(plan.delta)
             decided.append((event, plan, result, image))
             size += len(plan.steps)
-            # What a clean-up removes must be gone before anything can be created in its place.
-            if plan.cleanup or size > _STEPS_IN_A_BATCH:
+            # The nodes of a deleted topic must be gone before another of its name can be created.
+            if plan.delta.topics_deleted or size > _STEPS_IN_A_BATCH:
                 return decided, events[place + 1 :]
         return decided, []
 
     def _situation(self, image: ClusterImage) -> Situation:
         if self._mandate is None:
             raise NotControllerError("this broker is not the controller")
-        return Situation(image, self._mandate.epoch, self._settings(), self._rng, self._new_id)
+        return Situation(
+            image, self._mandate.epoch, self._settings(), self._rng, self._new_id, frozenset(self._unremoved)
+        )
 
     async def _commit(self, steps: Sequence[Any]) -> None:
         """One transaction, which the store refuses if another controller took over."""

@@ -31,14 +31,14 @@ Step: TypeAlias = Operation | Put | Remove
 
 
 class Plan(NamedTuple):
-    """`steps` commit as one transaction, then listeners apply `delta`, and only then `cleanup` commits.
+    """`steps` commit as one transaction, then listeners apply `delta`.
 
-    A crash between the two leaves what `steps` wrote, from which the next start knows to finish.
+    Only then are the nodes of deleted topics removed: a crash between the two leaves the marks that `steps` wrote, from
+    which the next start knows to finish.
     """
 
     steps: Sequence[Step] = ()
     delta: ImageDelta = ImageDelta()
-    cleanup: Sequence[Step] = ()
 
 
 class Situation(NamedTuple):
@@ -49,6 +49,8 @@ class Situation(NamedTuple):
     settings: BrokerSettings
     rng: random.Random
     new_id: Callable[[], bytes]
+    # Deleted topics that are still in the store.
+    unremoved: frozenset[str] = frozenset()
 
 
 def first_states(

@@ -30,6 +30,7 @@ from braidlog.core.protocol_errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    KafkaStorageError,
     PolicyViolationError,
     ProtocolError,
     ReassignmentInProgressError,
@@ -88,6 +89,10 @@ def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
     validate_name(request.name)
     if image.topic(request.name) is not None:
         raise TopicAlreadyExistsError(f"Topic '{request.name}' already exists.")
+    if request.name in situation.unremoved:
+        raise KafkaStorageError(
+            f"the deleted topic '{request.name}' could not be removed from the store yet; free some space and try again"
+        )
     other = image.colliding_topic(request.name)
     if other is not None:
         raise InvalidTopicError(
@@ -255,7 +260,7 @@ def delete_topics(situation: Situation, requests: Sequence[TopicRef]) -> tuple[P
         topics_deleted=tuple(deleted), configs_deleted=tuple(topic_entity(topic.name) for topic in deleted)
     )
     marks = [Put(paths.deleted_topic(topic.name)) for topic in deleted]
-    return Plan(marks, delta, forget_topics(deleted)), results
+    return Plan(marks, delta), results
 
 
 def forget_topics(topics: Sequence[TopicImage]) -> list[Step]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class BraidlogError(Exception):
     """Base of the failures that braidlog names itself."""
@@ -20,6 +22,12 @@ class StorageFault(BraidlogError):
         self.reason = reason
         # Kept here, since compiled code raises without noting the cause.
         self.cause = cause
+
+
+def is_disk_full(fault: BaseException) -> bool:
+    """Nothing is broken then: reading goes on, and so does writing once there is room."""
+    cause = fault if isinstance(fault, OSError) else getattr(fault, "cause", None)
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class CorruptLogError(BraidlogError):

@@ -43,6 +43,8 @@ class Partition:
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
+        # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
+        self.epoch_unwritten = False
         # Fetches waiting for this partition to grow.
         self.readers: list[ReadWaiter] = []
 
@@ -95,6 +97,8 @@ class Partition:
         `validated` where that was done before (see `Log.append_as_leader`).
         """
         log = self.require_log()
+        if self.epoch_unwritten:
+            raise KafkaStorageError("no space left for the leader epoch of this start; free some space")
         if acks == ACKS_ALL and len(self.isr) < self.min_isr(log):
             raise NotEnoughReplicasError(
                 f"{len(self.isr)} in-sync replica(s), min.insync.replicas is {log.settings.min_insync_replicas}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from braidlog.core.errors import StorageFault
 from braidlog.core.types import TopicPartition
 from braidlog.storage.directory_names import DirectoryKind, marked_name
 from braidlog.storage.loading import LoadedDirectory, LoadReport
@@ -14,14 +15,20 @@ from braidlog.storage.registry import LogRegistry
 _log = logging.getLogger(__name__)
 
 
-def adopt(registry: LogRegistry, loaded: LoadedDirectory, summary: LoadReport) -> None:
+def adopt(registry: LogRegistry, loaded: LoadedDirectory, summary: LoadReport) -> list[StorageFault]:
+    """What the disk refused on the way."""
     directory = loaded.directory
+    faults: list[StorageFault] = []
     for partition, log in loaded.logs.items():
-        _add(registry, partition, log, directory)
+        try:
+            _add(registry, partition, log, directory)
+        except StorageFault as fault:
+            faults.append(fault)
     registry.topic_ids.update(loaded.topic_ids)
     for partition, future in loaded.futures.items():
         registry.add_future(partition, future)
     registry.offline.update(loaded.broken)
+    registry.unopened.update(loaded.unopened)
     for path in loaded.strays:
         _log.warning("%s is a stray replica that the cluster does not know; delete it when it is not needed", path)
     summary.logs += len(loaded.logs)
@@ -30,6 +37,7 @@ def adopt(registry: LogRegistry, loaded: LoadedDirectory, summary: LoadReport) -
     summary.broken.update(loaded.broken)
     summary.strays += loaded.strays
     summary.checkpoint_problems += directory.checkpoint_problems()
+    return faults
 
 
 def _add(registry: LogRegistry, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
@@ -45,5 +53,7 @@ def _add(registry: LogRegistry, partition: TopicPartition, log: Log, directory: 
         loser = other
     name = marked_name(partition, DirectoryKind.STRAY)
     _log.warning("%s lies in two directories; setting the shorter one aside as %s", partition, name)
-    loser.rename_dir(name)
-    loser.close(flush=False)
+    try:
+        loser.rename_dir(name)
+    finally:
+        loser.close(flush=False)

@@ -10,20 +10,23 @@ from braidlog.core.types import TopicPartition
 from braidlog.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
 from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish
+from braidlog.storage.loading import FoundLog
 from braidlog.storage.log import Log
 from braidlog.storage.log_dirs import LogDirectory
 
 _LOGS_PER_TASK: Final = 64
 
 
-def checkpointed_offset(log: Log, name: str) -> int | None:
-    """The log's entry in the checkpoint `name`; none where it needs none."""
+def checkpointed_offset(log: Log | FoundLog, name: str) -> int | None:
+    """The log's entry in the checkpoint `name`, none where it needs none; of one that is not open, what it was."""
     if name == RECOVERY_POINTS:
         return log.recovery_point
     if name == HIGH_WATERMARKS:
         return log.high_watermark
     if name == START_OFFSETS:
         # The first segment's base says it as well, unless records inside the segment were deleted.
+        if isinstance(log, FoundLog):
+            return log.start_offset if log.start_offset > 0 else None
         return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
     raise ValueError(f"{name} is not kept by the log manager")
 
@@ -45,7 +48,7 @@ class CheckpointWrite:
 class CleanStop:
     """Closes all logs of a directory in its executor, then writes its checkpoints, then the mark that says so.
 
-    A StorageFault on the way leaves no mark, and the next start checks the logs.
+    A StorageFault on the way, or a log that could not even be opened, leaves no mark, and the next start checks them.
     """
 
     def __init__(
@@ -53,10 +56,12 @@ class CleanStop:
         directory: LogDirectory,
         logs: Mapping[TopicPartition, Log],
         futures: Sequence[Log],
+        unopened: Mapping[TopicPartition, FoundLog],
         executor: Executor,
     ) -> None:
         self._directory = directory
         self._logs = logs
+        self._unopened = unopened
         self._executor = executor
         every = [*logs.values(), *futures]
         # Several tasks, so that the syncs of a directory with several threads overlap.
@@ -65,23 +70,25 @@ class CleanStop:
             for first in range(0, len(every), _LOGS_PER_TASK)
         ]
 
-    def finish(self, broker_epoch: int) -> None:
+    def finish(self, broker_epoch: int, *, mark: bool) -> None:
         """Blocks until it is done."""
         for task in self._tasks:
             task.result()
-        self._executor.submit(self._mark, broker_epoch).result()
+        self._executor.submit(self._write_checkpoints).result()
+        if mark and not self._unopened:
+            self._executor.submit(self._directory.mark_clean_shutdown, broker_epoch).result()
 
     def _close_some(self, logs: Sequence[Log]) -> None:
         with disk_faults(self._directory.path, "close the logs"):
             for log in logs:
                 log.close()
 
-    def _mark(self, broker_epoch: int) -> None:
+    def _write_checkpoints(self) -> None:
         for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
             offsets: Offsets = {}
-            for partition, log in self._logs.items():
+            logs: dict[TopicPartition, Log | FoundLog] = {**self._logs, **self._unopened}
+            for partition, log in logs.items():
                 offset = checkpointed_offset(log, name)
                 if offset is not None:
                     offsets[partition] = offset
             self._directory.write_checkpoint(name, offsets)
-        self._directory.mark_clean_shutdown(broker_epoch)

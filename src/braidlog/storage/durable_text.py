@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from braidlog.core.errors import StorageFault
 from braidlog.storage.files import Files
-
-
-def is_disk_full(fault: BaseException) -> bool:
-    """Nothing is broken then: reading goes on, and so does writing once there is room."""
-    cause = fault if isinstance(fault, OSError) else getattr(fault, "cause", None)
-    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

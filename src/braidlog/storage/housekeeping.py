@@ -55,7 +55,7 @@ class Housekeeping:
                 settings.replica_high_watermark_checkpoint_interval_ms / 1000,
                 lambda: iter(self._manager.checkpoint_work(HIGH_WATERMARKS)),
             ),
-            Job("delete-logs", _every(_DELETION_POLL_MS), _DELETION_POLL_MS / 1000, self._manager.deletions.due),
+            Job("delete-logs", _every(_DELETION_POLL_MS), _DELETION_POLL_MS / 1000, self._manager.due_deletions),
             Job("replica-moves", _every(_MOVE_POLL_MS), _MOVE_POLL_MS / 1000, self._moves.run),
             Job(
                 "producer-expiration",

@@ -92,18 +92,19 @@ class IndexFile:
         if self._clean == len(image) == self._file_size and self._file_size > 0:
             return
         self._handle.release()
-        file = self._files.open_append(self.path)
         try:
-            if self._file_size != self._clean:
-                file.truncate(self._clean)
-            if self._clean < len(image):
-                file.writev([bytes(image[self._clean :])])
+            file = self._files.open_append(self.path)
+            try:
+                if self._file_size != self._clean:
+                    file.truncate(self._clean)
+                if self._clean < len(image):
+                    file.writev([bytes(image[self._clean :])])
+            finally:
+                file.close()
         except OSError:
             # Any part of it may be in the file: the next flush cuts that off first.
             self._file_size = _UNKNOWN
             raise
-        finally:
-            file.close()
         self._clean = self._file_size = len(image)
 
     def settle(self) -> None:
@@ -113,8 +114,9 @@ class IndexFile:
         self._handle.release()
 
     def sync(self) -> None:
-        """Make a flushed file survive a power cut; any thread."""
-        self._handle.get().sync()
+        """Make a flushed file survive a power cut; one that could not be flushed is built again. Any thread."""
+        if self._file_size != _UNKNOWN:
+            self._handle.get().sync()
 
     def release(self) -> None:
         """Let go of the file without writing anything."""

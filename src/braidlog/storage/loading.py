@@ -1,7 +1,8 @@
 """Opens every log of a data directory at start-up, in the directory's executor, saying how far it is.
 
 After a clean stop the checkpoints are trusted and opening a log costs a few system calls; after a crash only what lies
-past a log's recovery point is read again. One log that is beyond repair does not keep the others from serving.
+past a log's recovery point is read again. One log that is beyond repair, or that a full disk keeps from being opened
+yet, does not keep the others from serving.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from braidlog.core.errors import CorruptLogError, StorageFault
+from braidlog.core.errors import CorruptLogError, StorageFault, is_disk_full
 from braidlog.core.types import TopicPartition
 from braidlog.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
 from braidlog.storage.directory_names import DirectoryKind, parse_directory_name
@@ -46,6 +47,17 @@ class LoadProgress:
 ReportProgress = Callable[[LoadProgress], None]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """A log's directory, and what the checkpoints say of it."""
+
+    path: str
+    partition: TopicPartition
+    start_offset: int
+    recovery_point: int
+    high_watermark: int
+
+
 class OpenLog(Protocol):
     def __call__(
         self,
@@ -72,6 +84,8 @@ class LoadedDirectory:
     strays: list[str] = field(default_factory=list)
     # Logs that cannot be opened although the disk works, with the reason.
     broken: dict[TopicPartition, str] = field(default_factory=dict)
+    # Logs that can be opened once there is room.
+    unopened: dict[TopicPartition, FoundLog] = field(default_factory=dict)
     recovered_bytes: int = 0
 
 
@@ -165,35 +179,55 @@ class DirectoryLoader:
         for name, partition, kind in some:
             if self._fault is not None:
                 return
+            found = self._found(f"{self._directory.path}/{name}", partition, kind)
             try:
-                self._load_one(f"{self._directory.path}/{name}", partition, kind)
+                with disk_faults(self._directory.path, f"open {name}"):
+                    self._load_one(found, kind)
             except StorageFault as fault:
-                self._fault = fault
-                return
-            except OSError as problem:
-                self._fault = StorageFault(self._directory.path, f"cannot open {name}: {problem}", problem)
-                return
+                if not is_disk_full(fault):
+                    self._fault = fault
+                    return
+                self._no_room(found, kind, fault)
             except CorruptLogError as problem:
                 _log.error("%s stays offline: %s", partition, problem)
                 with self._lock:
                     self._loaded.broken[partition] = str(problem)
 
-    def _load_one(self, path: str, partition: TopicPartition, kind: DirectoryKind) -> None:
+    def _found(self, path: str, partition: TopicPartition, kind: DirectoryKind) -> FoundLog:
+        # A future log's offsets were never checkpointed: what the files say must do.
         is_future = kind is DirectoryKind.FUTURE
+        return FoundLog(
+            path,
+            partition,
+            self._start_offsets.get(partition, 0),
+            0 if is_future else self._recovery_points.get(partition, 0),
+            0 if is_future else self._high_watermarks.get(partition, 0),
+        )
+
+    def _no_room(self, found: FoundLog, kind: DirectoryKind, fault: StorageFault) -> None:
+        with self._lock:
+            if kind is DirectoryKind.FUTURE:
+                _log.error("%s stays where it is: %s", found.partition, fault)
+                self._loaded.to_delete.append(found.path)
+            else:
+                _log.error("%s is opened once there is room: %s", found.partition, fault)
+                self._loaded.unopened[found.partition] = found
+
+    def _load_one(self, found: FoundLog, kind: DirectoryKind) -> None:
+        path, partition = found.path, found.partition
         log = self._open_log(
             path,
             partition,
-            start_offset=self._start_offsets.get(partition, 0),
-            # A future log's offsets were never checkpointed: what the files say must do.
-            recovery_point=0 if is_future else self._recovery_points.get(partition, 0),
-            high_watermark=0 if is_future else self._high_watermarks.get(partition, 0),
+            start_offset=found.start_offset,
+            recovery_point=found.recovery_point,
+            high_watermark=found.high_watermark,
             clean=self._clean,
             progress=self._recovering if self._report is not None and not self._clean else None,
         )
-        topic_id = self._topic_id(path)
+        topic_id = stored_topic_id(self._files, self._directory.path, path)
         with self._lock:
             loaded = self._loaded
-            if is_future:
+            if kind is DirectoryKind.FUTURE:
                 loaded.futures[partition] = log
             else:
                 loaded.logs[partition] = log
@@ -204,18 +238,6 @@ class DirectoryLoader:
             report = LoadProgress(self._directory.path, self._done, self._total, loaded.recovered_bytes)
         if self._report is not None:
             self._report(report)
-
-    def _topic_id(self, path: str) -> bytes | None:
-        path = f"{path}/{FILE_NAME}"
-        text = read_text(self._files, self._directory.path, path)
-        if text is None:
-            return None
-        try:
-            return decode_partition_metadata(text, path)
-        except CorruptLogError as problem:
-            # The cluster's metadata knows the id as well, and writes it again.
-            _log.warning("%s; ignoring it", problem)
-            return None
 
     def _recovering(self, partition: TopicPartition, done: int, total: int, bytes_done: int, bytes_total: int) -> None:
         if self._report is not None:
@@ -230,6 +252,20 @@ class DirectoryLoader:
                     bytes_total,
                 )
             )
+
+
+def stored_topic_id(files: Files, directory: str, path: str) -> bytes | None:
+    """What the log's directory at `path` says which topic it belongs to."""
+    path = f"{path}/{FILE_NAME}"
+    text = read_text(files, directory, path)
+    if text is None:
+        return None
+    try:
+        return decode_partition_metadata(text, path)
+    except CorruptLogError as problem:
+        # The cluster's metadata knows the id as well, and writes it again.
+        _log.warning("%s; ignoring it", problem)
+        return None
 
 
 def load_directories(

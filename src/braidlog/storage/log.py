@@ -16,12 +16,11 @@ from typing import TypeVar
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault
+from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.protocol_errors import OffsetOutOfRangeError
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage import reshaping
-from braidlog.storage.durable_text import is_disk_full
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.log_append import AppendInfo, LogAppender, UnexpectedOffsetError

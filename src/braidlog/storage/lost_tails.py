@@ -95,7 +95,8 @@ def save_tail(
             raise StorageFault(
                 state.data_directory,
                 f"{segment.log_path} is corrupt at position {position} ({reason}) and the rest cannot be saved before "
-                f"it is cut off: {problem.strerror}; make room and start again",
+                f"it is cut off: {problem.strerror}; make room",
+                problem,
             ) from problem
         saved = None
     lost = LostRange(

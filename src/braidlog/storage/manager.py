@@ -7,7 +7,7 @@ one is gone there is nothing left to serve.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +15,7 @@ from typing import Final
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault, UserError
+from braidlog.core.errors import CorruptLogError, StorageFault, UserError, is_disk_full
 from braidlog.core.ids import random_id
 from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
 from braidlog.core.types import TopicPartition
@@ -26,11 +26,11 @@ from braidlog.storage.checkpoints import Offsets
 from braidlog.storage.deletion import DeletionQueue
 from braidlog.storage.directory_lock import lock_directory
 from braidlog.storage.directory_names import DirectoryKind, marked_name
-from braidlog.storage.durable_text import disk_faults, is_disk_full
+from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.jobs import Work
-from braidlog.storage.loading import LoadReport, ReportProgress, load_directories
+from braidlog.storage.loading import FoundLog, LoadReport, ReportProgress, load_directories, stored_topic_id
 from braidlog.storage.log import Log, RecoveryProgress
 from braidlog.storage.log_dirs import LockDirectory, LogDirectory
 from braidlog.storage.partition_metadata import FILE_NAME, encode_partition_metadata
@@ -47,6 +47,16 @@ class DirectoryFailure:
     reason: str
     # Partitions whose current replica is now offline, in the order they were opened.
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unrenamed:
+    """A directory that is to get the name of `kind`, for which the disk had no room."""
+
+    path: str
+    partition: TopicPartition
+    directory: LogDirectory
+    kind: DirectoryKind
 
 
 class LogManager:
@@ -90,6 +100,7 @@ class LogManager:
         self._settings_of = settings_of
         self._executor_of = executor_of
         self._preferred: dict[TopicPartition, str] = {}
+        self._unrenamed: list[_Unrenamed] = []
         # When to speak again of a directory that has no room.
         self._tell_full_again: dict[str, float] = {}
 
@@ -133,7 +144,8 @@ class LogManager:
             self._directory_gone(directory, fault)
         summary = LoadReport()
         for result in loaded:
-            adopt(self.registry, result, summary)
+            for fault in adopt(self.registry, result, summary):
+                self.fail_directory(fault)
             for path in result.to_delete:
                 self._remove_later(result.directory, path, 0)
         self.registry.require_one_directory()
@@ -227,14 +239,19 @@ class LogManager:
         log = self.registry.logs.get(partition)
         if log is None:
             self.registry.require_not_offline(partition)
-            if not is_new and len(self.online_directories) < len(self.directories):
+            found = self.registry.unopened.get(partition)
+            if found is not None:
+                log = self._open_found(found)
+            elif not is_new and len(self.online_directories) < len(self.directories):
                 raise KafkaStorageError(f"{partition} may lie in a data directory that is offline")
-            log = self._create_in(self._choose_directory(partition, directory), partition)
+            else:
+                log = self._create_in(self._choose_directory(partition, directory), partition)
         self._assign_topic_id(partition, topic_id)
         return log
 
     def _create_in(self, directory: LogDirectory, partition: TopicPartition) -> Log:
         try:
+            self._rename_remains(partition)
             directory.forget(partition)
             with disk_faults(directory.path, f"create {partition}"):
                 log = self.open_log(f"{directory.path}/{partition}", partition, clean=True)
@@ -243,6 +260,32 @@ class LogManager:
             raise KafkaStorageError(str(fault)) from fault
         self.registry.add(partition, log, directory)
         self._preferred.pop(partition, None)
+        return log
+
+    def _open_found(self, found: FoundLog) -> Log:
+        """A log that start-up could not open for want of room; raises KAFKA_STORAGE_ERROR while there is none."""
+        partition, directory = found.partition, self.registry.directory_at(found.path)
+        try:
+            with disk_faults(directory.path, f"open {partition}"):
+                log = self.open_log(
+                    found.path,
+                    partition,
+                    start_offset=found.start_offset,
+                    recovery_point=found.recovery_point,
+                    high_watermark=found.high_watermark,
+                )
+                topic_id = stored_topic_id(self.files, directory.path, found.path)
+        except StorageFault as fault:
+            self.fail_directory(fault)
+            raise KafkaStorageError(str(fault)) from fault
+        except CorruptLogError as problem:
+            del self.registry.unopened[partition]
+            self.registry.offline[partition] = str(problem)
+            raise KafkaStorageError(f"{partition} is offline: {problem}") from problem
+        del self.registry.unopened[partition]
+        self.registry.add(partition, log, directory)
+        if topic_id is not None:
+            self.registry.topic_ids[partition] = topic_id
         return log
 
     def _choose_directory(self, partition: TopicPartition, wanted: str | None) -> LogDirectory:
@@ -289,10 +332,12 @@ class LogManager:
         """The log is gone for everyone at once; its files go after file.delete.delay.ms."""
         self.drop_future(partition)
         log = self.registry.logs.get(partition)
-        if log is None:
+        if log is not None:
+            self._retire(partition, log, DirectoryKind.DELETE)
+        elif partition in self.registry.unopened:
+            self._delete_unopened(partition)
+        else:
             self.registry.require_not_offline(partition)
-            return
-        self._retire(partition, log, DirectoryKind.DELETE)
 
     def set_aside(self, partition: TopicPartition) -> None:
         """A replica that the cluster does not know is kept under a name that nobody serves."""
@@ -311,13 +356,52 @@ class LogManager:
             self.fail_directory(fault)
 
     def _retire_files(self, directory: LogDirectory, partition: TopicPartition, log: Log, kind: DirectoryKind) -> None:
-        """Rename and close a log that is no longer registered; queue the removal where its name says so."""
+        """Rename and close a log that is no longer registered; queue the removal where its name says so.
+
+        Without room for the new name that is tried again: under the old one nothing new may be made meanwhile.
+        """
         name = marked_name(partition, kind, self.new_id)
-        with disk_faults(directory.path, f"rename {partition}"):
-            log.rename_dir(name)
+        path = log.directory
+        try:
+            with disk_faults(directory.path, f"rename {partition}"):
+                log.rename_dir(name)
+        except StorageFault as fault:
+            if is_disk_full(fault) and self.files.exists(path):
+                self._unrenamed.append(_Unrenamed(path, partition, directory, kind))
+            raise
+        finally:
             log.close(flush=False)
         if kind is DirectoryKind.DELETE:
             self._remove_later(directory, f"{directory.path}/{name}", self.settings.log_segment_delete_delay_ms)
+
+    def _rename_remains(self, partition: TopicPartition | None = None) -> None:
+        """Rename what could not be renamed before, of this partition or of all; raises StorageFault."""
+        for remains in self._unrenamed[:]:
+            if partition is not None and remains.partition != partition:
+                continue
+            name = marked_name(remains.partition, remains.kind, self.new_id)
+            directory = remains.directory.path
+            with disk_faults(directory, f"rename {remains.partition}"):
+                if self.files.exists(remains.path):
+                    self.files.rename(remains.path, f"{directory}/{name}")
+                    self.files.sync_dir(directory)
+            self._unrenamed.remove(remains)
+            if remains.kind is DirectoryKind.DELETE:
+                self._remove_later(remains.directory, f"{directory}/{name}", self.settings.log_segment_delete_delay_ms)
+
+    def due_deletions(self) -> Iterator[Work]:
+        """What has waited long enough to be removed; raises StorageFault."""
+        self._rename_remains()
+        yield from self.deletions.due()
+
+    def _delete_unopened(self, partition: TopicPartition) -> None:
+        found = self.registry.unopened.pop(partition)
+        directory = self.registry.directory_at(found.path)
+        self._unrenamed.append(_Unrenamed(found.path, partition, directory, DirectoryKind.DELETE))
+        try:
+            self._rename_remains(partition)
+        except StorageFault as fault:
+            self.fail_directory(fault)
 
     def _remove_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
         files = self.files
@@ -385,6 +469,7 @@ class LogManager:
         for log in [*lost.values(), *futures]:
             log.close(flush=False)
         self.deletions.forget_directory(directory.path)
+        self._unrenamed = [remains for remains in self._unrenamed if remains.directory is not directory]
         failure = DirectoryFailure(directory.path, fault.reason, tuple(lost))
         for listener in self.on_directory_failed:
             listener(failure)
@@ -397,6 +482,10 @@ class LogManager:
             offset = checkpointed_offset(log, name)
             if offset is not None:
                 offsets[self.registry.directory_of(partition).path][partition] = offset
+        for partition, found in self.registry.unopened.items():
+            offset = checkpointed_offset(found, name)
+            if offset is not None:
+                offsets[self.registry.directory_at(found.path).path][partition] = offset
         return offsets
 
     def checkpoint_work(self, name: str) -> list[Work]:
@@ -406,7 +495,7 @@ class LogManager:
             for path, offsets in self.checkpoint_offsets(name).items()
         ]
 
-    def close(self, broker_epoch: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, *, mark_clean: bool = True) -> None:
         """Flush and close all logs, write the checkpoints and the mark of a clean stop; blocks."""
         for listener in self.on_closing:
             listener()
@@ -414,10 +503,12 @@ class LogManager:
         for directory in self.online_directories:
             logs = self.registry.logs_in(directory)
             futures = list(self.registry.futures_in(directory).values())
-            stops.append((directory, CleanStop(directory, logs, futures, self._executor_of(directory.path))))
+            unopened = self.registry.unopened_in(directory)
+            executor = self._executor_of(directory.path)
+            stops.append((directory, CleanStop(directory, logs, futures, unopened, executor)))
         for directory, stop in stops:
             try:
-                stop.finish(broker_epoch)
+                stop.finish(broker_epoch, mark=mark_clean)
             except StorageFault as fault:
                 _log.error("%s was not closed cleanly: %s; it is checked at the next start", directory.path, fault)
         self.registry.clear()

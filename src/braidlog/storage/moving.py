@@ -10,12 +10,12 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from braidlog.core.errors import StorageFault
+from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.directory_names import LONGEST_NAME, DirectoryKind, marked_name
-from braidlog.storage.durable_text import disk_faults, is_disk_full
+from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager

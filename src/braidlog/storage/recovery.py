@@ -3,14 +3,18 @@
 After a clean stop nothing but names, sizes and the newest snapshot is read. After any other, every segment from the
 recovery point on is read again and its checksums checked; at the first batch that is not sound the log ends, and what
 followed is saved aside (see `lost_tails`). Missing or broken indexes are built again in either case.
+
+A full disk keeps no log from being read: what the files say without it (indexes, snapshots, the epochs' checkpoint) is
+held in memory, and written by the next append or stop that finds room, or found again by the next start.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from braidlog.core.errors import CorruptLogError
+from braidlog.core.errors import CorruptLogError, is_disk_full
 from braidlog.core.types import TopicPartition
 from braidlog.storage.leftovers import base_offset_of, clear_leftovers
 from braidlog.storage.log_state import LogState
@@ -111,7 +115,8 @@ class LogRecovery:
         if result.reason is not None:
             # Below the recovery point the segments that follow are synced and stay: the log gets a gap.
             self._cut(segment, result.valid_bytes, result.next_offset, result.reason, result.torn)
-        segment.settle()
+        with self._as_far_as_there_is_room():
+            segment.settle()
         self.report.rebuilt_indexes += [segment.offset_index.file.path, segment.time_index.file.path]
         self.report.segments_scanned += 1
         self.report.bytes_scanned += segment.size
@@ -129,7 +134,8 @@ class LogRecovery:
             self._report_progress(number, len(todo), done, total)
             producers.end_offset = max(producers.end_offset, segment.base_offset)
             if number > 0:
-                state.snapshots.write(producers, sync=False)
+                with self._as_far_as_there_is_room():
+                    state.snapshots.write(producers, sync=False)
             done += segment.size
             result = scan_segment(segment, producers, state.epochs)
             self.report.segments_scanned += 1
@@ -145,7 +151,8 @@ class LogRecovery:
                 # A power cut must not bring them back behind what will be appended in their place.
                 state.files.sync_dir(state.directory)
             if segment is not state.segments.active:
-                segment.settle()
+                with self._as_far_as_there_is_room():
+                    segment.settle()
             if result.reason is not None:
                 break
         self._report_progress(len(todo), len(todo), done, total)
@@ -172,6 +179,15 @@ class LogRecovery:
         )
         segment.truncate_at(position, next_offset)
         segment.sync()
+
+    @contextmanager
+    def _as_far_as_there_is_room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            if not is_disk_full(problem):
+                raise
+            _log.warning("%s: not written for now: %s", self._state.topic_partition, problem)
 
     def _report_progress(self, segments: int, all_segments: int, size: int, all_size: int) -> None:
         if self._progress is not None:
@@ -233,7 +249,8 @@ class LogRecovery:
         state.epochs.truncate_from_end(state.log_end_offset)
         state.epochs.truncate_from_start(state.log_start_offset)
         if state.epochs.changed:
-            state.epochs.save()
+            with self._as_far_as_there_is_room():
+                state.epochs.save()
 
     # --- producers
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from braidlog.core.errors import FatalError, StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError, LogDirNotFoundError, UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
+from braidlog.storage.loading import FoundLog
 from braidlog.storage.log import Log
 from braidlog.storage.log_dirs import LogDirectory
 
@@ -20,6 +21,8 @@ class LogRegistry:
         # Replicas that are being copied to another directory.
         self.futures: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
+        # Logs that start-up could not open for want of room.
+        self.unopened: dict[TopicPartition, FoundLog] = {}
         self.topic_ids: dict[TopicPartition, bytes] = {}
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
 
@@ -88,12 +91,18 @@ class LogRegistry:
     def futures_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
         return {p: future for p, future in self.futures.items() if directory.holds(future.directory)}
 
+    def unopened_in(self, directory: LogDirectory) -> dict[TopicPartition, FoundLog]:
+        return {p: found for p, found in self.unopened.items() if directory.holds(found.path)}
+
     def take_offline(self, directory: LogDirectory, fault: StorageFault) -> tuple[dict[TopicPartition, Log], list[Log]]:
         """Mark the directory failed and drop its logs; returns them (current ones by partition, futures)."""
         directory.fail(fault)
         lost = self.logs_in(directory)
         for partition in lost:
             self.remove(partition)
+            self.offline[partition] = fault.reason
+        for partition in self.unopened_in(directory):
+            del self.unopened[partition]
             self.offline[partition] = fault.reason
         futures = self.futures_in(directory)
         for partition in futures:
@@ -108,4 +117,5 @@ class LogRegistry:
     def clear(self) -> None:
         self.logs.clear()
         self.futures.clear()
+        self.unopened.clear()
         self._directory_of.clear()

@@ -34,8 +34,16 @@ class ScanResult:
 def scan_segment(segment: Segment, producers: ProducerState | None, epochs: LeaderEpochs | None) -> ScanResult:
     """Check every batch and rebuild offset and time index; with `producers` also their state and the txn index."""
     segment.begin_rebuild()
+    aborted: list[AbortedTxn] = []
+    result = _scan(segment, producers, epochs, aborted)
     if producers is not None:
-        segment.txn_index.reset()
+        segment.txn_index.replace(aborted)
+    return result
+
+
+def _scan(
+    segment: Segment, producers: ProducerState | None, epochs: LeaderEpochs | None, aborted: list[AbortedTxn]
+) -> ScanResult:
     size = segment.size
     position = 0
     next_offset = segment.base_offset
@@ -64,7 +72,7 @@ def scan_segment(segment: Segment, producers: ProducerState | None, epochs: Lead
             reason = f"a batch of offsets {header.base_offset} … {header.last_offset} where {next_offset} is due"
             return ScanResult(position, next_offset, reason, False)
         if producers is not None:
-            _replay(segment, producers, header, window)
+            _replay(producers, header, window, aborted)
         if epochs is not None and header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
         segment.note_batch(position, header.size, header.last_offset, header.max_timestamp, header.last_offset)
@@ -73,13 +81,13 @@ def scan_segment(segment: Segment, producers: ProducerState | None, epochs: Lead
     return ScanResult(position, next_offset, None, False)
 
 
-def _replay(segment: Segment, producers: ProducerState, header: BatchHeader, window: bytes) -> None:
+def _replay(producers: ProducerState, header: BatchHeader, window: bytes, aborted: list[AbortedTxn]) -> None:
     if header.producer_id >= 0:
         marker: Marker | None = read_marker(window, header) if header.is_control else None
         completed = replay_batch(producers, header, marker)
         if completed is not None:
             if completed.aborted:
-                segment.txn_index.append(
+                aborted.append(
                     AbortedTxn(
                         completed.producer_id,
                         completed.first_offset,

@@ -86,6 +86,18 @@ class TxnIndex:
         self._handle.get().truncate(count * ENTRY_SIZE)
         del self.entries()[count:]
 
+    def replace(self, entries: list[AbortedTxn]) -> None:
+        """Have exactly these entries, also where the file could not be read; one that has them already stays."""
+        data = self._files.read_bytes(self.path) if self._files.exists(self.path) else b""
+        wanted = b"".join([encode_aborted(txn) for txn in entries])
+        if data != wanted:
+            kept = len(data) if wanted.startswith(data) else len(wanted) if data.startswith(wanted) else 0
+            file = self._handle.get()
+            file.truncate(kept)
+            if kept < len(wanted):
+                file.writev([wanted[kept:]])
+        self._entries = entries
+
     def reset(self) -> None:
         """Forget everything, also what could not be read."""
         if self._files.exists(self.path):

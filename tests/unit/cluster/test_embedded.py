@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor, Future
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from store_contract import Connect, StoreContract
 
+from braidlog.cluster import embedded
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.journal_files import OsJournalFiles
 from braidlog.cluster.memory_files import MemoryJournalFiles
@@ -163,6 +165,125 @@ def test_a_full_disk_refuses_changes_and_the_store_goes_on_when_there_is_room(fi
         files.crash(random.Random(1))
         reopened = open_memory(files).connect()
         assert await reopened.children("/") == ["after"]
+
+    asyncio.run(run())
+
+
+async def open_on_a_full_disk(files: FullDisk) -> tuple[EmbeddedStore, EmbeddedSession]:
+    """After a crash that left an ephemeral node behind; with a change that the starting broker made."""
+    session = open_memory(files).connect()
+    await session.create("/e", ephemeral=True)
+    files.crash(random.Random(1))
+    files.room = False
+    store = open_memory(files)
+    store.starting = True
+    again = store.connect()
+    assert await again.exists("/e") is None
+    await again.create("/started")
+    store.starting = False
+    assert store.lags
+    return store, again
+
+
+def test_a_full_disk_does_not_refuse_what_a_start_changes() -> None:
+    async def run() -> None:
+        files = FullDisk()
+        store, session = await open_on_a_full_disk(files)
+        with pytest.raises(StoreFailedError, match="No space left"):
+            await session.create("/refused")
+        assert await session.children("/") == ["started"]
+        files.room = True
+        await session.create("/after")
+        assert not store.lags
+        files.crash(random.Random(1))
+        assert await open_memory(files).connect().children("/") == ["after", "started"]
+
+    asyncio.run(run())
+
+
+def test_what_a_start_changed_on_a_full_disk_is_written_as_soon_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedded, "_RETRY_S", 0.001)
+
+    async def run() -> None:
+        files = FullDisk()
+        store, session = await open_on_a_full_disk(files)
+        written = asyncio.Event()
+        store.on_caught_up(written.set)
+        with pytest.raises(StoreFailedError, match="No space left"):
+            await session.create("/refused")
+        files.room = True
+        await asyncio.wait_for(written.wait(), 20)
+        assert not store.lags
+        files.crash(random.Random(1))
+        assert await open_memory(files).connect().children("/") == ["started"]
+
+    asyncio.run(run())
+
+
+def test_a_crash_before_there_is_room_undoes_what_the_start_changed() -> None:
+    async def run() -> None:
+        files = FullDisk()
+        await open_on_a_full_disk(files)
+        files.crash(random.Random(1))
+        assert await open_memory(files).connect().children("/") == []
+
+    asyncio.run(run())
+
+
+def test_only_a_full_disk_is_forgiven_at_a_start() -> None:
+    class BrokenDisk(FullDisk):
+        def append(self, name: str, data: bytes) -> None:
+            if not self.room:
+                raise OSError(errno.EIO, "Input/output error")
+            super().append(name, data)
+
+    async def run() -> None:
+        files = BrokenDisk()
+        store = open_memory(files)
+        store.starting = True
+        files.room = False
+        with pytest.raises(StoreFailedError, match="Input/output"):
+            await store.connect().create("/a")
+        assert not store.lags
+
+    asyncio.run(run())
+
+
+class NoNewFiles(MemoryJournalFiles):
+    room = True
+
+    def write_whole(self, name: str, data: bytes) -> None:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_whole(name, data)
+
+
+def test_a_torn_tail_is_cut_off_where_there_is_no_room_to_keep_it() -> None:
+    async def run() -> None:
+        files = NoNewFiles()
+        session = open_memory(files).connect()
+        await session.create("/a")
+        (journal,) = files.names()
+        sound = files.read(journal)
+        files.append(journal, b"torn")
+        files.room = False
+        assert await open_memory(files).connect().children("/") == ["a"]
+        assert files.read(journal) == sound
+        assert files.names() == [journal]
+
+    asyncio.run(run())
+
+
+def test_a_store_closes_without_room_for_a_snapshot() -> None:
+    async def run() -> None:
+        files = NoNewFiles()
+        store = open_memory(files)
+        await store.connect().create("/a", bytes(100_000))
+        files.room = False
+        await store.close()
+        assert await open_memory(files).connect().children("/") == ["a"]
 
     asyncio.run(run())
 

@@ -165,7 +165,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(_ticks())
         assert not task.done() or not pending
         if reach_disk and self.executor.jobs:
-            _, _, (frame, journal, _) = self.executor.jobs[0]
+            _, _, (frame, journal, *_) = self.executor.jobs[0]
             self.files.append(journal, frame)  # written, but the sync did not return
         task.cancel()
         self.run(_ticks())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.loading import load
 from braidlog.cluster.memory_files import MemoryJournalFiles
 from braidlog.cluster.store import SetData
+from braidlog.controller import loop
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -198,26 +200,88 @@ def test_old_config_notices_are_purged() -> None:
     asyncio.run(run())
 
 
+class FullDisk(MemoryJournalFiles):
+    """`room` more appends fit."""
+
+    room = 1000
+
+    def append(self, name: str, data: bytes) -> None:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= 1
+        super().append(name, data)
+
+
 def test_a_full_disk_fails_the_request_and_not_the_controller() -> None:
-    class FullDisk(MemoryJournalFiles):
-        room = True
-
-        def append(self, name: str, data: bytes) -> None:
-            if not self.room:
-                raise OSError(28, "No space left on device")
-            super().append(name, data)
-
     async def run() -> None:
         files = FullDisk()
         async with one_broker(files) as broker:
-            files.room = False
+            files.room = 0
             with pytest.raises(errors.KafkaStorageError, match="No space left"):
                 await broker.controller.create_topics([NewTopic("t")])
-            files.room = True
+            files.room = 1000
             (result,) = await broker.controller.create_topics([NewTopic("t")])
             assert result.error is None
 
     asyncio.run(run())
+
+
+async def delete_without_room_for_the_removal(broker: OneBroker, files: FullDisk) -> None:
+    await broker.controller.create_topics([NewTopic("t", 3, 1)])
+    files.room = 1
+    (deleted,) = await broker.controller.delete_topics([TopicRef("t")])
+    assert deleted.error is None
+    assert await broker.session.children(paths.TOPICS) == ["t"]
+
+
+def test_a_topic_deleted_on_a_full_disk_can_be_created_again_once_there_is_room() -> None:
+    async def run() -> None:
+        files = FullDisk()
+        async with one_broker(files) as broker:
+            await delete_without_room_for_the_removal(broker, files)
+            (refused,) = await broker.controller.create_topics([NewTopic("t")])
+            assert isinstance(refused.error, errors.KafkaStorageError)
+            assert "free some space" in (refused.error.message or "")
+            files.room = 1000
+            (created,) = await broker.controller.create_topics([NewTopic("t", 1, 1)])
+            assert created.error is None
+            assert (await load(broker.session)).image == broker.controller.image
+            assert await broker.session.children(paths.DELETE_TOPICS) == []
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_the_nodes_of_a_deleted_topic_go_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(loop, "_LONGEST_RETRY_S", 0.01)
+
+    async def run() -> None:
+        files = FullDisk()
+        async with one_broker(files) as broker:
+            await delete_without_room_for_the_removal(broker, files)
+            gone = asyncio.Event()
+            await broker.session.children(paths.DELETE_TOPICS, lambda event: gone.set())
+            files.room = 1000
+            await gone.wait()
+            assert await broker.session.children(paths.TOPICS) == []
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_a_full_disk_at_the_start_leaves_an_unfinished_deletion_for_later() -> None:
+    async def run() -> None:
+        files = FullDisk()
+        async with one_broker(files) as broker:
+            await delete_without_room_for_the_removal(broker, files)
+            files.room = 0
+        files.room = 3  # what the last life left, the registration and the controller's claim
+        async with one_broker(files) as broker:
+            assert files.room == 0
+            assert list(broker.controller.image.topics) == []
+            files.room = 1000
+            assert (await broker.controller.create_topics([NewTopic("t")]))[0].error is None
+
+    asyncio.run(asyncio.wait_for(run(), 20))
 
 
 def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start() -> None:

@@ -9,7 +9,7 @@ from braidlog.cluster.image import topic_entity
 from braidlog.cluster.store import Create, SetData
 from braidlog.controller.plan import Put, Remove
 from braidlog.controller.requests import NewPartitions, NewTopic, TopicRef
-from braidlog.controller.topics import add_partitions, create_topics, delete_topics, give_missing_ids
+from braidlog.controller.topics import add_partitions, create_topics, delete_topics, forget_topics, give_missing_ids
 from braidlog.core import protocol_errors as errors
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import ProtocolError
@@ -179,7 +179,8 @@ def test_deleting_marks_first_and_forgets_last() -> None:
     assert list(plan.steps) == [Put("/admin/delete_topics/t")]
     assert plan.delta.topics_deleted == (doomed,)
     assert plan.delta.configs_deleted == ("topics/t",)
-    assert [step.path for step in plan.cleanup] == [
+    removals = forget_topics(plan.delta.topics_deleted)
+    assert [step.path for step in removals] == [
         "/brokers/topics/t/partitions/0/state",
         "/brokers/topics/t/partitions/0",
         "/brokers/topics/t/partitions",
@@ -187,7 +188,7 @@ def test_deleting_marks_first_and_forgets_last() -> None:
         "/config/topics/t",
         "/admin/delete_topics/t",
     ]
-    assert all(isinstance(step, Remove) for step in plan.cleanup)
+    assert all(isinstance(step, Remove) for step in removals)
 
 
 def test_what_cannot_be_deleted() -> None:

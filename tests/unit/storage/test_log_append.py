@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from log_kit import PARTITION, START_MS, FailingDisk, Kit, as_slice, batch, read_all
 
-from braidlog.core.errors import StorageFault
+from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.protocol_errors import (
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
     RecordListTooLargeError,
 )
-from braidlog.storage.durable_text import is_disk_full
 from braidlog.storage.log import UnexpectedOffsetError
 from braidlog.wire.records.batch import iterate_headers
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from braidlog.core.errors import CorruptLogError, StorageFault
+from braidlog.core.errors import CorruptLogError, StorageFault, is_disk_full
 from braidlog.core.types import TopicPartition
 from braidlog.storage.checkpointing import CheckpointWrite
 from braidlog.storage.checkpoints import CLEANER_OFFSETS, Offsets
@@ -21,7 +21,7 @@ from braidlog.storage.cleaner.cleaned_segment import remove_cleaned
 from braidlog.storage.cleaner.order import CleaningOrder, CleaningOutcome, CleaningStopped, LastOfProducer
 from braidlog.storage.cleaner.passes import CleanerProcessDied, RunPass
 from braidlog.storage.cleaner.policy import CleanableLog, CleaningTask, SegmentSize, choose_filthiest
-from braidlog.storage.durable_text import disk_faults, is_disk_full
+from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log import Log
 from braidlog.storage.manager import LogManager
