@@ -118,6 +118,23 @@ def _connections(registry: Registry, server: Server) -> None:
         lambda: sum(listener.closed_idle for listener in server.listeners),
     )
     registry.read_each("braidlog_connections_refused_total", lambda: [(("limit",), server.quotas.refused)])
+    memory = server.broker.memory
+    pools = {"requests": memory.requests, "conversions": memory.conversions}
+    registry.read("kafka_network_socketserver_memorypoolused", lambda: memory.requests.used)
+    registry.read(
+        "kafka_network_socketserver_memorypoolavailable", lambda: max(0, memory.requests.limit - memory.requests.used)
+    )
+    registry.read_each(
+        "braidlog_memory_used_bytes",
+        lambda: [*(((name,), pool.used) for name, pool in pools.items()), (("answers",), memory.answers.used)],
+    )
+    registry.read_each(
+        "braidlog_memory_limit_bytes",
+        lambda: [*(((name,), pool.limit) for name, pool in pools.items()), (("answers",), memory.answers.limit)],
+    )
+    registry.read_each("braidlog_memory_waits_total", lambda: [((name,), pool.waits) for name, pool in pools.items()])
+    registry.read("braidlog_unread_answers_connections_closed_total", lambda: memory.answers.closed)
+    registry.read("braidlog_turns_waiting", lambda: server.broker.turns.waiting)
     registry.read(
         "braidlog_malformed_requests_total", lambda: server.limits.malformed + server.broker.dispatch.malformed
     )

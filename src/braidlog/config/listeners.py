@@ -84,7 +84,8 @@ def overrides_without_effect(settings: BrokerSettings) -> dict[str, str]:
     for key in settings.static:
         base = known.listener_base(key)
         setting = None if base is None else known.broker_setting(base)
-        if setting is None:
+        if setting is None or setting.protects is not None:
+            # Unknown ones, and those that keep a broker from starting, are told elsewhere.
             continue
         name = key[len(known.LISTENER_PREFIX) :].partition(".")[0]
         if name not in names:

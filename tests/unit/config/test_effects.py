@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import braidlog
-from braidlog.config import known
+from braidlog.config import group, known
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import SYNONYMS
 
@@ -28,6 +28,8 @@ NOT_READERS = {
 NOT_ROOMS = ("config/definitions/", "wire/generated/", "client/", "security/")
 # Folded into what is read: the two bounds of timestamps, and broker.id.
 READ_INDIRECTLY = {"message.timestamp.difference.max.ms", "node.id"}
+# What bounds a group's own settings is asked for by way of this table (see test_group.py).
+READ_INDIRECTLY |= {key for bounds in group.BOUNDS.values() for key in bounds}
 
 # The methods of BrokerSettings that return a value, and where in their arguments the key is.
 GETTERS = {"get_int": 0, "get_bool": 0, "get_str": 0, "get_float": 0, "get_list": 0, "get": 0, "get_for_listener": 1}
@@ -43,6 +45,15 @@ class Reads:
         self.keys: set[str] = set()
         self.fields: set[str] = set()
         tree = ast.parse(code)
+        # `_ALLOWED: Final = "some.key"`, at the top of a module.
+        self._constants = {
+            node.target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        }
         # Functions of this module that ask for a key they are given: its place among their arguments.
         self._places = {**dict(self._aliases(tree)), **dict(self._forwarders(tree))}
         for node in ast.walk(tree):
@@ -55,6 +66,8 @@ class Reads:
         key = self._key_of(call)
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             self.keys.add(key.value)
+        elif isinstance(key, ast.Name) and key.id in self._constants:
+            self.keys.add(self._constants[key.id])
 
     def _key_of(self, call: ast.Call) -> ast.expr | None:
         place = self._place(call.func)

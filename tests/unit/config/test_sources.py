@@ -35,19 +35,23 @@ def test_environment_names() -> None:
             "BRAIDLOG_NUM_PARTITIONS": "8",
             "BRAIDLOG_HTTP_LISTEN": "0.0.0.0:1",
             "KAFKA_ZOOKEEPER_CLIENTCNXNSOCKET": "x",
-            "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_MAX_CONNECTIONS": "9",
+            "KAFKA_LISTENER_NAME_OUT__SIDE_MAX_CONNECTIONS": "9",
             "KAFKA_HEAP_OPTS": "-Xmx1G",
             "BRAIDLOG_PURE": "1",
             "PATH": "/bin",
         },
-        ["listeners=SASL_PLAINTEXT://127.0.0.1:9092"],
+        [
+            "listeners=OUT_SIDE://127.0.0.1:9092",
+            "listener.security.protocol.map=OUT_SIDE:PLAINTEXT",
+            "inter.broker.listener.name=OUT_SIDE",
+        ],
     )
     settings = loaded.settings
     assert settings.log_retention_ms == 3_600_000
     assert settings.get("num.partitions") == 8
     assert settings.get("braidlog.http.listen") == "0.0.0.0:1"
     assert settings.get("zookeeper.clientCnxnSocket") == "x"
-    assert settings.get_for_listener("SASL_PLAINTEXT", "max.connections") == 9
+    assert settings.get_for_listener("OUT_SIDE", "max.connections") == 9
     assert settings.get_for_listener("PLAINTEXT", "max.connections") == 2**31 - 1
     assert loaded.warnings == []
 
