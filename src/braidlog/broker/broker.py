@@ -88,7 +88,7 @@ class Broker:
         self.round = Round(loop)
         self.turns = Turns(loop)
         self.slices = self.dispatch.slices = Slices(self.turns, self.seams.clock)
-        self.conversions = Conversions(self.seams.executors.run, self.memory.conversions)
+        self.conversions = self.dispatch.conversions = Conversions(self.seams.executors.run, self.memory.conversions)
         self.committer = Committer(
             self.round, self.seams.clock, self._directory_of, self.seams.executors.run, self._directory_fault
         )

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from braidlog.broker.conversions import Conversions
 from braidlog.broker.faults import error_of, log_refusal
 from braidlog.broker.slices import Slices
 from braidlog.core.clock import Clock
@@ -29,8 +30,10 @@ from braidlog.wire.reader import Reader
 log = logging.getLogger("braidlog.dispatch")
 
 API_VERSIONS: Final = 18
-# Elements in all arrays of one request: decoding these many takes some 200 ms, which nobody else should wait for.
-MOST_ELEMENTS: Final = 300_000
+# Elements in all arrays of one request: more than any client needs, and more than a second of work.
+MOST_ELEMENTS: Final = 1_000_000
+# A request of more bytes than this, records apart, is decoded in a thread.
+LONG_REQUEST: Final = 1 << 16
 
 CALL: Final = 0
 FLOW: Final = 1
@@ -80,6 +83,7 @@ class Dispatch(FrameHandler):
         self._tasks = tasks
         # Set when there is a loop to run on.
         self.slices: Slices | None = None
+        self.conversions: Conversions | None = None
         self._routes: dict[int, Route] = {}
         self._on_channel_closed: list[Callable[[Channel], None]] = []
         self.malformed = 0
@@ -112,11 +116,15 @@ class Dispatch(FrameHandler):
             reader = Reader(buffer, start, end)
             reader.elements_left = MOST_ELEMENTS
             self._handle(channel, reader)
-        except MalformedError as problem:
+        except Exception as problem:
+            self.give_up(channel, problem)
+
+    def give_up(self, channel: Channel, problem: Exception) -> None:
+        if isinstance(problem, MalformedError):
             self.malformed += 1
             log.info("closed the connection from %s: malformed request: %s", channel.peer_host, problem)
             channel.close("malformed request")
-        except Exception as problem:
+        else:
             told = "closed the connection from %s: a bug in braidlog, please report it"
             log.error(told, channel.peer_host, exc_info=problem)
             channel.close("internal error")
@@ -136,13 +144,21 @@ class Dispatch(FrameHandler):
         decode = route.decode
         if decode is None:
             decode = route.decode = APIS[api_key].request.decode
+        exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic(), route.times)
+        if api_key != PRODUCE and reader.end - reader.position > LONG_REQUEST and self.conversions is not None:
+            channel.begin(exchange)
+            channel.mute()
+            _LongDecoding(self, route, reader, decode, exchange).begin(self.conversions)
+            return
         request = decode(reader, version)
-        route.requests += 1
         if api_key != PRODUCE and channel.open_exchanges and self.commit is not None:
             # A peer's requests take effect in their order: what it produced before must be there for what it asks now.
             self.commit()
-        exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic(), route.times)
         channel.begin(exchange)
+        self.serve(route, request, exchange)
+
+    def serve(self, route: Route, request: Message, exchange: Exchange) -> None:
+        route.requests += 1
         if route.kind == FLOW:
             route.handle(request, exchange)
         else:
@@ -215,3 +231,43 @@ class Dispatch(FrameHandler):
         told = "closed the connection from %s: %s v%d is not supported (%s offered)"
         log.info(told, channel.peer_host, name, version, offered)
         channel.close("unsupported version")
+
+
+class _LongDecoding:
+    """A long list of things that takes a thread to decode; its connection is muted meanwhile."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        route: Route,
+        reader: Reader,
+        decode: Callable[[Reader, int], Message],
+        exchange: Exchange,
+    ) -> None:
+        self.dispatch = dispatch
+        self.route = route
+        self.reader = reader
+        self.decode = decode
+        self.exchange = exchange
+        self.request: Message | None = None
+
+    def begin(self, conversions: Conversions) -> None:
+        # The memory was reserved when the request was received.
+        conversions.run(0, self.run, self.done)
+
+    def run(self) -> None:
+        """In a thread."""
+        self.reader.pause_often()
+        self.request = self.decode(self.reader, self.exchange.version)
+
+    def done(self, problem: Exception | None) -> None:
+        channel = self.exchange.channel
+        if channel.closed:
+            return
+        try:
+            if problem is not None:
+                raise problem
+            assert self.request is not None
+            self.dispatch.serve(self.route, self.request, self.exchange)
+        except Exception as failure:
+            self.dispatch.give_up(channel, failure)

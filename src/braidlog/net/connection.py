@@ -90,6 +90,8 @@ class Connection(Channel):
         self._on_close = on_close
         self._reading = False
         self._writing = False
+        # Whether the peer has reset the connection, so that only what has arrived can still be read.
+        self._reset = False
         self._warming = False
         self._unsent: list[Part] = []
         # What `_unsent` takes of our memory, where the peer does not take it at once; file ranges take none.
@@ -148,6 +150,7 @@ class Connection(Channel):
             self._pieces.append(data)
             self._pieces_size += len(data)
             if self._pieces_size < self._needed:
+                self._look_for_reset()
                 return
             data = b"".join(self._pieces)
             self._pieces = []
@@ -200,8 +203,20 @@ class Connection(Channel):
             self._charge(self._pieces_size)
             if needed > SMALL_REQUEST:
                 self._reserve()
+            if not self.closed:
+                self._look_for_reset()
         else:
             self._charge(0)
+
+    def _look_for_reset(self) -> None:
+        """Go on by ourselves where the peer has reset the connection: libuv tells of an error once and then no more.
+
+        Only asked in the middle of a request. After a whole one the answer tells, which cannot be sent.
+        """
+        if not self._reset and self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0:
+            self._reset = True
+        if self._reset:
+            self._loop.call_soon(self.on_readable)
 
     def _hold(self, data: bytes, position: int) -> None:
         if position > len(data) // 2:

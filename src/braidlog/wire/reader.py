@@ -7,6 +7,7 @@ from typing import Final, final
 from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i32, i64
 
+from braidlog.core.fairness import let_others_run
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.errors import MalformedError
 
@@ -14,13 +15,15 @@ UUID_SIZE: Final = 16
 # In both forms, though only the older one has no room for more.
 MAX_TEXT: Final = 32767
 UNBOUNDED: Final = 1 << 62
+# Bytes between two pauses: less than a millisecond's work.
+_PAUSE_EVERY: Final = 16384
 
 
 @final
 class Reader:
     """A position in `buffer[:end]`. `flex` asks for the compact forms (KIP-482): varint lengths plus one."""
 
-    __slots__ = ("buffer", "elements_left", "end", "position")
+    __slots__ = ("buffer", "elements_left", "end", "pause_at", "position")
 
     def __init__(self, buffer: bytes, position: int = 0, end: int | None = None) -> None:
         size = len(buffer)
@@ -32,6 +35,8 @@ class Reader:
         self.end: i64 = stop
         # How many more elements the message's arrays may have; a broker sets a bound to what it decodes for a peer.
         self.elements_left: i64 = UNBOUNDED
+        # Where to let other threads run, for who decodes in one that is not the loop's.
+        self.pause_at: i64 = UNBOUNDED
 
     def remaining(self) -> int:
         return self.end - self.position
@@ -42,7 +47,14 @@ class Reader:
         if size < 0 or size > self.end - position:
             raise MalformedError(f"{size} bytes wanted at {position}, but only {self.end - position} are left")
         self.position = position + size
+        if position >= self.pause_at:
+            self.pause_at = position + _PAUSE_EVERY
+            let_others_run()
         return position
+
+    def pause_often(self) -> None:
+        """Decode with pauses: a long message, in a thread."""
+        self.pause_at = self.position + _PAUSE_EVERY
 
     def int8(self) -> i32:
         value: i32 = self.buffer[self._take(1)]

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
 
-from braidlog.broker.dispatch import API_VERSIONS, CALL, FLOW, Dispatch, Route
+from braidlog.broker.conversions import Conversions
+from braidlog.broker.dispatch import API_VERSIONS, CALL, FLOW, MOST_ELEMENTS, Dispatch, Route
 from braidlog.broker.handlers.api_versions import ApiVersionsHandler
+from braidlog.broker.slices import Slices
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Exchange, Part
-from braidlog.net.memory import MemoryBudget
+from braidlog.net.memory import MemoryBudget, MemoryPool
 from braidlog.net.round import Round
+from braidlog.net.turns import Turns
 from braidlog.wire.apis import decode_response, encode_request
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from braidlog.wire.message import Message
 
 METADATA = 3
@@ -65,7 +68,8 @@ class World:
         self.loop = Loop()
         self.round = Round(self.loop)
         self.tasks = Tasks("test")
-        self.dispatch = Dispatch(ManualClock(), self.tasks)
+        self.clock = ManualClock()
+        self.dispatch = Dispatch(self.clock, self.tasks)
         self.channel = MemoryChannel(self.dispatch, self.round)
         versions = ApiVersionsHandler(self.dispatch.routes)
         self.dispatch.add(Route(API_VERSIONS, CALL, versions.handle, versions.refuse))
@@ -231,3 +235,94 @@ def test_a_stopping_broker_takes_no_more_requests(world: World) -> None:
     world.ask(API_VERSIONS, 0, ApiVersionsRequest())
     assert world.channel.closed
     assert world.channel.reason == "the broker is stopping"
+
+
+class Threads:
+    """Work for threads, done when told."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], None], Callable[[Exception | None], None]]] = []
+
+    def run(self, lane: str, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self.waiting.append((work, done))
+
+    def finish(self) -> None:
+        work, done = self.waiting.pop(0)
+        problem: Exception | None = None
+        try:
+            work()
+        except Exception as raised:
+            problem = raised
+        done(problem)
+
+
+def many_names() -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=f"topic-{number:06}") for number in range(6000)])
+
+
+def test_a_long_request_is_decoded_elsewhere_while_its_peer_waits(world: World) -> None:
+    threads = Threads()
+    world.dispatch.conversions = Conversions(threads.run, MemoryPool(1 << 20))
+    seen: list[int] = []
+
+    def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
+        assert request.topics is not None
+        seen.append(len(request.topics))
+        return MetadataResponse(cluster_id="here")
+
+    world.dispatch.add(Route(METADATA, CALL, handle, None))
+    world.ask(METADATA, 8, many_names(), correlation=5)
+    assert world.channel.muted
+    assert seen == []
+    threads.finish()
+    assert seen == [6000]
+    correlation, _ = world.answer(METADATA, 8)
+    assert correlation == 5
+    assert not world.channel.muted
+    world.ask(METADATA, 8, MetadataRequest(topics=None))
+    assert threads.waiting == []
+
+
+def test_a_long_request_that_makes_no_sense_closes_its_connection(world: World) -> None:
+    threads = Threads()
+    world.dispatch.conversions = Conversions(threads.run, MemoryPool(1 << 20))
+    world.dispatch.add(Route(METADATA, CALL, lambda request, exchange: MetadataResponse(), None))
+    whole = encode_request(METADATA, 8, 7, "test", many_names()).getvalue()[4:]
+    world.frame(whole[:-3])
+    threads.finish()
+    assert world.channel.reason == "malformed request"
+    assert world.dispatch.malformed == 1
+
+
+def test_a_request_of_too_many_elements_is_refused(world: World) -> None:
+    world.dispatch.add(Route(METADATA, CALL, lambda request, exchange: MetadataResponse(), None))
+    names = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * (MOST_ELEMENTS + 1))
+    world.ask(METADATA, 8, names)
+    assert world.channel.reason == "malformed request"
+
+
+def test_a_handler_that_yields_is_answered_in_slices(world: World) -> None:
+    world.dispatch.slices = Slices(Turns(world.loop), world.clock)
+
+    def handle(request: MetadataRequest, exchange: Exchange) -> Generator[None, None, MetadataResponse]:
+        for _ in range(3):
+            world.clock.advance(1.0)
+            yield
+        return MetadataResponse(cluster_id="slowly")
+
+    def fail(request: ListOffsetsRequest, exchange: Exchange) -> Generator[None, None, ListOffsetsResponse]:
+        world.clock.advance(1.0)
+        yield
+        raise InvalidRequestError("no")
+
+    world.dispatch.add(Route(METADATA, CALL, handle, None))
+    world.ask(METADATA, 8, MetadataRequest(topics=None))
+    assert world.channel.muted
+    _, response = world.answer(METADATA, 8)
+    assert isinstance(response, MetadataResponse)
+    assert response.cluster_id == "slowly"
+    world.dispatch.add(Route(METADATA, CALL, fail, metadata_refusal))
+    world.ask(METADATA, 8, MetadataRequest(topics=None))
+    _, response = world.answer(METADATA, 8)
+    assert isinstance(response, MetadataResponse)
+    assert response.cluster_id == "INVALID_REQUEST"

@@ -469,3 +469,42 @@ def test_a_peer_that_reads_slowly_is_active(world: World) -> None:
     world.far.recv(1 << 20)
     world.turn()
     assert world.connection.last_active > 0.0
+
+
+def test_a_reset_in_the_middle_of_a_large_request_is_noticed() -> None:
+    """libuv tells of an error once; what had arrived before it takes several calls to read."""
+    uvloop = pytest.importorskip("uvloop")
+    loop = uvloop.new_event_loop()
+    listening = socket.create_server(("127.0.0.1", 0))
+    far = socket.create_connection(listening.getsockname())
+    near, _ = listening.accept()
+    near.setblocking(False)
+    reasons: list[str] = []
+    memory = MemoryBudget(256 << 20)
+    connection = Connection(
+        near,
+        Recorder(),
+        Round(loop),
+        loop,
+        ConnectionLimits(64 << 20, memory, Turns(loop)),
+        lambda part, done: None,
+        "PLAINTEXT",
+        "127.0.0.1",
+        lambda connection, reason: (reasons.append(reason), loop.stop()),  # type: ignore[func-returns-value]
+    )
+    far.setblocking(False)
+    rest = memoryview(large_produce(32 << 20))
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            rest = rest[far.send(rest) :]
+    # An unread answer makes the peer's close a reset.
+    near.send(b"unread")
+    far.close()
+    connection.start()
+    loop.call_later(20.0, loop.stop)
+    loop.run_forever()
+    assert connection.closed
+    assert len(reasons) == 1
+    assert memory.requests.used == 0
+    loop.close()
+    listening.close()

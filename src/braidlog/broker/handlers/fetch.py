@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from braidlog.broker.conversions import Conversions
 from braidlog.broker.faults import error_of
@@ -43,8 +43,10 @@ from braidlog.wire.generated.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
 )
@@ -147,8 +149,22 @@ class FetchHandler:
 
     def handle(self, request: FetchRequest, exchange: Exchange) -> None:
         version = exchange.version
+        named = 0
+        for topic in request.topics:
+            named += len(topic.partitions)
+        if named > _MANY:
+            work = self._name_in_slices(request, version)
+            self._run(work, exchange, lambda targets: self._handle(request, exchange, targets))
+            return
+        targets: dict[TargetKey, FetchTarget] = {}
+        for topic in request.topics:
+            self._name(topic, topic.partitions, version, targets)
+        self._handle(request, exchange, targets)
+
+    def _handle(self, request: FetchRequest, exchange: Exchange, targets: dict[TargetKey, FetchTarget]) -> None:
+        version = exchange.version
         try:
-            plan = self._plan(request, version)
+            plan = self._plan(request, version, list(targets.values()))
         except ProtocolError as error:
             self._answer(exchange, FetchResponse(error_code=error.code, session_id=0))
             return
@@ -156,6 +172,9 @@ class FetchHandler:
             self._read_many(request, plan, exchange, lambda result: self._first_read(request, plan, result, exchange))
         else:
             self._first_read(request, plan, self._read(request, plan, version), exchange)
+
+    def _run(self, work: Work, exchange: Exchange, done: Callable[[Any], None]) -> None:
+        self._slices.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))
 
     def _first_read(self, request: FetchRequest, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
         if (
@@ -230,25 +249,34 @@ class FetchHandler:
 
     # What is asked
 
-    def _plan(self, request: FetchRequest, version: int) -> FetchPlan:
-        by_id = version >= 13
-        # By their key: a partition that is named again is asked once.
+    def _name(
+        self, topic: FetchTopic, wanted: list[FetchPartition], version: int, named: dict[TargetKey, FetchTarget]
+    ) -> None:
+        """Add what is wanted of a topic, by its key: a partition that is named again is asked once."""
+        name = (self._registry.name_of(topic.topic_id) or "") if version >= 13 else topic.topic
+        for partition in wanted:
+            target = FetchTarget(
+                name,
+                topic.topic_id,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+            named[target.key] = target
+
+    def _name_in_slices(self, request: FetchRequest, version: int) -> Work:
         named: dict[TargetKey, FetchTarget] = {}
         for topic in request.topics:
-            name = (self._registry.name_of(topic.topic_id) or "") if by_id else topic.topic
-            for wanted in topic.partitions:
-                target = FetchTarget(
-                    name,
-                    topic.topic_id,
-                    wanted.partition,
-                    wanted.fetch_offset,
-                    wanted.partition_max_bytes,
-                    wanted.current_leader_epoch,
-                    wanted.last_fetched_epoch,
-                    wanted.log_start_offset,
-                )
-                named[target.key] = target
-        targets = list(named.values())
+            for start in range(0, len(topic.partitions), _MANY):
+                self._name(topic, topic.partitions[start : start + _MANY], version, named)
+                yield
+        return named
+
+    def _plan(self, request: FetchRequest, version: int, targets: list[FetchTarget]) -> FetchPlan:
+        by_id = version >= 13
         if request.session_id == 0 and request.session_epoch == -1:
             return FetchPlan(targets, None, False)
         forgotten: list[TargetKey] = []
@@ -277,8 +305,7 @@ class FetchHandler:
         self, request: FetchRequest, plan: FetchPlan, exchange: Exchange, done: Callable[[Pass], None]
     ) -> None:
         """Read so many partitions that others must be served in between."""
-        work = self._read_in_slices(request, plan, exchange.version)
-        self._slices.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))
+        self._run(self._read_in_slices(request, plan, exchange.version), exchange, done)
 
     def _read_in_slices(self, request: FetchRequest, plan: FetchPlan, version: int) -> Work:
         result = Pass(self._budget(request, version), version)
@@ -409,30 +436,57 @@ class FetchHandler:
         self._finish_converted(plan, result, exchange)
 
     def _finish_converted(self, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
-        topics: list[FetchableTopicResponse] = []
-        current: FetchableTopicResponse | None = None
-        session = plan.session
-        served: list[FetchTarget] = []
-        for target, data in zip(plan.targets, result.data, strict=True):
-            if session is not None:
-                records = data.records
+        answer = _FetchAnswer(plan)
+        if len(plan.targets) > _MANY:
+            self._run(answer.add_in_slices(result), exchange, lambda nothing: self._reply(answer, exchange))
+        else:
+            answer.add(result, 0, len(plan.targets))
+            self._reply(answer, exchange)
+
+    def _reply(self, answer: _FetchAnswer, exchange: Exchange) -> None:
+        session = answer.plan.session
+        if session is not None and answer.served:
+            session.had_data(answer.served)
+        self._answer(exchange, FetchResponse(session_id=answer.plan.session_id, responses=answer.topics))
+
+    def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
+        exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
+
+
+class _FetchAnswer:
+    """What is told of the partitions that were read, topic by topic."""
+
+    __slots__ = ("plan", "served", "topics")
+
+    def __init__(self, plan: FetchPlan) -> None:
+        self.plan = plan
+        self.topics: list[FetchableTopicResponse] = []
+        # Those with data; a session serves them last the next time.
+        self.served: list[FetchTarget] = []
+
+    def add_in_slices(self, result: Pass) -> Work:
+        for start in range(0, len(self.plan.targets), _MANY):
+            self.add(result, start, min(start + _MANY, len(self.plan.targets)))
+            yield
+
+    def add(self, result: Pass, start: int, end: int) -> None:
+        plan = self.plan
+        current = self.topics[-1] if self.topics else None
+        for place in range(start, end):
+            target = plan.targets[place]
+            data = result.data[place]
+            if plan.session is not None:
                 # A divergence is news even without data.
-                size = _size(records) if data.diverging_epoch is None else 1
+                size = _size(data.records) if data.diverging_epoch is None else 1
                 news = target.is_news(data.error_code, size, data.high_watermark, data.log_start_offset)
                 if size:
-                    served.append(target)
+                    self.served.append(target)
                 if plan.incremental and not news:
                     continue
             if current is None or current.topic != target.topic or current.topic_id != target.topic_id:
                 current = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id, partitions=[])
-                topics.append(current)
+                self.topics.append(current)
             current.partitions.append(data)
-        if session is not None and served:
-            session.had_data(served)
-        self._answer(exchange, FetchResponse(session_id=plan.session_id, responses=topics))
-
-    def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
-        exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
 
 
 class _DownConversion:
