@@ -21,7 +21,7 @@ from braidlog.storage.cleaner.passes import CleanerProcessDied, RunPass
 from braidlog.storage.cleaner.policy import CleanableLog, CleaningTask, SegmentSize, choose_filthiest
 from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish, Work
-from braidlog.storage.log import Log
+from braidlog.storage.log import DeletedSegment, Log
 from braidlog.storage.manager import LogManager
 from braidlog.storage.segment import Segment
 
@@ -98,6 +98,7 @@ class LogCleaner:
     def run(self) -> Iterator[Work | None]:
         """Compact one log after the other until none is due."""
         self._skipped.clear()
+        self._finish_swaps()
         while True:
             task = choose_filthiest(self._candidates(), self._manager.clock.wall_ms())
             if task is None:
@@ -125,6 +126,8 @@ class LogCleaner:
     def _candidates(self) -> Iterator[CleanableLog]:
         for partition, log in self._manager.items():
             if not log.settings.compacts or partition in self.uncleanable or partition in self._skipped:
+                continue
+            if log.has_unfinished_swap:
                 continue
             segments = log.segments
             if len(segments) < 2:
@@ -247,13 +250,7 @@ class LogCleaner:
                 for group in outcome.groups:
                     new = cleaning.log.open_cleaned(group.base_offset)
                     old = [by_base[base_offset] for base_offset in group.replaces]
-                    for deleted in cleaning.log.replace_segments([new], old):
-                        manager.deletions.add(
-                            directory,
-                            f"{partition} segment {deleted.base_offset}",
-                            cleaning.log.settings.file_delete_delay_ms,
-                            deleted.remove,
-                        )
+                    self._remove_later(partition, cleaning.log, cleaning.log.replace_segments([new], old))
         except StorageFault as fault:
             manager.fail_directory(fault)
             return
@@ -273,6 +270,25 @@ class LogCleaner:
             outcome.records_after,
             outcome.records_before,
         )
+
+    def _finish_swaps(self) -> None:
+        """Of logs whose disk was full in the middle of it."""
+        for partition, log in self._manager.items():
+            if log.has_unfinished_swap:
+                try:
+                    self._remove_later(partition, log, log.finish_swap())
+                except StorageFault as fault:
+                    self._manager.fail_directory(fault)
+
+    def _remove_later(self, partition: TopicPartition, log: Log, segments: list[DeletedSegment]) -> None:
+        directory = self._manager.registry.directory_of(partition).path
+        for deleted in segments:
+            self._manager.deletions.add(
+                directory,
+                f"{partition} segment {deleted.base_offset}",
+                log.settings.file_delete_delay_ms,
+                deleted.remove,
+            )
 
     def _discard(self, cleaning: _Pass) -> None:
         directory = cleaning.path.rpartition("/")[0]
