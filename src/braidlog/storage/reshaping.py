@@ -79,9 +79,7 @@ def roll(state: LogState, base_offset: int) -> Segment:
     return segment
 
 
-def retire(
-    state: LogState, segments: list[Segment], *, keep_snapshots: frozenset[int] = frozenset()
-) -> list[DeletedSegment]:
+def retire(state: LogState, segments: list[Segment]) -> list[DeletedSegment]:
     """Take segments out of the log; their files get `.deleted`, open slices stay readable.
 
     Those that a full disk does not let go stay in the log; raises OSError if that is so of the first.
@@ -96,17 +94,19 @@ def retire(
             raise
         state.segments.remove(segment)
         segment.forget()
-        snapshot = None
-        if segment.base_offset not in keep_snapshots:
-            try:
-                snapshot = state.snapshots.mark_deleted(segment.base_offset, DELETED_SUFFIX)
-            except OSError as problem:
-                # The next start removes it, as one that belongs to no segment.
-                if not is_disk_full(problem):
-                    raise
-        retired.append(DeletedSegment(state.files, segment, snapshot))
+        retired.append(DeletedSegment(state.files, segment, _retire_snapshot(state, segment.base_offset)))
     state.directory_changed = True
     return retired
+
+
+def _retire_snapshot(state: LogState, offset: int) -> str | None:
+    try:
+        return state.snapshots.mark_deleted(offset, DELETED_SUFFIX)
+    except OSError as problem:
+        # The next start removes it, as one that belongs to no segment.
+        if not is_disk_full(problem):
+            raise
+        return None
 
 
 def delete_oldest(state: LogState, count: int) -> list[DeletedSegment]:
@@ -175,12 +175,11 @@ def finish_swap(state: LogState) -> list[DeletedSegment]:
     """What is left to do of a swap whose new segments are in the log; the files that may be removed."""
     if not state.swapped_in:
         return []
-    retired: list[DeletedSegment] = []
     with state.lock:
-        bases = frozenset(segment.base_offset for segment in state.swapped_in)
-        while state.swapped_out:
-            retired += retire(state, state.swapped_out[:1], keep_snapshots=bases)
-            del state.swapped_out[0]
+        for segment in state.swapped_out:
+            if segment.suffix != DELETED_SUFFIX:
+                segment.change_suffix(DELETED_SUFFIX)
+                segment.forget()
         crash_point(MID_SWAP)
         for segment in state.swapped_in:
             # Unless it was deleted meanwhile.
@@ -188,7 +187,18 @@ def finish_swap(state: LogState) -> list[DeletedSegment]:
                 segment.change_suffix("")
             crash_point(MID_SWAP)
         state.files.sync_dir(state.directory)
+        kept = [segment.base_offset for segment in state.swapped_in]
+        retired = [
+            DeletedSegment(
+                state.files,
+                segment,
+                None if segment.base_offset in kept else _retire_snapshot(state, segment.base_offset),
+            )
+            for segment in state.swapped_out
+        ]
         state.swapped_in = []
+        state.swapped_out = []
+        state.directory_changed = True
     return retired
 
 
