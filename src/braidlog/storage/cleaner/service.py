@@ -198,7 +198,7 @@ class LogCleaner:
             except OSError as problem:
                 if is_disk_full(problem):
                     reason = f"no space left to compact in {directory}: {problem}"
-                    return lambda: self._failed(cleaning, reason)
+                    return lambda: self._no_room(cleaning, reason)
                 raise StorageFault(
                     directory, f"cannot compact {cleaning.task.partition}: {problem}", problem
                 ) from problem
@@ -230,6 +230,12 @@ class LogCleaner:
             self._give_up(partition, f"{reason} ({tries} times)")
         else:
             _log.warning("Compaction of %s failed and is tried again later: %s", partition, reason)
+
+    def _no_room(self, cleaning: _Pass, reason: str) -> None:
+        """Says nothing about the log: however often it happens, compaction goes on when there is room."""
+        self._discard(cleaning)
+        self.statistics.failed += 1
+        _log.warning("Compaction of %s is tried again later: %s", cleaning.task.partition, reason)
 
     def _give_up(self, partition: TopicPartition, reason: str) -> None:
         self.uncleanable[partition] = reason
