@@ -3,6 +3,7 @@
     EIO         that one write fails: its data directory may go offline, no other; or the broker says why it ends
     ENOSPC      that one write fails: nothing goes offline, and a moment later all is as if nothing had happened
     full        no room from that write on: nothing goes offline, all that was acknowledged is read; room makes all well
+    alone       EIO in the only data directory: the broker may also end, and says so
 
 A sync that fails is the exception: nobody knows what the kernel has dropped, so ENOSPC counts as EIO there.
 
@@ -46,7 +47,6 @@ from braidlog.wire.records.reading import Record
 SEED: Final = 11
 # The store's journal lies in the first.
 DIRECTORIES: Final = ("/data", "/more")
-SETTINGS: Final = {"log.dirs": ",".join(DIRECTORIES)}
 TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "plain": {"segment.bytes": "1500", "index.interval.bytes": "200", "retention.ms": "-1"},
     "compacted": {
@@ -219,6 +219,7 @@ async def roll(world: World) -> None:
         for target in world.books.targets():
             if target.topic == "plain":
                 await world.produce(target, size=400)
+    await asyncio.sleep(2)
 
 
 async def delete(world: World) -> None:
@@ -267,7 +268,7 @@ SCENARIOS: Final[Mapping[str, Callable[[World], Awaitable[None]]]] = {
     "checkpoint": checkpoint,
     "move": move,
 }
-MODES: Final = ("EIO", "ENOSPC", "full")
+MODES: Final = ("EIO", "ENOSPC", "full", "alone")
 
 
 class Fault(NamedTuple):
@@ -277,26 +278,34 @@ class Fault(NamedTuple):
     position: int
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        return GROWTH if self.mode == "full" else CHANGES
-
-    @property
-    def hits(self) -> str:
-        """The kind of the write that fails first."""
-        return writes(self.scenario, self.directory, self.kinds)[self.position][0]
+    def write(self) -> tuple[str, str]:
+        """Kind and path of the write that fails first."""
+        return possible_writes(self.scenario, self.mode, self.directory)[self.position]
 
     @property
     def is_lack_of_room(self) -> bool:
-        return self.mode == "full" or (self.mode == "ENOSPC" and self.hits != SYNC)
+        return self.mode == "full" or (self.mode == "ENOSPC" and self.write[0] != SYNC)
 
     def __str__(self) -> str:
         return ":".join(map(str, self))
 
 
+def directories_of(mode: str) -> tuple[str, ...]:
+    return DIRECTORIES[:1] if mode == "alone" else DIRECTORIES
+
+
+def kinds_of(mode: str) -> tuple[str, ...]:
+    return GROWTH if mode == "full" else CHANGES
+
+
+def simulation_with(directories: tuple[str, ...]) -> Simulation:
+    return Simulation(SEED, {"log.dirs": ",".join(directories)})
+
+
 @cache
-def writes(scenario: str, directory: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Kind and path of each write that the scenario does there when nothing fails."""
-    with Simulation(SEED, SETTINGS) as simulation:
+def undisturbed_writes(scenario: str, directories: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Kind and path of each write that the scenario does when nothing fails."""
+    with simulation_with(directories) as simulation:
 
         async def run() -> None:
             world = World(simulation)
@@ -305,17 +314,25 @@ def writes(scenario: str, directory: str, kinds: tuple[str, ...]) -> list[tuple[
             await SCENARIOS[scenario](world)
 
         simulation.run(run())
-        changes = simulation.disk.changes or []
-        return [(kind, path) for kind, path in changes if kind in kinds and path.startswith(directory)]
+        return simulation.disk.changes or []
+
+
+def possible_writes(scenario: str, mode: str, directory: str) -> list[tuple[str, str]]:
+    """Those that the mode lets fail, below the directory."""
+    writes = undisturbed_writes(scenario, directories_of(mode))
+    return [(kind, path) for kind, path in writes if kind in kinds_of(mode) and path.startswith(directory)]
 
 
 async def suffer(world: World, fault: Fault) -> None:
     """The scenario with its fault, and all that must hold then and afterwards."""
     simulation, broker = world.simulation, world.broker
     await world.prepare()
-    code = errno.EIO if fault.mode == "EIO" else errno.ENOSPC
     simulation.disk.fail(
-        *fault.kinds, code=code, under=fault.directory, after=fault.position, lasting=fault.mode == "full"
+        *kinds_of(fault.mode),
+        code=errno.ENOSPC if fault.mode in ("ENOSPC", "full") else errno.EIO,
+        under=fault.directory,
+        after=fault.position,
+        lasting=fault.mode == "full",
     )
     try:
         await SCENARIOS[fault.scenario](world)
@@ -354,6 +371,8 @@ async def bear_lack_of_room(world: World, fault: Fault) -> None:
 async def bear_a_broken_disk(world: World, fault: Fault) -> None:
     if world.broker.is_up:
         failed = [directory.path for directory in world.broker.parts.logs.directories if not directory.is_online]
+        if fault.mode == "alone" and failed:
+            raise Lost("the broker goes on without any data directory")
         if set(failed) - {fault.directory}:
             raise Lost(f"{failed} went offline though {fault.directory} failed")
         for target in await world.offline():
@@ -370,11 +389,11 @@ async def bear_a_broken_disk(world: World, fault: Fault) -> None:
 
 
 def live(fault: Fault) -> None:
-    with Simulation(SEED, SETTINGS) as simulation:
+    with simulation_with(directories_of(fault.mode)) as simulation:
         try:
             simulation.run(suffer(World(simulation), fault))
         except Exception as problem:
-            kind, path = writes(fault.scenario, fault.directory, fault.kinds)[fault.position]
+            kind, path = fault.write
             last = "\n".join(list(simulation.trace.last)[-60:])
             replay = f"BRAIDLOG_FAULT={fault} .venv/bin/pytest tests/simulation -k replay_fault"
             what = f"{type(problem).__name__} {problem}"
@@ -385,13 +404,21 @@ def live(fault: Fault) -> None:
 def faults(scenario: str, mode: str) -> list[Fault]:
     return [
         Fault(scenario, mode, directory, position)
-        for directory in DIRECTORIES
-        for position in range(len(writes(scenario, directory, Fault(scenario, mode, directory, 0).kinds)))
+        for directory in directories_of(mode)
+        for position in range(len(possible_writes(scenario, mode, directory)))
     ]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+# A replica cannot be moved where there is but one directory.
+CASES: Final = [
+    pytest.param(scenario, mode, id=f"{scenario}-{mode}")
+    for scenario in SCENARIOS
+    for mode in MODES
+    if (scenario, mode) != ("move", "alone")
+]
+
+
+@pytest.mark.parametrize(("scenario", "mode"), CASES)
 def test_some_writes_fail(scenario: str, mode: str) -> None:
     possible = faults(scenario, mode)
     assert len(possible) > QUICK_POSITIONS
@@ -400,9 +427,15 @@ def test_some_writes_fail(scenario: str, mode: str) -> None:
         live(fault)
 
 
+@pytest.mark.parametrize(("scenario", "path"), [("create", "/data/new-0"), ("delete", "/data/doomed-0")])
+def test_the_only_directory_failing_while_topics_change_ends_the_broker(scenario: str, path: str) -> None:
+    writes = possible_writes(scenario, "alone", "/data")
+    position = next(number for number, (_, touched) in enumerate(writes) if touched.startswith(path))
+    live(Fault(scenario, "alone", "/data", position))
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(("scenario", "mode"), CASES)
 def test_each_write_fails(scenario: str, mode: str) -> None:
     for fault in faults(scenario, mode):
         live(fault)

@@ -12,7 +12,7 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import log_settings
-from braidlog.core.errors import StorageFault, is_disk_full
+from braidlog.core.errors import FatalError, StorageFault, is_disk_full
 from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.meters import TopicMeter
@@ -30,6 +30,10 @@ _CREATED_AT_A_TIME: Final = 25
 _OPEN_POLL: Final = 1.0
 
 
+def _raise(problem: Exception) -> None:
+    raise problem
+
+
 class LocalPartitions:
     """Listens to the controller's image, and to directories that fail."""
 
@@ -39,6 +43,7 @@ class LocalPartitions:
         self._settings = settings
         self._image = ClusterImage()
         self._manager: LogManager | None = None
+        self.on_fatal: Callable[[Exception], None] = _raise
         self._meters: dict[str, TopicMeter] = {}
         # The first image has the partitions of the time before this start; what comes later is new.
         self._knows_the_old = False
@@ -64,6 +69,13 @@ class LocalPartitions:
         return log_settings(self._image.topic_config(topic), self._settings.current)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        try:
+            await self._follow(image, delta)
+        except FatalError as problem:
+            # The last data directory failed: that ends the broker, which whoever publishes the image cannot know.
+            self.on_fatal(problem)
+
+    async def _follow(self, image: ClusterImage, delta: ImageDelta) -> None:
         self._image = image
         for topic in delta.topics_deleted:
             self._delete(topic)
