@@ -275,7 +275,7 @@ class Workload:
     async def _break_disk(self) -> None:
         kind = self._random.choice([WRITE, SYNC])
         under = self._random.choice(DIRECTORIES)
-        self._simulation.disk.fail(kind, errno.EIO, under=under, after=self._random.randrange(20))
+        self._simulation.disk.fail(kind, code=errno.EIO, under=under, after=self._random.randrange(20))
         await asyncio.sleep(self._random.random() * 4)
         self._simulation.disk.repair()
 

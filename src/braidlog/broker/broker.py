@@ -127,6 +127,7 @@ class Broker:
         await self._register(settings, advertised, protocols)
         await self._load_logs()
         self.local.attach(self.logs)
+        self.local.on_fatal = self._fatal
         self.local.epochs_lag = lambda: self._epochs_lag
         self.store.on_caught_up(self.local.leader_epochs_written)
         self.moves = ReplicaMoves(self.logs)

@@ -12,7 +12,7 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import early_expiry, log_settings
-from braidlog.core.errors import StorageFault, is_disk_full
+from braidlog.core.errors import FatalError, StorageFault, is_disk_full
 from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.meters import TopicMeter
@@ -33,6 +33,10 @@ _RETENTION_KEYS: Final = frozenset((
 _OPEN_POLL: Final = 1.0
 
 
+def _raise(problem: Exception) -> None:
+    raise problem
+
+
 class LocalPartitions:
     """Listens to the controller's image, and to directories that fail."""
 
@@ -42,6 +46,7 @@ class LocalPartitions:
         self._settings = settings
         self._image = ClusterImage()
         self._manager: LogManager | None = None
+        self.on_fatal: Callable[[Exception], None] = _raise
         self._meters: dict[str, TopicMeter] = {}
         # The first image has the partitions of the time before this start; what comes later is new.
         self._knows_the_old = False
@@ -69,6 +74,13 @@ class LocalPartitions:
         return log_settings(self._image.topic_config(topic), self._settings.current)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        try:
+            await self._follow(image, delta)
+        except FatalError as problem:
+            # The last data directory failed: that ends the broker, which whoever publishes the image cannot know.
+            self.on_fatal(problem)
+
+    async def _follow(self, image: ClusterImage, delta: ImageDelta) -> None:
         self._image = image
         # Making and deleting logs takes system calls: others are served in between.
         pace = Pace()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Final, Protocol
 
 
@@ -89,10 +90,17 @@ class OsJournalFiles:
 
     def write_whole(self, name: str, data: bytes) -> None:
         temporary = self._path(name + ".tmp")
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(temporary, "wb", buffering=0) as file:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+        except OSError:
+            # On a full disk it would take room that others can use.
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         os.replace(temporary, self._path(name))
         self._sync_directory()
 

@@ -268,6 +268,11 @@ class OsFiles(Files):
                 view = view[written:]
             if sync:
                 sync_data(fd)
+        except OSError:
+            # On a full disk it would take room that others can use.
+            with contextlib.suppress(OSError):
+                os.unlink(unsynced)
+            raise
         finally:
             os.close(fd)
         crash_point(MID_CHECKPOINT)

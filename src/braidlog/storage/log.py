@@ -336,6 +336,14 @@ class Log:
         """Swap `.cleaned` segments (settled and synced) in for `old`; a crash leaves either all old or all new."""
         return self._guard(lambda: reshaping.swap(self._state, new, old))
 
+    @property
+    def has_unfinished_swap(self) -> bool:
+        return bool(self._state.swapped_in)
+
+    def finish_swap(self) -> list[DeletedSegment]:
+        """Go on with a swap that a full disk interrupted: until then the log is not to be compacted again."""
+        return self._guard(lambda: reshaping.finish_swap(self._state))
+
     def truncate_to(self, offset: int) -> bool:
         """Remove everything at or past `offset`, staged batches too; false where there was nothing."""
         self._appender.discard()

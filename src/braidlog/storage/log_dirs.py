@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from braidlog.core.errors import CorruptLogError, StorageFault, UserError
+from braidlog.core.errors import CorruptLogError, StorageFault, UserError, is_disk_full
 from braidlog.core.ids import random_id
 from braidlog.core.types import TopicPartition
 from braidlog.storage.checkpoints import CHECKPOINT_NAMES, OffsetCheckpoint, Offsets
@@ -42,6 +42,7 @@ class LogDirectory:
         # Of the last stop: whether it was clean, and the broker epoch it ran under (KIP-966; none before 3.8).
         self.stopped_cleanly = False
         self.previous_broker_epoch: int | None = None
+        self._marker_stays = False
         self._files = files
         self._take_lock = lock
         self._new_id = new_id
@@ -104,11 +105,23 @@ class LogDirectory:
             self.previous_broker_epoch = epoch if isinstance(epoch, int) else None
         except (ValueError, AttributeError):
             _log.warning("%s has no readable content; only its presence counts", self.clean_shutdown_path)
+        try:
+            self._remove_clean_shutdown()
+        except StorageFault as fault:
+            # Some file systems need room even to remove: each checkpoint tries again.
+            if not is_disk_full(fault):
+                raise
+            _log.error("%s", fault)
+            self._marker_stays = True
+        return True
+
+    def _remove_clean_shutdown(self) -> None:
         with disk_faults(self.path, f"remove {self.clean_shutdown_path}"):
-            self._files.remove(self.clean_shutdown_path)
+            if self._files.exists(self.clean_shutdown_path):
+                self._files.remove(self.clean_shutdown_path)
             # Were the removal lost to a power cut, the logs that it will have torn would be taken for whole.
             self._files.sync_dir(self.path)
-        return True
+        self._marker_stays = False
 
     def mark_clean_shutdown(self, broker_epoch: int) -> None:
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
@@ -125,6 +138,8 @@ class LogDirectory:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Blocks; skipped where the file already says the same."""
+        if self._marker_stays:
+            self._remove_clean_shutdown()
         if self._written[name] == offsets:
             return
         self._checkpoints[name].write(offsets)

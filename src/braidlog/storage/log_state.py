@@ -75,6 +75,10 @@ class LogState:
         self.truncations = 0
         # Files were created, renamed or removed since the directory was last synced.
         self.directory_changed = True
+        # Of a swap after compaction that a full disk keeps from being finished: the segments that came, those that
+        # still have to go. Readers see the new ones already, under their `.swap` names.
+        self.swapped_in: list[Segment] = []
+        self.swapped_out: list[Segment] = []
         # The log's own directory is new, and its entry in the data directory not synced yet.
         self.entry_unsynced = True
         self._random = jitter if jitter is not None else _JITTER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from braidlog.core.errors import StorageFault, is_disk_full
@@ -87,14 +88,20 @@ class ReplicaMoves:
 
     def _create(self, partition: TopicPartition, path: str, current: Log) -> Log:
         manager = self._manager
-        with disk_faults(manager.registry.directory_at(path).path, f"create {path}"):
-            future = manager.open_log(path, partition, clean=True)
-            if current.log_start_offset > 0:
-                future.truncate_fully_and_start_at(current.log_start_offset)
-            topic_id = manager.topic_id(partition)
-            if topic_id is not None:
-                data = encode_partition_metadata(topic_id).encode()
-                manager.files.write_atomic(f"{path}/{FILE_NAME}", data, sync=False)
+        try:
+            with disk_faults(manager.registry.directory_at(path).path, f"create {path}"):
+                future = manager.open_log(path, partition, clean=True)
+                if current.log_start_offset > 0:
+                    future.truncate_fully_and_start_at(current.log_start_offset)
+                topic_id = manager.topic_id(partition)
+                if topic_id is not None:
+                    data = encode_partition_metadata(topic_id).encode()
+                    manager.files.write_atomic(f"{path}/{FILE_NAME}", data, sync=False)
+        except StorageFault:
+            # The move is refused: the next start must not find it and go on with it.
+            with suppress(OSError):
+                manager.files.rmtree(path)
+            raise
         return future
 
     def run(self) -> Iterator[Work]:

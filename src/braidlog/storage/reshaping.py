@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 
+from braidlog.core.errors import is_disk_full
 from braidlog.storage.crash_points import MID_ROLL, MID_SWAP, crash_point
 from braidlog.storage.files import Files
 from braidlog.storage.log_state import LogState
 from braidlog.storage.offset_index import MAX_RELATIVE_OFFSET
 from braidlog.storage.replay import replay_producers
 from braidlog.storage.segment import Segment
-from braidlog.storage.segment_names import DELETED_SUFFIX, SUFFIXES, SWAP_SUFFIX, file_name
+from braidlog.storage.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, SUFFIXES, SWAP_SUFFIX, file_name
 
 _log = logging.getLogger(__name__)
 
@@ -78,25 +79,39 @@ def roll(state: LogState, base_offset: int) -> Segment:
     return segment
 
 
-def retire(
-    state: LogState, segments: list[Segment], *, keep_snapshots: frozenset[int] = frozenset()
-) -> list[DeletedSegment]:
-    """Take segments out of the log; their files get `.deleted`, open slices stay readable."""
+def retire(state: LogState, segments: list[Segment]) -> list[DeletedSegment]:
+    """Take segments out of the log; their files get `.deleted`, open slices stay readable.
+
+    Those that a full disk does not let go stay in the log; raises OSError if that is so of the first.
+    """
     retired: list[DeletedSegment] = []
     for segment in segments:
+        try:
+            segment.change_suffix(DELETED_SUFFIX)
+        except OSError as problem:
+            if retired and is_disk_full(problem):
+                break
+            raise
         state.segments.remove(segment)
-        segment.change_suffix(DELETED_SUFFIX)
         segment.forget()
-        snapshot = None
-        if segment.base_offset not in keep_snapshots:
-            snapshot = state.snapshots.mark_deleted(segment.base_offset, DELETED_SUFFIX)
-        retired.append(DeletedSegment(state.files, segment, snapshot))
+        retired.append(DeletedSegment(state.files, segment, _retire_snapshot(state, segment.base_offset)))
     state.directory_changed = True
     return retired
 
 
+def _retire_snapshot(state: LogState, offset: int) -> str | None:
+    try:
+        return state.snapshots.mark_deleted(offset, DELETED_SUFFIX)
+    except OSError as problem:
+        # The next start removes it, as one that belongs to no segment.
+        if not is_disk_full(problem):
+            raise
+        return None
+
+
 def delete_oldest(state: LogState, count: int) -> list[DeletedSegment]:
     """Retire the `count` oldest segments that lie below the high watermark; at least one segment stays."""
+    finished = finish_swap(state)
     items = state.segments.items
     count = min(count, len(items))
     while count > 0:
@@ -105,7 +120,7 @@ def delete_oldest(state: LogState, count: int) -> list[DeletedSegment]:
             break
         count -= 1
     if count == 0:
-        return []
+        return finished
     if count == len(items):
         if items[-1].size == 0:
             count -= 1
@@ -113,7 +128,7 @@ def delete_oldest(state: LogState, count: int) -> list[DeletedSegment]:
             roll(state, state.log_end_offset)
     doomed = state.segments.items[:count]
     move_start(state, state.segments.items[count].base_offset)
-    return retire(state, doomed)
+    return finished + retire(state, doomed)
 
 
 def move_start(state: LogState, offset: int) -> bool:
@@ -134,22 +149,67 @@ def swap(state: LogState, new: list[Segment], old: list[Segment]) -> list[Delete
         .cleaned → .swap     last segment first; a `.cleaned` at start-up means that not all were renamed
         old → .deleted       `.swap` files at start-up remove old ones in their range
         .swap → final name
+
+    Likewise an error before that leaves the old ones, and after it the new ones, with `finish_swap` to be called again.
     """
+    finished = finish_swap(state)
     with state.lock:
-        for segment in sorted(new, key=_base_offset, reverse=True):
-            segment.change_suffix(SWAP_SUFFIX)
-            crash_point(MID_SWAP)
-        state.files.sync_dir(state.directory)
+        try:
+            for segment in sorted(new, key=_base_offset, reverse=True):
+                segment.change_suffix(SWAP_SUFFIX)
+                crash_point(MID_SWAP)
+            state.files.sync_dir(state.directory)
+        except OSError:
+            _discard_cleaned(state, new)
+            raise
         for segment in new:
             state.segments.add(segment)
-        bases = frozenset(segment.base_offset for segment in new)
-        retired = retire(state, old, keep_snapshots=bases)
+        for segment in old:
+            state.segments.remove(segment)
+        state.swapped_in = new[:]
+        state.swapped_out = old[:]
+    return finished + finish_swap(state)
+
+
+def finish_swap(state: LogState) -> list[DeletedSegment]:
+    """What is left to do of a swap whose new segments are in the log; the files that may be removed."""
+    if not state.swapped_in:
+        return []
+    with state.lock:
+        for segment in state.swapped_out:
+            if segment.suffix != DELETED_SUFFIX:
+                segment.change_suffix(DELETED_SUFFIX)
+                segment.forget()
         crash_point(MID_SWAP)
-        for segment in new:
-            segment.change_suffix("")
+        for segment in state.swapped_in:
+            # Unless it was deleted meanwhile.
+            if segment.suffix == SWAP_SUFFIX:
+                segment.change_suffix("")
             crash_point(MID_SWAP)
         state.files.sync_dir(state.directory)
+        kept = [segment.base_offset for segment in state.swapped_in]
+        retired = [
+            DeletedSegment(
+                state.files,
+                segment,
+                None if segment.base_offset in kept else _retire_snapshot(state, segment.base_offset),
+            )
+            for segment in state.swapped_out
+        ]
+        state.swapped_in = []
+        state.swapped_out = []
+        state.directory_changed = True
     return retired
+
+
+def _discard_cleaned(state: LogState, segments: list[Segment]) -> None:
+    """Nothing may stay under `.swap` that was not swapped in: the next start would do that, whatever came since."""
+    for segment in segments:
+        segment.forget()
+        for suffix in SUFFIXES:
+            for stage in (SWAP_SUFFIX, CLEANED_SUFFIX):
+                with contextlib.suppress(OSError):
+                    state.files.remove(f"{state.directory}/{file_name(segment.base_offset, suffix)}{stage}")
 
 
 def _base_offset(segment: Segment) -> int:
@@ -166,6 +226,7 @@ def truncate_to(state: LogState, offset: int) -> bool:
     if offset < state.segments.first.base_offset:
         truncate_fully(state, offset)
         return True
+    finish_swap(state)
     with state.lock:
         state.truncations += 1
         state.recovery_point = min(state.recovery_point, offset)
@@ -188,6 +249,7 @@ def truncate_to(state: LogState, offset: int) -> bool:
 
 def truncate_fully(state: LogState, offset: int) -> None:
     """Drop all data; the log goes on, empty, at `offset`."""
+    finish_swap(state)
     with state.lock:
         state.truncations += 1
         state.recovery_point = min(state.recovery_point, offset)

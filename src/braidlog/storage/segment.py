@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from mypy_extensions import i64
@@ -385,11 +386,19 @@ class Segment:
         return [self.txn_index.path, self.time_index.file.path, self.offset_index.file.path, self.log.path]
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files, such as from `.cleaned` to `.swap`; open slices stay readable."""
-        for path in self.paths():
-            if self._files.exists(path):
-                bare = path[: len(path) - len(self.suffix)] if self.suffix else path
-                self._files.rename(path, bare + suffix)
+        """Rename the files, such as from `.cleaned` to `.swap`, all or none; open slices stay readable."""
+        renamed: list[tuple[str, str]] = []
+        try:
+            for path in self.paths():
+                if self._files.exists(path):
+                    bare = path[: len(path) - len(self.suffix)] if self.suffix else path
+                    self._files.rename(path, bare + suffix)
+                    renamed.append((path, bare + suffix))
+        except OSError:
+            for path, new_path in renamed:
+                with contextlib.suppress(OSError):
+                    self._files.rename(new_path, path)
+            raise
         self.suffix = suffix
         self._name_files()
 

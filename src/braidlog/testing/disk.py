@@ -25,7 +25,12 @@ DEFAULT_CAPACITY: Final = 1 << 40
 WRITE: Final = "write"
 READ: Final = "read"
 SYNC: Final = "sync"
+CREATE: Final = "create"
 NAMES: Final = "names"
+# Those that change what is on disk.
+CHANGES: Final = (WRITE, SYNC, CREATE, NAMES)
+# Those that a full disk refuses.
+GROWTH: Final = (WRITE, CREATE)
 
 Trace = Callable[[str], None]
 
@@ -110,9 +115,9 @@ Node = FileNode | DirectoryNode
 
 
 class Fault(NamedTuple):
-    """An operation of this kind, below this directory, fails with `code` once `after` others of them went well."""
+    """An operation of these kinds, below this directory, fails with `code` once `after` others of them went well."""
 
-    kind: str
+    kinds: tuple[str, ...]
     under: str
     code: int
     after: int
@@ -125,6 +130,8 @@ class MemoryDisk:
         self.capacity = DEFAULT_CAPACITY
         self.used = 0
         self.operations = 0
+        # While it is a list: kind and path of all that changes the disk, in order.
+        self.changes: list[tuple[str, str]] | None = None
         self._random = random
         self._clock = clock
         self._trace = trace
@@ -137,9 +144,9 @@ class MemoryDisk:
     # Faults
 
     def fail(
-        self, kind: str, code: int = errno.EIO, *, under: str = "/", after: int = 0, lasting: bool = False
+        self, *kinds: str, code: int = errno.EIO, under: str = "/", after: int = 0, lasting: bool = False
     ) -> None:
-        self._faults.append(Fault(kind, under, code, after, lasting))
+        self._faults.append(Fault(kinds, under, code, after, lasting))
 
     def repair(self) -> None:
         """No more faults, and room again."""
@@ -156,10 +163,12 @@ class MemoryDisk:
         if process is not None and not process.alive:
             raise ProcessEnded(f"{process.name} has ended")
         self.operations += 1
+        if self.changes is not None and kind in CHANGES:
+            self.changes.append((kind, path))
         if self._trace is not None:
             self._trace(f"{kind} {path} {note}")
         for number, fault in enumerate(self._faults):
-            if fault.kind == kind and path.startswith(fault.under):
+            if kind in fault.kinds and path.startswith(fault.under):
                 if fault.after > 0:
                     self._faults[number] = fault._replace(after=fault.after - 1)
                     continue

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from braidlog.storage.files import DiskUsage, File, Files, Part
-from braidlog.testing.disk import NAMES, READ, SYNC, DirectoryNode, FileNode, MemoryDisk, Node
+from braidlog.testing.disk import CREATE, NAMES, READ, SYNC, DirectoryNode, FileNode, MemoryDisk, Node
 from braidlog.testing.loop import Process
 
 
@@ -89,7 +89,7 @@ class MemoryFiles(Files):
         directory, name = self._parent(path)
         node = directory.entries.get(name)
         if node is None:
-            self._operate(NAMES, path, "create")
+            self._operate(CREATE, path, "create")
             node = self._disk.new_file()
             self._disk.change(directory, (name, node))
         if not isinstance(node, FileNode):
@@ -108,7 +108,7 @@ class MemoryFiles(Files):
             here = f"{here}/{name}"
             node = parent.entries.get(name)
             if node is None:
-                self._operate(NAMES, here, "mkdir")
+                self._operate(CREATE, here, "mkdir")
                 self._disk.change(parent, (name, DirectoryNode()))
             elif not isinstance(node, DirectoryNode):
                 raise _refused(errno.EEXIST, here)

@@ -90,6 +90,15 @@ def test_a_wrong_leader_epoch_is_refused(partition: Partition, claimed: int, err
     partition.check_epoch(-1)
 
 
+def test_nothing_is_written_in_a_leader_epoch_that_a_crash_would_forget(partition: Partition) -> None:
+    partition.epoch_unwritten = True
+    with pytest.raises(KafkaStorageError, match="free some space"):
+        partition.append(batch(), 1, 9, 0, ORIGIN_CLIENT)
+    assert partition.read(0, 1000, READ_UNCOMMITTED, True).slice is None
+    partition.epoch_unwritten = False
+    partition.append(batch(), 1, 9, 0, ORIGIN_CLIENT)
+
+
 def test_who_does_not_lead_or_lost_its_disk_says_so(partition: Partition) -> None:
     log, partition.log = partition.log, None
     with pytest.raises(KafkaStorageError):

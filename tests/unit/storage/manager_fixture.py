@@ -24,11 +24,12 @@ NOW = 1_700_000_000_000
 
 class FailingFiles(OsFiles):
     """The operating system's files, of which everything below `broken` answers EIO, and what is written below
-    `full` answers ENOSPC."""
+    `full`, or renamed or removed while there is `no_room_for_names`, answers ENOSPC."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.full: list[str] = []
+        self.no_room_for_names = False
 
     def _check(self, path: str) -> None:
         if any(path == place or path.startswith(place + "/") for place in self.broken):
@@ -58,7 +59,16 @@ class FailingFiles(OsFiles):
 
     def rename(self, source: str, target: str) -> None:
         self._check(source)
+        self._check_names(source)
         super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._check_names(path)
+        super().remove(path)
+
+    def _check_names(self, path: str) -> None:
+        if self.no_room_for_names:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
 
     def read_bytes(self, path: str) -> bytes:
         self._check(path)

@@ -21,6 +21,20 @@ class TestOsFiles(FilesContract):
         return str(tmp_path)
 
 
+def test_an_atomic_write_without_room_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = OsFiles()
+    files.write_atomic(str(tmp_path / "a"), b"old")
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_atomic(str(tmp_path / "a"), b"new")
+    assert files.read_bytes(str(tmp_path / "a")) == b"old"
+    assert files.listdir(str(tmp_path)) == ["a"]
+
+
 def test_short_writes_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = os.writev
     calls = 0

@@ -262,6 +262,108 @@ def test_a_full_disk_is_not_a_failed_one(tmp_path: Path) -> None:
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
+def crashed_without_room(tmp_path: Path) -> Broker:
+    """Started after a crash: x cannot be opened for want of room, y can."""
+    before = Broker(tmp_path).start()
+    for name in ("x", "y"):
+        log = before.manager.create(tp(name), topic_id=ID_1)
+        append(log, ("k", "1"))
+        append(log, ("k", "2"))
+        log.increment_log_start_offset(1)
+    before.run(before.manager.checkpoint_work(START_OFFSETS))
+    before.crash()
+    broker = Broker(tmp_path)
+    broker.files.full.append(str(tmp_path / "x-0"))
+    return broker.start()
+
+
+def test_a_log_that_there_is_no_room_to_open_is_opened_later(tmp_path: Path) -> None:
+    broker = crashed_without_room(tmp_path)
+    manager = broker.manager
+    assert manager.partitions == [tp("y")]
+    assert manager.online_directories
+    assert manager.offline_partitions == {}
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        manager.create(tp("x"), topic_id=ID_1, is_new=False)
+    # What the checkpoints say of it must not be lost meanwhile.
+    broker.run(manager.checkpoint_work(START_OFFSETS))
+    assert manager.directories[0].read_checkpoint(START_OFFSETS)[tp("x")] == 1
+    broker.files.full.clear()
+    log = manager.create(tp("x"), topic_id=ID_1, is_new=False)
+    assert content(log) == [(1, b"2")]
+    assert manager.partitions == [tp("y"), tp("x")]
+    with pytest.raises(InconsistentTopicIdError):
+        manager.create(tp("x"), topic_id=ID_2)
+    manager.close()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_stop_without_a_log_that_could_not_be_opened_is_not_clean(tmp_path: Path) -> None:
+    broker = crashed_without_room(tmp_path)
+    broker.manager.close()
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    again = Broker(tmp_path).start()
+    assert content(again.manager.log(tp("x"))) == [(1, b"2")]
+    again.manager.close()
+
+
+def test_a_log_that_could_not_be_opened_can_be_deleted(tmp_path: Path) -> None:
+    broker = crashed_without_room(tmp_path)
+    broker.manager.delete(tp("x"))
+    broker.files.full.clear()
+    assert content(broker.manager.create(tp("x"))) == []
+    broker.clock.advance(120)
+    broker.run(broker.manager.due_deletions())
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["x-0", "y-0"]
+    broker.manager.close()
+
+
+def test_a_deleted_log_that_there_is_no_room_to_rename_does_not_come_back(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).start()
+    append(broker.manager.create(tp("x")), ("k", "old"))
+    broker.files.no_room_for_names = True
+    broker.manager.delete(tp("x"))
+    assert broker.manager.online_directories
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        broker.manager.create(tp("x"))
+    broker.files.no_room_for_names = False
+    assert content(broker.manager.create(tp("x"))) == []
+    broker.manager.close()
+
+
+def test_a_deleted_log_is_renamed_as_soon_as_there_is_room(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).start()
+    append(broker.manager.create(tp("x")), ("k", "old"))
+    broker.files.no_room_for_names = True
+    broker.manager.delete(tp("x"))
+    broker.run(broker.manager.due_deletions())
+    assert (tmp_path / "x-0").exists()
+    broker.files.no_room_for_names = False
+    broker.run(broker.manager.due_deletions())
+    assert not (tmp_path / "x-0").exists()
+    broker.clock.advance(120)
+    broker.run(broker.manager.due_deletions())
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+    broker.manager.close()
+
+
+def test_a_clean_shutdown_marker_that_there_is_no_room_to_remove_goes_later(tmp_path: Path) -> None:
+    before = Broker(tmp_path).start()
+    append(before.manager.create(tp("x")), ("k", "v"))
+    before.manager.close()
+    broker = Broker(tmp_path)
+    broker.files.no_room_for_names = True
+    broker.start()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+    assert content(broker.manager.log(tp("x"))) == [(0, b"v")]
+    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    assert broker.manager.online_directories
+    broker.files.no_room_for_names = False
+    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    broker.crash()
+
+
 def test_the_last_directory_gone_is_fatal(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "a", tmp_path / "b").start()
     broker.manager.fail_directory(StorageFault(str(tmp_path / "a"), "it smokes"))

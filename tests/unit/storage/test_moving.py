@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -192,6 +193,19 @@ def test_a_target_without_room_ends_the_move(move: Move) -> None:
     assert move.moves.partitions == []
     assert len(move.manager.online_directories) == 2
     assert content(move.manager.log(X)) == [(0, b"v")]
+
+
+def test_a_move_that_is_refused_for_want_of_room_leaves_nothing_behind(
+    move: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, data: bytes, *, sync: bool = True) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(move.broker.files, "write_atomic", refuse)
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        move.moves.start(X, str(move.b))
+    assert len(move.manager.online_directories) == 2
+    assert not [path for path in move.b.iterdir() if path.is_dir()]
 
 
 def test_a_move_goes_on_after_a_restart(move: Move) -> None:

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import errno
+import random
 import re
 from pathlib import Path
 
 import pytest
 from log_kit import PARTITION, START_MS, FailingDisk, Kit, batch, read_all
 
-from braidlog.core.errors import StorageFault
+from braidlog.core.clock import ManualClock
+from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.types import TopicPartition
 from braidlog.storage.log import Log
+from braidlog.testing.disk import GROWTH, MemoryDisk
+from braidlog.testing.memory_files import MemoryFiles
 from braidlog.wire.records.batch import iterate_headers
 
 
@@ -358,3 +363,77 @@ def test_a_new_log_makes_its_directory_and_first_files(kit: Kit) -> None:
     log = kit.open()
     assert kit.names() == [f"{0:020d}.index", f"{0:020d}.log", f"{0:020d}.timeindex"]
     assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (0, 0, -1)
+
+
+# --- a full disk
+
+
+@pytest.mark.parametrize("lost", ["", ".index", ".snapshot", "leader-epoch-checkpoint"])
+def test_recovery_needs_no_room(lost: str) -> None:
+    """Also where an index, a snapshot or the epochs have to be found out again."""
+    disk = MemoryDisk(random.Random(1), ManualClock())
+    files = MemoryFiles(disk)
+    kit = Kit(Path("/data"), files, segment_bytes=200, index_interval_bytes=100)
+    log = kit.open()
+    for number in range(6):
+        kit.append(
+            log,
+            batch(b"a", b"b", producer_id=7, epoch=0, sequence=2 * number, transactional=True),
+            leader_epoch=number // 3,
+        )
+        if number % 2:
+            kit.marker(log, 7, 0, commit=number % 4 == 1, leader_epoch=number // 3)
+    log.assign_leader_epoch(9, log.log_end_offset)
+    expected = read_all(log)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert len(log.segments) > 2
+    assert aborted
+    for name in files.listdir(kit.directory):
+        if lost and name.endswith(lost):
+            files.remove(f"{kit.directory}/{name}")
+    disk.fail(*GROWTH, code=errno.ENOSPC, lasting=True)
+    again = kit.open()
+    assert read_all(again) == expected
+    assert again.aborted_transactions(0, again.log_end_offset) == aborted
+    assert again.leader_epochs == [(0, 0), (1, again.leader_epochs[1][1])]
+    with pytest.raises(StorageFault) as refused:
+        kit.values(again, b"x")
+    assert is_disk_full(refused.value)
+    disk.repair()
+    kit.append(again, batch(b"c", producer_id=7, epoch=0, sequence=12), leader_epoch=2)
+    again.close()
+    reopened = kit.open(clean=True)
+    assert len(read_all(reopened)) == len(expected) + 1
+    assert reopened.latest_epoch == 2
+    assert reopened.recovery.rebuilt_indexes == []
+
+
+def test_a_log_that_never_had_a_record_is_opened_without_room() -> None:
+    disk = MemoryDisk(random.Random(1), ManualClock())
+    kit = Kit(Path("/data"), MemoryFiles(disk))
+    kit.open().assign_leader_epoch(3, 0)
+    disk.fail(*GROWTH, code=errno.ENOSPC, lasting=True)
+    log = kit.open()
+    assert read_all(log) == []
+    log.begin_leader_epoch(4)
+    disk.repair()
+    kit.values(log, b"x", leader_epoch=4)
+    assert kit.open().latest_epoch == 4
+
+
+def test_a_corrupt_tail_that_cannot_be_saved_for_want_of_room_is_no_broken_disk() -> None:
+    disk = MemoryDisk(random.Random(1), ManualClock())
+    files = MemoryFiles(disk)
+    kit = Kit(Path("/data"), files)
+    log = kit.open()
+    kit.values(log, b"a")
+    kit.values(log, b"b")
+    path = log.segments[0].log_path
+    size = files.size(path)
+    files.open_append(path).truncate(size - 3)
+    disk.fail(*GROWTH, code=errno.ENOSPC, lasting=True)
+    with pytest.raises(StorageFault, match="make room") as refused:
+        kit.open()
+    assert is_disk_full(refused.value)
+    disk.repair()
+    assert len(read_all(kit.open())) == 1

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -11,10 +14,13 @@ from pathlib import Path
 import pytest
 from log_kit import START_MS, FailingDisk, Kit, as_slice, batch, read_all
 
+from braidlog.core.clock import ManualClock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import OffsetOutOfRangeError
-from braidlog.storage.log import Log
+from braidlog.storage.log import DeletedSegment, Log
 from braidlog.storage.segment import Segment
+from braidlog.testing.disk import NAMES, MemoryDisk
+from braidlog.testing.memory_files import MemoryFiles
 
 
 @pytest.fixture
@@ -341,6 +347,76 @@ def test_an_unfinished_set_of_compacted_segments_leaves_all_of_the_old(kit: Kit)
     assert offsets(log) == list(range(40))
     assert [name for name in kit.names() if name.endswith((".swap", ".cleaned", ".deleted"))] == []
     assert len(new) == 1
+
+
+@pytest.mark.parametrize("position", range(13))
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_full_disk_in_the_middle_of_the_swap_loses_nothing(position: int, lasting: bool) -> None:
+    clock = ManualClock()
+    disk = MemoryDisk(random.Random(1), clock)
+    kit = Kit(Path("/data"), MemoryFiles(disk), segment_bytes=400, index_interval_bytes=100)
+    log = filled(kit)
+    first_kept = bases(log)[2]
+    new, old = compacted(kit, log, 2)
+    disk.fail(NAMES, code=errno.ENOSPC, after=position, lasting=lasting)
+    deleted: list[DeletedSegment] = []
+    with contextlib.suppress(StorageFault):
+        deleted = log.replace_segments(new, old)
+    # Either all of the old or all of the new, whatever the next start would make of it.
+    everything = list(range(40))
+    assert offsets(log) in (everything, expected_after_swap(first_kept))
+    disk.repair()
+    assert bool(log.segments[0].suffix) == log.has_unfinished_swap
+    deleted += log.finish_swap()
+    now = offsets(log)
+    for segment in deleted:
+        segment.remove()
+    left = MemoryFiles(disk).listdir(kit.directory)
+    assert [name for name in left if name.endswith(".deleted")] == []
+    # Where not even a removal works, the next start has to do it.
+    assert lasting or [name for name in left if name.endswith(".swap")] == []
+    assert now in (everything, expected_after_swap(first_kept))
+    assert offsets(kit.open()) == now
+    # And it can be done again.
+    if now == everything:
+        log.replace_segments(*compacted(kit, log, 2))
+        assert offsets(log) == expected_after_swap(first_kept)
+
+
+def test_a_swap_that_a_full_disk_interrupted_is_finished_by_the_next_start() -> None:
+    disk = MemoryDisk(random.Random(1), ManualClock())
+    kit = Kit(Path("/data"), MemoryFiles(disk), segment_bytes=400, index_interval_bytes=100)
+    log = filled(kit)
+    first_kept = bases(log)[2]
+    disk_fails = False
+    for position in range(3, 13):
+        new, old = compacted(kit, log, 2)
+        disk.fail(NAMES, code=errno.ENOSPC, after=position, lasting=True)
+        with contextlib.suppress(StorageFault):
+            log.replace_segments(new, old)
+        disk.repair()
+        disk_fails = log.has_unfinished_swap
+        if disk_fails:
+            break
+    assert disk_fails
+    again = kit.open()
+    assert offsets(again) == expected_after_swap(first_kept)
+
+
+def test_what_a_full_disk_does_not_let_go_stays_in_the_log() -> None:
+    disk = MemoryDisk(random.Random(1), ManualClock())
+    kit = Kit(Path("/data"), MemoryFiles(disk), segment_bytes=400, index_interval_bytes=100)
+    log = filled(kit)
+    second, third, fourth = bases(log)[1:4]
+    # Three renames for each segment and one for its snapshot: the second segment stays.
+    disk.fail(NAMES, code=errno.ENOSPC, after=5, lasting=True)
+    deleted = log.delete_segments(3)
+    disk.repair()
+    assert [segment.base_offset for segment in deleted] == [0]
+    assert bases(log)[:3] == [second, third, fourth]
+    assert log.log_start_offset == fourth
+    assert [segment.base_offset for segment in log.delete_segments(2)] == [second, third]
+    assert offsets(log)[0] == fourth
 
 
 # --- sync and close

@@ -23,7 +23,7 @@ from braidlog.storage.cleaner.passes import CleanerProcessDied, RunPass
 from braidlog.storage.cleaner.policy import CleanableLog, CleaningTask, SegmentSize, choose_filthiest
 from braidlog.storage.durable_text import disk_faults
 from braidlog.storage.jobs import Finish, Work
-from braidlog.storage.log import Log
+from braidlog.storage.log import DeletedSegment, Log
 from braidlog.storage.manager import LogManager
 from braidlog.storage.segment import Segment
 
@@ -134,6 +134,7 @@ class LogCleaner:
         worker = self._workers[number]
         lane = f"cleaner {number}"
         worker.skipped.clear()
+        self._finish_swaps()
         while number < self._manager.settings.log_cleaner_threads:
             task = choose_filthiest(self._candidates(worker), self._manager.clock.wall_ms())
             if task is None:
@@ -165,6 +166,8 @@ class LogCleaner:
             if not log.settings.compacts or partition in self.uncleanable or partition in worker.skipped:
                 continue
             if partition in busy:
+                continue
+            if log.has_unfinished_swap:
                 continue
             segments = log.segments
             if len(segments) < 2:
@@ -235,7 +238,7 @@ class LogCleaner:
             except OSError as problem:
                 if is_disk_full(problem):
                     reason = f"no space left to compact in {directory}: {problem}"
-                    return lambda: self._failed(cleaning, reason)
+                    return lambda: self._no_room(cleaning, reason)
                 raise StorageFault(
                     directory, f"cannot compact {cleaning.task.partition}: {problem}", problem
                 ) from problem
@@ -268,6 +271,12 @@ class LogCleaner:
         else:
             _log.warning("Compaction of %s failed and is tried again later: %s", partition, reason)
 
+    def _no_room(self, cleaning: _Pass, reason: str) -> None:
+        """Says nothing about the log: however often it happens, compaction goes on when there is room."""
+        self._discard(cleaning)
+        self.statistics.failed += 1
+        _log.warning("Compaction of %s is tried again later: %s", cleaning.task.partition, reason)
+
     def _give_up(self, partition: TopicPartition, reason: str) -> None:
         self.uncleanable[partition] = reason
         _log.error("%s is not compacted any more until the broker restarts: %s", partition, reason)
@@ -287,13 +296,7 @@ class LogCleaner:
                 for group in outcome.groups:
                     new = cleaning.log.open_cleaned(group.base_offset)
                     old = [by_base[base_offset] for base_offset in group.replaces]
-                    for deleted in cleaning.log.replace_segments([new], old):
-                        manager.deletions.add(
-                            directory,
-                            f"{partition} segment {deleted.base_offset}",
-                            cleaning.log.settings.file_delete_delay_ms,
-                            deleted.remove,
-                        )
+                    self._remove_later(partition, cleaning.log, cleaning.log.replace_segments([new], old))
         except StorageFault as fault:
             manager.fail_directory(fault)
             return
@@ -313,6 +316,25 @@ class LogCleaner:
             outcome.records_after,
             outcome.records_before,
         )
+
+    def _finish_swaps(self) -> None:
+        """Of logs whose disk was full in the middle of it."""
+        for partition, log in self._manager.items():
+            if log.has_unfinished_swap:
+                try:
+                    self._remove_later(partition, log, log.finish_swap())
+                except StorageFault as fault:
+                    self._manager.fail_directory(fault)
+
+    def _remove_later(self, partition: TopicPartition, log: Log, segments: list[DeletedSegment]) -> None:
+        directory = self._manager.registry.directory_of(partition).path
+        for deleted in segments:
+            self._manager.deletions.add(
+                directory,
+                f"{partition} segment {deleted.base_offset}",
+                log.settings.file_delete_delay_ms,
+                deleted.remove,
+            )
 
     def _discard(self, cleaning: _Pass) -> None:
         directory = cleaning.path.rpartition("/")[0]

@@ -344,14 +344,14 @@ def test_a_corrupt_log_is_named_and_skipped(kit: Kit) -> None:
     assert kit.leftovers() == []
 
 
-def test_a_full_disk_is_tried_again_and_then_given_up(kit: Kit) -> None:
+def test_a_full_disk_is_tried_again_as_often_as_it_takes(kit: Kit) -> None:
     kit.fill("a")
 
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     kit.passes.before = full
-    for _ in range(2):
+    for _ in range(5):
         kit.run()
         assert kit.cleaner.uncleanable == {}
     assert kit.manager.get(X) is kit.log
