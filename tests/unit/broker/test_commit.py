@@ -254,6 +254,9 @@ class WithoutMemory(File):
             raise MemoryError
         self._file.writev(parts)
 
+    def reserve(self, size: int) -> None:
+        self._file.reserve(size)
+
     def pread(self, size: int, position: int) -> bytes:
         return self._file.pread(size, position)
 
