@@ -22,6 +22,7 @@ from support.confluent import create_topic
 from support.eventually import eventually
 from support.numbered import NumberedWriter
 from support.ports import lasting_port
+from support.soak import scaled
 
 # Passages of each point that a round may let go by, so that deaths fall early and late in a broker's life.
 POINTS = {"after-write": 120, "mid-roll": 8, "mid-swap": 3, "mid-checkpoint": 12}
@@ -157,6 +158,6 @@ def test_a_compaction_does_not_outlive_its_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(scaled(3)))
 def test_hundreds_of_crashes_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
-    crash_for(tmp_path, 100, seed)
+    crash_for(tmp_path, 60, seed)

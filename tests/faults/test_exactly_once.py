@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.exactly_once import Copying
+from support.soak import scaled
 
 
 def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool) -> None:
@@ -31,6 +32,6 @@ def test_a_dozen_kills_copy_everything_once(target_kind: str, tmp_path: Path) ->
 
 @pytest.mark.soak
 @pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
-@pytest.mark.parametrize("seed", [100, 101])
+@pytest.mark.parametrize("seed", range(100, 100 + scaled(1)))
 def test_hundreds_of_kills_copy_everything_once(target_kind: str, tmp_path: Path, seed: int, static: bool) -> None:
-    copy_through(target_kind, tmp_path / "data", 200, seed, static=static)
+    copy_through(target_kind, tmp_path / "data", scaled(60), seed, static=static)

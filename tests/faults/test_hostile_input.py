@@ -22,6 +22,7 @@ from support.hostile import TOPICS, Hostility, Sender, bomb, framed, header, see
 from support.metrics import total
 from support.numbered import NumberedWriter
 from support.raw import RawConnection, as_plain, ask
+from support.soak import scaled
 
 MB = 1 << 20
 MOST_RSS = 300 * MB
@@ -165,8 +166,8 @@ def test_a_hundred_thousand_hostile_frames_disturb_nobody(tmp_path: Path) -> Non
 
 
 @pytest.mark.soak
-def test_a_million_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
-    for part in range(10):
+def test_many_more_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
+    for part in range(scaled(3)):
         seed = seed_of_the_day()
         print(f"seed {seed}:", besiege(tmp_path / str(part), 100_000, seed))
 

@@ -27,11 +27,12 @@ from braidlog.testing.producer import Target
 from braidlog.testing.simulation import BrokerEnded, Simulation
 from braidlog.testing.transactor import ScriptedTransactor
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.soak import scaled
 from support.visible import visible_records
 
 QUICK_SEEDS = 25
 QUICK_STEPS = 12
-SOAK_SEEDS = 300
+SOAK_SEEDS = scaled(50)
 SOAK_STEPS = 60
 SHOWN = 80
 TOPIC: Final = "work"

@@ -18,10 +18,11 @@ from simulation_settings import settings_for
 from simulation_workload import Workload
 
 from braidlog.testing.simulation import Simulation
+from support.soak import scaled
 
 QUICK_SEEDS = 60
 QUICK_STEPS = 12
-SOAK_SEEDS = 500
+SOAK_SEEDS = scaled(100)
 SOAK_STEPS = 60
 # The lines of the trace that a failure shows.
 SHOWN = 80

@@ -24,10 +24,11 @@ from pyspark_braidlog.sink.delivery import WriteOnce, Written
 from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from support.broker import start_target
+from support.soak import scaled
 from support.spark_sink_faults import AFTER_COMMIT, BEFORE_COMMIT, BOTH, DRIVER, DRIVER_COMMIT, FIRST_ROWS, WORKER
 from support.spark_sink_kills import Copying
 
-SOAK_LIVES = int(os.environ.get("BRAIDLOG_SOAK_LIVES", "40"))
+SOAK_LIVES = scaled(8)
 SOAK_SEED = int(os.environ.get("BRAIDLOG_SOAK_SEED", "9"))
 
 
