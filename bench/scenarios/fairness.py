@@ -31,7 +31,7 @@ ALONE = "no attack"
 SETTLE_SECONDS = 1.0
 # An attack that a broker takes slowly, or that it stops taking, is watched for so long.
 LONGEST_SECONDS = 30.0
-# A broker that keeps more than this of what an attack took is replaced, so that the next peak is that of the next attack.
+# A broker that keeps more than this of what an attack took is replaced, so that the next peak is the next attack's own.
 # Not so Kafka, whose heap has a fixed size and fills up however little is needed.
 KEPT_BYTES = 32 * MIB
 

@@ -140,20 +140,20 @@ def test_twenty_minutes_of_attacks(tmp_path: Path) -> None:
         )
         recorder = Recorder(timeline, broker.process.pid, victim)
         failures: list[str] = []
-        try:
-            with reader.running():
+        with reader.running():
+            try:
                 with writer.running(at_once=1), recorder.recording():
                     _besiege(broker, recorder, failures)
                     victim.await_report_after(time.monotonic())
-                assert broker.process.returncode is None, f"the broker ended:\n{broker.log()}"
-                assert not failures, failures
-                writer.flush()
-                sent = sum(books.sent for books in writer.books)
-                assert writer.acknowledged == sent
-                eventually(lambda: reader.read >= sent or bool(reader.failures))
-                assert not reader.failures, reader.failures[:5]
-        finally:
-            timeline.write(PICTURE)
+            finally:
+                timeline.write(PICTURE)
+            assert broker.process.returncode is None, f"the broker ended:\n{broker.log()}"
+            assert not failures, failures
+            writer.flush()
+            sent = sum(books.sent for books in writer.books)
+            assert writer.acknowledged == sent
+            eventually(lambda: reader.read >= sent or bool(reader.failures))
+            assert not reader.failures, reader.failures[:5]
         print(f"{sent} records written, {writer.check(broker.bootstrap)} found, {reader.read} read meanwhile")
         _check(timeline, victim)
         victim.stop()
