@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from braidlog.broker.adoption import topics_to_adopt
 from braidlog.broker.commit import Committer
@@ -52,6 +53,9 @@ from braidlog.storage.moving import ReplicaMoves
 
 log = logging.getLogger("braidlog.broker")
 
+# More would only take the interpreter's lock from each other.
+_MOST_CONVERSIONS: Final = 4
+
 
 class Broker:
     """Everything but the sockets: `dispatch` answers frames of any channel, `round` finishes them."""
@@ -88,7 +92,9 @@ class Broker:
         self.round = Round(loop)
         self.turns = Turns(loop)
         self.slices = self.dispatch.slices = Slices(self.turns, self.seams.clock)
-        self.conversions = self.dispatch.conversions = Conversions(self.seams.executors.run, self.memory.conversions)
+        self.conversions = self.dispatch.conversions = Conversions(
+            self.seams.executors.run, self.memory.conversions, max(1, min(self.seams.cpus - 1, _MOST_CONVERSIONS))
+        )
         self.committer = Committer(
             self.round, self.seams.clock, self._directory_of, self.seams.executors.run, self._directory_fault
         )

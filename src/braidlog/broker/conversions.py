@@ -1,6 +1,6 @@
 """Work on records that is too long for the loop: decompression, validation of what was unpacked, format conversion.
 
-It runs in threads, few at a time, each within the memory reserved for it. Codecs release the interpreter's lock while
+It runs in threads, fewer than there are cores, each within the memory reserved for it. Codecs release the interpreter's lock while
 they work; the compiled walks over records give it up now and then (`core/fairness`).
 """
 
@@ -13,16 +13,15 @@ from typing import Final
 from braidlog.broker.commit import RunInDirectory
 from braidlog.net.memory import MemoryPool
 
-# More would only take the interpreter's lock from each other.
-_SIDE_BY_SIDE: Final = 2
 _LANE: Final = "conversions"
 
 Done = Callable[[Exception | None], None]
 
 
 class Conversions:
-    def __init__(self, run_in_executor: RunInDirectory, memory: MemoryPool) -> None:
+    def __init__(self, run_in_executor: RunInDirectory, memory: MemoryPool, side_by_side: int = 1) -> None:
         self._run_in_executor = run_in_executor
+        self._side_by_side = side_by_side
         self._memory = memory
         self._running = 0
         self._waiting: deque[tuple[int, Callable[[], None], Done]] = deque()
@@ -42,7 +41,7 @@ class Conversions:
         self._start()
 
     def _start(self) -> None:
-        while self._waiting and self._running < _SIDE_BY_SIDE:
+        while self._waiting and self._running < self._side_by_side:
             size, work, done = self._waiting.popleft()
             self._running += 1
 

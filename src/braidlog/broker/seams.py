@@ -34,6 +34,7 @@ class Seams(NamedTuple):
     passes: Callable[[Files], RunPass]
     # What this process may use: of its control group where that has a limit, else of the machine.
     memory_bytes: int
+    cpus: int
 
 
 class Executors:
@@ -82,6 +83,7 @@ def system_seams(threads_per_directory: int = 2) -> Seams:
         new_id=random_id,
         passes=ProcessPasses,
         memory_bytes=memory_of_this_process(),
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     )
 
 

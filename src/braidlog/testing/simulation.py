@@ -207,6 +207,7 @@ class SimulatedBroker:
             new_id=simulation.new_id,
             passes=lambda used: InlinePasses(used, simulation.clock),
             memory_bytes=_MEMORY_BYTES,
+            cpus=2,
         )
         broker = self._broker = Broker(self._settings, seams, on_fatal=self._fatal)
         broker.handles.capacity = _HANDLES
