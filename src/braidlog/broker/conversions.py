@@ -1,7 +1,7 @@
 """Work on records that is too long for the loop: decompression, validation of what was unpacked, format conversion.
 
-It runs in threads, fewer than there are cores, each within the memory reserved for it. Codecs release the interpreter's lock while
-they work; the compiled walks over records give it up now and then (`core/fairness`).
+It runs in threads, fewer than there are cores, each within the memory reserved for it. Codecs release the
+interpreter's lock while they work; the compiled walks over records give it up now and then (`core/fairness`).
 """
 
 from __future__ import annotations
