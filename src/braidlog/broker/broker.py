@@ -130,7 +130,7 @@ class Broker:
         self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
         self.controller = self._make_controller()
         self.producer_ids = ProducerIds(self.session, self.broker_id)
-        await self._register(settings, advertised, protocols)
+        await self._register(advertised, protocols)
         await self._load_logs()
         self.local.attach(self.logs)
         self.local.on_fatal = self._fatal
@@ -220,13 +220,16 @@ class Broker:
             self.producer_ids,
         )
 
-    async def _register(
-        self, settings: BrokerSettings, advertised: tuple[Endpoint, ...], protocols: dict[str, str]
-    ) -> None:
+    async def advertise(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
+        """Clients are told of other addresses from now on."""
+        await self._register(advertised, protocols)
+        await self.controller.read_brokers()
+
+    async def _register(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         record = BrokerRecord(
             endpoints=advertised,
             security_protocols=protocols,
-            rack=settings.get_str("broker.rack") or None,
+            rack=self.settings.current.get_str("broker.rack") or None,
             timestamp_ms=self.seams.clock.wall_ms(),
         )
         self.broker_epoch = await register(self.session, self.broker_id, record)

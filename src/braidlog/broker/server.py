@@ -18,9 +18,10 @@ from braidlog.broker.side_pages import side_pages
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
-from braidlog.config.listeners import Listeners, parse_listeners
+from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners
 from braidlog.config.refusals import without_effect
 from braidlog.core.errors import FatalError, UserError
+from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.slices import FileSlice
 from braidlog.core.types import Endpoint
 from braidlog.net.connection import ConnectionLimits
@@ -32,6 +33,7 @@ from braidlog.storage.loading import LoadProgress
 log = logging.getLogger("braidlog.server")
 
 _DRAIN_S: Final = 10.0
+_BUSY_POLLS: Final = 200
 # Per data directory: syncs of different logs wait for the disk side by side.
 _THREADS: Final = 8
 _PROGRESS_EVERY_S: Final = 1.0
@@ -50,6 +52,11 @@ class Server:
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
         self.broker.settings.on_change(self._settings_changed)
         self.listeners: list[Listener] = []
+        # What clients are told; none before the start.
+        self.advertised: tuple[Endpoint, ...] = ()
+        # What each listener was bound to, as the settings had it.
+        self._bound: dict[str, Endpoint] = {}
+        self._following = asyncio.Lock()
         self.loop_lag = 0.0
         self._stop = asyncio.Event()
         self._failure: Exception | None = None
@@ -78,18 +85,25 @@ class Server:
         listeners = parse_listeners(self.settings)
         sockets = self._bind(listeners)
         try:
-            advertised = _advertised(listeners, sockets)
+            names = [endpoint.listener for endpoint in listeners.bound]
+            ports = [int(sock.getsockname()[1]) for sock in sockets]
+            advertised = _advertised(listeners, dict(zip(names, ports, strict=True)))
             await self.broker.start(advertised, listeners.protocols)
         except BaseException:
             for sock in sockets:
                 sock.close()
             self.seams.executors.close()
             raise
-        self._listen(listeners, sockets, asyncio.get_running_loop())
+        broker = self.broker
+        self.limits = ConnectionLimits(self.settings.get_int("socket.request.max.bytes"), broker.memory, broker.turns)
+        self._listen(listeners, listeners.bound, sockets)
+        self.advertised = advertised
+        # What was changed at run time in an earlier life is known only now.
+        await self._follow_listeners()
         await self._start_side_port()
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
         self.broker.tasks.spawn("stalled requests", self._watch_stalled_requests())
-        return advertised
+        return self.advertised
 
     def request_stop(self) -> None:
         """On the loop's thread."""
@@ -103,47 +117,94 @@ class Server:
             raise FatalError(str(self._failure))
 
     def _bind(self, listeners: Listeners) -> list[socket.socket]:
+        return [self._bind_one(endpoint) for endpoint in listeners.bound]
+
+    def _bind_one(self, endpoint: Endpoint) -> socket.socket:
         receive_buffer = self.settings.get_int("socket.receive.buffer.bytes")
         if not self.settings.is_set("socket.receive.buffer.bytes"):
             # The kernel's own tuning does better than the fixed default.
             receive_buffer = -1
-        return [
-            bind(endpoint._replace(host=endpoint.host or "0.0.0.0"), receive_buffer) for endpoint in listeners.bound
-        ]
+        return bind(endpoint._replace(host=endpoint.host or "0.0.0.0"), receive_buffer)
 
-    def _listen(self, listeners: Listeners, sockets: list[socket.socket], loop: asyncio.AbstractEventLoop) -> None:
-        settings = self.settings
-        broker = self.broker
-        self.limits = ConnectionLimits(settings.get_int("socket.request.max.bytes"), broker.memory, broker.turns)
-        send_buffer = settings.get_int("socket.send.buffer.bytes")
-        if not settings.is_set("socket.send.buffer.bytes"):
-            send_buffer = -1
+    def _listen(self, listeners: Listeners, new: tuple[Endpoint, ...], sockets: list[socket.socket]) -> None:
         several = len(listeners.bound) > 1
         for endpoint in listeners.bound:
             between_brokers = several and endpoint.listener == listeners.inter_broker
             self.quotas.add_listener(endpoint.listener, protected=between_brokers)
         self._limit_connections(self.broker.settings.current)
-        for endpoint, sock in zip(listeners.bound, sockets, strict=True):
-            listener = Listener(
-                endpoint.listener,
-                sock,
-                self.broker.dispatch,
-                self.broker.round,
-                loop,
-                self.quotas,
-                self.limits,
-                self._warm,
-                backlog=settings.get_int("socket.listen.backlog.size"),
-                send_buffer=send_buffer,
-                max_idle_s=settings.get_int("connections.max.idle.ms") / 1000,
-            )
-            self.listeners.append(listener)
-            listener.start()
+        for endpoint, sock in zip(new, sockets, strict=True):
+            self._listen_on(endpoint, sock)
+
+    def _listen_on(self, endpoint: Endpoint, sock: socket.socket) -> None:
+        settings = self.settings
+        send_buffer = settings.get_int("socket.send.buffer.bytes")
+        if not settings.is_set("socket.send.buffer.bytes"):
+            send_buffer = -1
+        listener = Listener(
+            endpoint.listener,
+            sock,
+            self.broker.dispatch,
+            self.broker.round,
+            asyncio.get_running_loop(),
+            self.quotas,
+            self.limits,
+            self._warm,
+            backlog=settings.get_int("socket.listen.backlog.size"),
+            send_buffer=send_buffer,
+            max_idle_s=settings.get_int("connections.max.idle.ms") / 1000,
+        )
+        self.listeners.append(listener)
+        self._bound[endpoint.listener] = endpoint
+        listener.start()
+
+    # Changes at run time
+
+    async def _follow_listeners(self) -> None:
+        """Open, close and advertise as the settings say now (KIP-226)."""
+        async with self._following:
+            try:
+                wanted = parse_listeners(self.broker.settings.current)
+            except InvalidConfigError as problem:
+                log.error("the listeners stay as they are: %s", problem.message)
+                return
+            for listener in [each for each in self.listeners if self._bound[each.name] not in wanted.bound]:
+                self._retire(listener)
+            coming = tuple(endpoint for endpoint in wanted.bound if endpoint.listener not in self._bound)
+            if coming:
+                try:
+                    self._listen(wanted, coming, self._bind(wanted._replace(bound=coming)))
+                except UserError as problem:
+                    log.error("not listening on %s: %s", ", ".join(map(str, coming)), problem)
+            ports = {listener.name: listener.port for listener in self.listeners}
+            reachable = tuple(endpoint for endpoint in wanted.advertised if endpoint.listener in ports)
+            advertised = _advertised(wanted._replace(advertised=reachable), ports)
+            if advertised != self.advertised:
+                self.advertised = advertised
+                await self.broker.advertise(advertised, wanted.protocols)
+                log.info("clients are told to connect to %s", ", ".join(map(str, advertised)))
+
+    def _retire(self, listener: Listener) -> None:
+        """No new connections; those that wait for an answer get it first."""
+        self.listeners.remove(listener)
+        del self._bound[listener.name]
+        listener.stop_accepting()
+        self.broker.tasks.spawn(f"closing {listener.name}", self._close_when_idle(listener))
+
+    async def _close_when_idle(self, listener: Listener) -> None:
+        try:
+            for _ in range(_BUSY_POLLS):
+                if not listener.busy():
+                    return
+                await asyncio.sleep(_DRAIN_S / _BUSY_POLLS)
+        finally:
+            listener.close()
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         if any((known.listener_base(key) or key).startswith("max.connection") for key in keys):
             self._limit_connections(settings)
             self._limit_hosts(settings)
+        if self.advertised and not LISTENER_KEYS.isdisjoint(keys):
+            self.broker.tasks.spawn("listeners", self._follow_listeners())
 
     def _limit_connections(self, settings: BrokerSettings) -> None:
         self.quotas.set_limits(settings.get_int("max.connections"), settings.get_int("max.connection.creation.rate"))
@@ -245,11 +306,10 @@ class Server:
         log.info("stopped cleanly in %.2f s", time.monotonic() - began)
 
 
-def _advertised(listeners: Listeners, sockets: list[socket.socket]) -> tuple[Endpoint, ...]:
+def _advertised(listeners: Listeners, ports: dict[str, int]) -> tuple[Endpoint, ...]:
     """What clients are told: with port 0 the one that was really bound, without a host this machine's name."""
-    ports = {bound.listener: sock.getsockname()[1] for bound, sock in zip(listeners.bound, sockets, strict=True)}
     return tuple(
-        endpoint._replace(host=endpoint.host or socket.getfqdn(), port=endpoint.port or int(ports[endpoint.listener]))
+        endpoint._replace(host=endpoint.host or socket.getfqdn(), port=endpoint.port or ports[endpoint.listener])
         for endpoint in listeners.advertised
     )
 

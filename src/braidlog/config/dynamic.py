@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from braidlog.config import group, known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
-from braidlog.config.listeners import PER_LISTENER, parse_listeners, unserved_listeners
+from braidlog.config.listeners import LISTENER_KEYS, PER_LISTENER, parse_listeners, unserved_listeners
 from braidlog.config.rules import Value
 from braidlog.config.setting import LIST, PER_BROKER, READ_ONLY, Setting, parse_list
 from braidlog.config.topic import SYNONYMS, broker_default
@@ -24,7 +24,6 @@ _ONLY_PER_LISTENER: Final = frozenset((
     "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
     "ssl.truststore.certificates",
 ))  # fmt: skip
-_LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
 
 
 class Alteration(NamedTuple):
@@ -66,7 +65,7 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
     layers = (settings.dynamic_default, changes) if per_broker else (changes, settings.dynamic_broker)
     candidate = BrokerSettings(settings.static, dynamic_default=layers[0], dynamic_broker=layers[1])
     check_broker(candidate)
-    if not _LISTENER_KEYS.isdisjoint(changes):
+    if not LISTENER_KEYS.isdisjoint(changes):
         for problem, advice in unserved_listeners(candidate):
             raise InvalidConfigError(f"{problem}; {advice}")
         parse_listeners(candidate)

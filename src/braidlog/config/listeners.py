@@ -19,6 +19,8 @@ _MISSING: Final = {"SSL": "TLS", "SASL_PLAINTEXT": "SASL", "SASL_SSL": "TLS and 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 # What a listener may have of its own with the prefix `listener.name.<listener>.` (KIP-103, KIP-402, KIP-612).
 PER_LISTENER: Final = frozenset(("max.connections", "max.connection.creation.rate"))
+# What decides where a broker listens, and may change while it runs (KIP-226).
+LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
 _ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]+)"
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
 

@@ -341,9 +341,10 @@ class Controller:
 
     def _brokers_changed(self, event: WatchEvent) -> None:
         if self._mandate is not None:
-            self._tasks.spawn("reading the brokers", self._read_brokers())
+            self._tasks.spawn("reading the brokers", self.read_brokers())
 
-    async def _read_brokers(self) -> None:
+    async def read_brokers(self) -> None:
+        """Take over how the brokers are registered now: when one came or went, or changed its addresses."""
         with suppress(NotControllerError, SessionExpiredError):
             brokers = await loading.load_brokers(self._store, self._brokers_changed)
             await self._ask(lambda situation: (Plan(delta=ImageDelta(brokers=brokers)), None))

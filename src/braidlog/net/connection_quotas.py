@@ -55,8 +55,8 @@ class CreationRate:
 
 
 class _ListenerQuota:
-    def __init__(self, clock: Callable[[], float], *, protected: bool) -> None:
-        self.protected = protected
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.protected = False
         self.most = MAX_INT
         self.open = 0
         self.rate = CreationRate(clock)
@@ -83,7 +83,10 @@ class ConnectionQuotas:
         self.on_excess: list[Callable[[], None]] = []
 
     def add_listener(self, name: str, *, protected: bool = False) -> None:
-        self._listeners[name] = _ListenerQuota(self._clock, protected=protected)
+        """Connections of an earlier one of that name, which are closing, go on counting."""
+        if name not in self._listeners:
+            self._listeners[name] = _ListenerQuota(self._clock)
+        self._listeners[name].protected = protected
 
     @property
     def listeners(self) -> list[str]:

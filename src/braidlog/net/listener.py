@@ -213,5 +213,7 @@ class Listener:
         return sum(1 for connection in self._connections.values() if connection.open_exchanges)
 
     def close(self) -> None:
+        self._quotas.on_room.remove(self._room_made)
+        self._quotas.on_excess.remove(self._close_excess)
         for connection in list(self._connections.values()):
             connection.close("the broker is stopping")

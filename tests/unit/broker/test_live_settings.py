@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tools.peers.kafka import free_port
 
 from braidlog.broker.live_settings import LiveSettings
 from braidlog.broker.server import Server
+from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.setting import READ_ONLY
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
+from braidlog.storage.broker_settings import StorageSettings
 from braidlog.storage.loading import LoadReport, ReportProgress
 from braidlog.storage.manager import LogManager
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
@@ -20,9 +27,11 @@ from braidlog.wire.generated.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from braidlog.wire.generated.metadata import MetadataRequest
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 from support.open_server import answer, on_server, until
+from support.raw import ask
 
 
 def change(server: Server, **texts: str) -> None:
@@ -35,6 +44,13 @@ async def connect(server: Server, listener: int = 0) -> asyncio.StreamWriter:
     return writer
 
 
+async def hang_up(*writers: asyncio.StreamWriter) -> None:
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
 def test_connections_are_let_in_when_the_limit_rises_and_closed_when_it_falls(tmp_path: Path) -> None:
     async def check(server: Server) -> None:
         (listener,) = server.listeners
@@ -45,8 +61,7 @@ def test_connections_are_let_in_when_the_limit_rises_and_closed_when_it_falls(tm
         await until(lambda: listener.connections == 3)
         change(server, max_connections="2")
         assert listener.connections == 2
-        for writer in writers:
-            writer.close()
+        await hang_up(*writers)
 
     on_server(tmp_path, check, max_connections="1")
 
@@ -67,8 +82,7 @@ def test_a_listeners_own_limits_bind_it_and_change_alone(tmp_path: Path) -> None
         assert 0 < server.quotas.delay_s("OUTSIDE") <= 1
         assert server.quotas.delay_s("INSIDE") == 0
         server.quotas.release("OUTSIDE", "10.0.0.1")
-        for writer in writers:
-            writer.close()
+        await hang_up(*writers)
 
     on_server(
         tmp_path,
@@ -78,6 +92,83 @@ def test_a_listeners_own_limits_bind_it_and_change_alone(tmp_path: Path) -> None
         inter_broker_listener_name="INSIDE",
         listener_name_outside_max_connections="1",
     )
+
+
+def test_listeners_open_and_close(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        (first,) = server.listeners
+        writer = await connect(server)
+        change(
+            server,
+            listeners="PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:0",
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT",
+        )
+        await until(lambda: len(server.advertised) == 2)
+        assert server.listeners[0] is first, "what stays is left alone"
+        second = server.listeners[1]
+        second_port = second.port
+        metadata = await asyncio.to_thread(ask, second.port, "Metadata", 12, MetadataRequest(topics=[]))
+        assert [(broker.host, broker.port) for broker in metadata.brokers] == [("127.0.0.1", second.port)]
+        change(server)
+        await until(lambda: len(server.advertised) == 1)
+        assert server.listeners == [first]
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", second_port)
+        await hang_up(writer)
+
+    on_server(tmp_path, check)
+
+
+def test_a_listener_that_moves_closes_the_connections_of_its_old_place(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        (before,) = server.listeners
+        reader, writer = await asyncio.open_connection("127.0.0.1", before.port)
+        await until(lambda: before.connections == 1)
+        change(server, listeners=f"PLAINTEXT://127.0.0.1:{free_port()}")
+        await until(lambda: server.listeners != [before] and server.advertised[0].port == server.listeners[0].port)
+        assert await reader.read(1) == b""
+        assert server.quotas.open == 0
+        await answer(server, "Metadata", 12, MetadataRequest(topics=[]))
+        await hang_up(writer)
+
+    on_server(tmp_path, check)
+
+
+def test_other_addresses_are_advertised(tmp_path: Path) -> None:
+    async def told(server: Server) -> list[tuple[str, int]]:
+        metadata = await answer(server, "Metadata", 12, MetadataRequest(topics=[]))
+        return [(broker.host, broker.port) for broker in metadata.brokers]
+
+    async def first(server: Server) -> None:
+        configs = [AlterableConfig(name="advertised.listeners", config_operation=0, value="PLAINTEXT://outside:7777")]
+        resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        altered = await answer(server, "IncrementalAlterConfigs", 1, request)
+        assert altered.responses[0].error_code == 0
+        await until(lambda: server.advertised[0].host == "outside")
+        assert await told(server) == [("outside", 7777)]
+
+    async def second(server: Server) -> None:
+        assert await told(server) == [("outside", 7777)]
+
+    on_server(tmp_path, first, broker_id="1")
+    on_server(tmp_path, second, broker_id="1")
+
+
+def test_a_port_that_is_taken_leaves_the_others_open(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        (first,) = server.listeners
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            change(
+                server,
+                listeners=f"PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:{taken.getsockname()[1]}",
+                listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT",
+            )
+            await answer(server, "Metadata", 12, MetadataRequest(topics=[]))
+            assert server.listeners == [first]
+            assert [endpoint.listener for endpoint in server.advertised] == ["PLAINTEXT"]
+
+    on_server(tmp_path, check)
 
 
 def test_the_rate_and_the_shares_of_addresses_change(tmp_path: Path) -> None:
@@ -171,3 +262,105 @@ def test_what_a_change_does_not_do_is_said_once(caplog: pytest.LogCaptureFixture
             {**stored, "log.retention.ms": "6"}, {"listener.name.plaintext.ssl.client.auth": "required"}
         )
     assert caplog.messages == ["settings changed at run time: log.retention.ms"]
+# Every setting that may change at run time and has an effect, with a value that is not its default.
+
+Probe = Callable[[Server], object]
+RECORDS = TopicPartition("records", 0)
+
+
+def _log_field(name: str) -> Probe:
+    """What the topic's log works with, which has no override of its own."""
+    return lambda server: getattr(server.broker.logs.log(RECORDS).settings, name)
+
+
+def _storage(read: Callable[[StorageSettings], object]) -> Probe:
+    return lambda server: read(server.broker.logs.settings)
+
+
+def _rate(server: Server) -> bool:
+    """Whether a second connection has to wait."""
+    quotas = server.quotas
+    assert quotas.admit("PLAINTEXT", "10.9.9.9")
+    quotas.release("PLAINTEXT", "10.9.9.9")
+    return quotas.delay_s("PLAINTEXT") > 0
+
+
+# Setting -> (text, how its effect is seen, what is seen).
+LIVE: dict[str, tuple[str, Probe, object]] = {
+    "advertised.listeners": ("PLAINTEXT://outside:7777", lambda server: server.advertised[0].host, "outside"),
+    # Alone it only allows what `test_listeners_open_and_close` shows.
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,MORE:PLAINTEXT",
+        lambda server: sorted(server.broker.settings.current.get_str("listener.security.protocol.map").split(",")),
+        ["MORE:PLAINTEXT", "PLAINTEXT:PLAINTEXT"],
+    ),
+    "listeners": ("PLAINTEXT://localhost:0", lambda server: server.advertised[0].host, "localhost"),
+    "max.connections": ("7", lambda server: server.quotas.most, 7),
+    "max.connections.per.ip": ("7", lambda server: server.quotas.most_per_host, 7),
+    "max.connections.per.ip.overrides": ("10.0.0.1:3", lambda server: server.quotas.overrides, {"10.0.0.1": 3}),
+    "max.connection.creation.rate": ("1", _rate, True),
+    "log.cleaner.threads": ("3", _storage(lambda settings: settings.log_cleaner_threads), 3),
+    "log.cleaner.backoff.ms": ("77", _storage(lambda settings: settings.log_cleaner_backoff_ms), 77),
+    "log.cleaner.dedupe.buffer.size": (
+        "7000000", _storage(lambda settings: settings.cleaner_memory.dedupe_bytes), 7_000_000,
+    ),
+    "log.cleaner.io.buffer.size": ("7000", _storage(lambda settings: settings.cleaner_memory.io_buffer_bytes), 7000),
+    "log.cleaner.io.buffer.load.factor": ("0.7", _storage(lambda settings: settings.cleaner_memory.load_factor), 0.7),
+    "log.cleaner.io.max.bytes.per.second": (
+        "7000", _storage(lambda settings: settings.cleaner_memory.max_io_bytes_per_second), 7000.0,
+    ),
+    "num.recovery.threads.per.data.dir": (
+        "3", _storage(lambda settings: settings.num_recovery_threads_per_data_dir), 3,
+    ),
+    "producer.id.expiration.ms": ("77", _storage(lambda settings: settings.producer_id_expiration_ms), 77),
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "77", _storage(lambda settings: settings.replica_alter_log_dirs_io_max_bytes_per_second), 77,
+    ),
+    "transaction.partition.verification.enable": ("false", lambda server: server.broker.produce.verifies(), False),
+    "log.segment.delete.delay.ms": ("77", _storage(lambda settings: settings.log_segment_delete_delay_ms), 77),
+    "compression.gzip.level": ("7", _log_field("compression_gzip_level"), 7),
+    "compression.lz4.level": ("7", _log_field("compression_lz4_level"), 7),
+    "compression.type": ("gzip", _log_field("compression_type"), "gzip"),
+    "compression.zstd.level": ("7", _log_field("compression_zstd_level"), 7),
+    "log.cleaner.delete.retention.ms": ("77", _log_field("delete_retention_ms"), 77),
+    "log.cleaner.max.compaction.lag.ms": ("77", _log_field("max_compaction_lag_ms"), 77),
+    "log.cleaner.min.cleanable.ratio": ("0.7", _log_field("min_cleanable_dirty_ratio"), 0.7),
+    "log.cleaner.min.compaction.lag.ms": ("77", _log_field("min_compaction_lag_ms"), 77),
+    "log.cleanup.policy": ("compact", _log_field("cleanup_policy"), ("compact",)),
+    "log.flush.interval.messages": ("77", _log_field("flush_messages"), 77),
+    "log.flush.interval.ms": ("77", _log_field("flush_ms"), 77),
+    "log.index.interval.bytes": ("77", _log_field("index_interval_bytes"), 77),
+    "log.index.size.max.bytes": ("777", _log_field("segment_index_bytes"), 777),
+    "log.message.downconversion.enable": ("false", _log_field("message_downconversion_enable"), False),
+    "log.message.timestamp.after.max.ms": ("77", _log_field("message_timestamp_after_max_ms"), 77),
+    "log.message.timestamp.before.max.ms": ("77", _log_field("message_timestamp_before_max_ms"), 77),
+    "log.message.timestamp.difference.max.ms": ("77", _log_field("message_timestamp_before_max_ms"), 77),
+    "log.message.timestamp.type": ("LogAppendTime", _log_field("uses_log_append_time"), True),
+    "log.preallocate": ("true", _log_field("preallocate"), True),
+    "log.retention.bytes": ("77", _log_field("retention_bytes"), 77),
+    "log.retention.ms": ("77", _log_field("retention_ms"), 77),
+    "log.roll.jitter.ms": ("77", _log_field("segment_jitter_ms"), 77),
+    "log.roll.ms": ("77", _log_field("segment_ms"), 77),
+    "log.segment.bytes": ("777", _log_field("segment_bytes"), 777),
+    "message.max.bytes": ("777", _log_field("max_message_bytes"), 777),
+    "min.insync.replicas": ("7", _log_field("min_insync_replicas"), 7),
+}  # fmt: skip
+
+
+def test_the_table_has_every_setting_that_may_change_and_has_an_effect() -> None:
+    settings = [*known.broker_settings(), *known.dynamic_only_settings().values()]
+    assert LIVE.keys() == {each.key for each in settings if each.mode != READ_ONLY and each.no_effect is None}
+
+
+def test_every_setting_takes_effect_while_the_broker_runs(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        topic = CreatableTopic(name="records", num_partitions=1, replication_factor=1)
+        await answer(server, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        for key, (text, probe, expected) in LIVE.items():
+            assert probe(server) != expected, f"{key} has that effect already"
+            server.broker.settings.apply_dynamic({}, {key: text})
+            async with asyncio.timeout(10):
+                await until(lambda probe=probe, expected=expected: probe(server) == expected)  # type: ignore[misc]
+            server.broker.settings.apply_dynamic({}, {})
+
+    on_server(tmp_path, check)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ import braidlog
 from braidlog.config import group, known
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import SYNONYMS
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.storage.broker_settings import StorageSettings
+from braidlog.storage.cleaner.order import CleanerMemory
 
 SOURCE = Path(braidlog.__file__).parent
 # Modules that ask for settings without obeying them, and the command line's clients.
@@ -217,3 +222,18 @@ def test_a_field_of_settings_counts_where_it_is_read() -> None:
     assert "preallocate" not in Reads("self.preallocate").fields
     assert "preallocate" not in Reads("settings.preallocate = True").fields
     assert "preallocate" not in Reads("text = f'.preallocate {settings}'").fields
+
+
+# A setting that is copied into a class of settings is read where the copy is.
+
+COPIES = (StorageSettings, CleanerMemory, GroupSettings, TxnSettings)
+
+
+def test_what_is_copied_out_of_the_settings_is_read_too() -> None:
+    loaded: set[str] = set()
+    for path in _modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                loaded.add(node.attr)
+    unread = [f"{each.__name__}.{field.name}" for each in COPIES for field in fields(each) if field.name not in loaded]
+    assert unread == []

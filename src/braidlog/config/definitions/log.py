@@ -88,11 +88,11 @@ SETTINGS: Final = (
         doc="Sync a log after this many records, where a topic sets no flush.messages.",
     ),
     Setting("log.flush.interval.ms", LONG, None, HIGH, mode=CLUSTER_WIDE,
-        doc="Sync a log when its oldest unsynced record is this old, where a topic sets no flush.ms; else "
-        "log.flush.scheduler.interval.ms counts.",
+        doc="Sync a log when this long has passed since it was last synced, where a topic sets no flush.ms; "
+        "else log.flush.scheduler.interval.ms counts, without which nobody looks.",
     ),
     Setting("log.flush.scheduler.interval.ms", LONG, MAX_LONG, HIGH,
-        doc="How often logs are looked through for records due to be synced.",
+        doc="How often logs are looked through for records due to be synced; the default is never, as in Kafka.",
     ),
     Setting("log.flush.offset.checkpoint.interval.ms", INT, 60000, HIGH, rule=at_least(0),
         doc="How often the recovery points are written, past which a crash has to re-read logs.",

@@ -51,8 +51,8 @@ SETTINGS: Final = (
         "and to replication.",
     ),
     Setting("flush.ms", LONG, MAX_LONG, MEDIUM, rule=at_least(0),
-        doc="Sync the log to disk when its oldest unsynced record is this old; the default leaves it to "
-        "the operating system.",
+        doc="Sync the log to disk when this long has passed since it was last synced, as often as "
+        "log.flush.scheduler.interval.ms lets the broker look; the default leaves it to the operating system.",
     ),
     Setting("follower.replication.throttled.replicas", LIST, "", MEDIUM, rule=THROTTLED_REPLICAS,
         no_effect=ONE_COPY,
