@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+import pytest
+
 from braidlog.broker.handlers.create_topics import CreateTopicsHandler
 from braidlog.broker.handlers.delete_groups import DeleteGroupsHandler
+from braidlog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from braidlog.broker.handlers.describe_transactions import DescribeTransactionsHandler
 from braidlog.broker.live_settings import LiveSettings
 from braidlog.config.broker import BrokerSettings
@@ -16,8 +20,10 @@ from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.clock import SystemClock
 from braidlog.core.protocol_errors import InvalidRequestError, NotCoordinatorError
 from braidlog.core.tasks import Tasks
+from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
+from braidlog.wire.generated.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from braidlog.wire.generated.describe_transactions import DescribeTransactionsRequest
 
 MANY = 20_000
@@ -94,6 +100,48 @@ def test_create_topics() -> None:
     assert [topic.name for topic in answer.topics] == [*NAMES, "b", "c"]
     assert [topic.error_code for topic in answer.topics[MANY:]] == [InvalidRequestError.code] * 2
     assert {topic.error_code for topic in answer.topics[:MANY]} == {0}
+
+
+def test_describe_log_dirs() -> None:
+    class ALog:
+        high_watermark = 5
+        log_end_offset = 5
+        size = 100
+
+    class ADirectory:
+        path = "/data"
+        is_online = True
+        failure = None
+
+        def disk_usage(self) -> Any:
+            return shutil.disk_usage("/")
+
+    class Manager:
+        directories = (ADirectory(),)
+
+        class registry:
+            @staticmethod
+            def logs_in(directory: object) -> dict[TopicPartition, ALog]:
+                return {TopicPartition(topic, index): ALog() for index in range(500) for topic in "ba"}
+
+            @staticmethod
+            def futures_in(directory: object) -> dict[TopicPartition, ALog]:
+                return {}
+
+    manager: Any = Manager()
+    named = DescribableLogDirTopic(topic="a", partitions=[*range(100), 9999])
+    for topics, steps, told in [
+        (None, 1000, [("b", list(range(500))), ("a", list(range(500)))]),
+        ([named], 201, [("a", list(range(100)))]),
+    ]:
+        work = DescribeLogDirsHandler(manager).handle(DescribeLogDirsRequest(topics=topics), exchange(4))
+        for _ in range(steps):
+            next(work)
+        with pytest.raises(StopIteration) as end:
+            next(work)
+        (result,) = end.value.value.results
+        found = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in result.topics]
+        assert found == told
 
 
 def test_topics_with_the_same_overrides_are_described_alike_and_others_are_not() -> None:
