@@ -94,6 +94,7 @@ class LocalPartitions:
         self._knows_the_old = True
         for entity in [*delta.configs_changed, *delta.configs_deleted]:
             self._config_changed(entity)
+            await pace.rest_if_due()
         # One of those without settings of its own stands for all of them.
         plain = next((topic for topic in delta.topics_created if not image.topic_config(topic.name)), None)
         for topic in delta.topics_created:

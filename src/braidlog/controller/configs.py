@@ -32,27 +32,43 @@ from braidlog.core.protocol_errors import (
 from braidlog.core.types import BrokerId
 
 
-def alter(situation: Situation, requests: Sequence[FullConfig], validate_only: bool) -> tuple[Plan, list[ConfigResult]]:
-    """Replace the overrides of each resource: whatever is not named goes back to its default."""
+def alter(
+    situation: Situation,
+    requests: Sequence[FullConfig],
+    validate_only: bool,
+    times: Mapping[ConfigResource, int] | None = None,
+) -> tuple[Plan, list[ConfigResult]]:
+    """Replace the overrides of each resource: whatever is not named goes back to its default.
+
+    These may be a piece of a larger request: `times` is how often that names each resource.
+    """
     changes = [
         ConfigChanges(
             each.resource, tuple(ConfigChange(key, ConfigOperation.SET, value) for key, value in each.entries)
         )
         for each in requests
     ]
-    return _alter(situation, changes, validate_only, keep=False)
+    return _alter(situation, changes, validate_only, times, keep=False)
 
 
 def alter_incrementally(
-    situation: Situation, requests: Sequence[ConfigChanges], validate_only: bool
+    situation: Situation,
+    requests: Sequence[ConfigChanges],
+    validate_only: bool,
+    times: Mapping[ConfigResource, int] | None = None,
 ) -> tuple[Plan, list[ConfigResult]]:
-    return _alter(situation, requests, validate_only, keep=True)
+    return _alter(situation, requests, validate_only, times, keep=True)
 
 
 def _alter(
-    situation: Situation, requests: Sequence[ConfigChanges], validate_only: bool, *, keep: bool
+    situation: Situation,
+    requests: Sequence[ConfigChanges],
+    validate_only: bool,
+    times: Mapping[ConfigResource, int] | None,
+    *,
+    keep: bool,
 ) -> tuple[Plan, list[ConfigResult]]:
-    times = Counter(request.resource for request in requests)
+    times = Counter(request.resource for request in requests) if times is None else times
     steps: list[Step] = []
     changed: dict[str, Mapping[str, str]] = {}
     results: list[ConfigResult] = []

@@ -3,16 +3,18 @@
     request -> queue -> decide (pure, on the newest image) -> one store transaction -> listeners -> image -> answer
 
 What queued up meanwhile is decided together, each on the image the one before leaves, and committed as one
-transaction: a burst of auto-created topics costs a few syncs, not one each.
+transaction: a burst of auto-created topics costs a few syncs, not one each. A request with very many items is cut into
+pieces, so that neither others' requests nor the rest of the broker wait for the whole of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import random
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -53,9 +55,17 @@ from braidlog.core.protocol_errors import KafkaStorageError, NotControllerError,
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, TopicPartition
 
+R = TypeVar("R")
 T = TypeVar("T")
 
-_STEPS_IN_A_BATCH: Final = 5_000
+# What one transaction may hold and how long decisions for it may take: the broker serves nobody else meanwhile.
+_STEPS_IN_A_BATCH: Final = 1_500
+_DECIDING_S: Final = 0.005
+# A request with more items than this, or more partitions in them, is cut into pieces that queue one after the other.
+_ITEMS_IN_A_PIECE: Final = 50
+_PARTITIONS_IN_A_PIECE: Final = 500
+# More than a piece of a request adds, so that they do not pile up.
+_NOTICES_PURGED_AT_ONCE: Final = 2 * _ITEMS_IN_A_PIECE
 _NOTICES_KEPT_MS: Final = 15 * 60 * 1000
 # How long to wait before the nodes of deleted topics are removed again, where that failed.
 _FIRST_RETRY_S: Final = 1.0
@@ -154,23 +164,79 @@ class Controller:
         await self._tasks.close()
 
     async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[NewTopicResult]:
-        return await self._ask(lambda situation: topics.create_topics(situation, requests, validate_only))
+        times = Counter(request.name for request in requests)
+        results: list[NewTopicResult] = []
+        already = 0
+
+        def decide(situation: Situation, piece: Sequence[NewTopic]) -> tuple[Plan, list[NewTopicResult]]:
+            return topics.create_topics(situation, piece, validate_only, times, already)
+
+        async for some in self._ask_in_pieces(
+            _pieces(requests, lambda request: max(request.partitions, len(request.assignments))),
+            decide,
+            lambda request, error: NewTopicResult(request.name, error),
+        ):
+            results += some
+            already += sum(result.partitions for result in some if result.error is None)
+        return results
 
     async def delete_topics(self, requests: Sequence[TopicRef]) -> list[DeletedTopicResult]:
-        return await self._ask(lambda situation: topics.delete_topics(situation, requests))
+        times = topics.times_named(self._image, requests)
+        results: list[DeletedTopicResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(requests, self._partitions_of),
+            lambda situation, piece: topics.delete_topics(situation, piece, times),
+            lambda ref, error: DeletedTopicResult(ref.name, ref.topic_id, error),
+        ):
+            results += some
+        return results
+
+    def _partitions_of(self, ref: TopicRef) -> int:
+        topic = topics.find(self._image, ref)
+        return 0 if topic is None else len(topic.partitions)
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], validate_only: bool = False
     ) -> list[TopicResult]:
-        return await self._ask(lambda situation: topics.add_partitions(situation, requests, validate_only))
+        times = Counter(request.topic for request in requests)
+        results: list[TopicResult] = []
+        already = 0
+
+        def decide(situation: Situation, piece: Sequence[NewPartitions]) -> tuple[Plan, list[TopicResult]]:
+            return topics.add_partitions(situation, piece, validate_only, times, already)
+
+        async for some in self._ask_in_pieces(
+            _pieces(requests, lambda request: request.count),
+            decide,
+            lambda request, error: TopicResult(request.topic, error),
+        ):
+            results += some
+            already += sum(result.added for result in some)
+        return results
 
     async def alter_configs(self, requests: Sequence[FullConfig], validate_only: bool = False) -> list[ConfigResult]:
-        return await self._ask(lambda situation: configs.alter(situation, requests, validate_only))
+        times = Counter(request.resource for request in requests)
+        results: list[ConfigResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(requests, lambda request: len(request.entries)),
+            lambda situation, piece: configs.alter(situation, piece, validate_only, times),
+            lambda request, error: ConfigResult(request.resource, error),
+        ):
+            results += some
+        return results
 
     async def incremental_alter_configs(
         self, requests: Sequence[ConfigChanges], validate_only: bool = False
     ) -> list[ConfigResult]:
-        return await self._ask(lambda situation: configs.alter_incrementally(situation, requests, validate_only))
+        times = Counter(request.resource for request in requests)
+        results: list[ConfigResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(requests, lambda request: len(request.changes)),
+            lambda situation, piece: configs.alter_incrementally(situation, piece, validate_only, times),
+            lambda request, error: ConfigResult(request.resource, error),
+        ):
+            results += some
+        return results
 
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
@@ -194,12 +260,32 @@ class Controller:
         self._wake.set()
         return cast(T, await event.answer)
 
+    async def _ask_in_pieces(
+        self,
+        pieces: Iterable[Sequence[R]],
+        decide: Callable[[Situation, Sequence[R]], tuple[Plan, list[T]]],
+        failed: Callable[[R, ProtocolError], T],
+    ) -> AsyncIterator[list[T]]:
+        """The results of each piece. Where one fails after others were done, that is told of its items alone."""
+        done = False
+        for piece in pieces:
+            try:
+                results = await self._ask(lambda situation, piece=piece: decide(situation, piece))  # type: ignore[misc]
+            except ProtocolError as error:
+                if not done:
+                    raise
+                results = [failed(request, error) for request in piece]
+            done = True
+            yield results
+
     async def _work(self) -> None:
         while self._mandate is not None:
             await self._wake.wait()
             self._wake.clear()
             while self._queue and self._mandate is not None:
                 await self._guarded(self._handle_some())
+                # Where nothing was to be written, nothing else has let others run.
+                await asyncio.sleep(0)
         while self._queue:
             self._queue.popleft().fail(NotControllerError("the controller is stopping"))
 
@@ -285,6 +371,7 @@ class Controller:
         image = self._image
         decided: list[tuple[_Event, Plan, Any, ClusterImage]] = []
         size = 0
+        until = self._clock.monotonic() + _DECIDING_S
         for place, event in enumerate(events):
             try:
                 plan, result = event.decide(self._situation(image))
@@ -299,7 +386,7 @@ class Controller:
             decided.append((event, plan, result, image))
             size += len(plan.steps)
             # The nodes of a deleted topic must be gone before another of its name can be created.
-            if plan.delta.topics_deleted or size > _STEPS_IN_A_BATCH:
+            if plan.delta.topics_deleted or size > _STEPS_IN_A_BATCH or self._clock.monotonic() >= until:
                 return decided, events[place + 1 :]
         return decided, []
 
@@ -352,7 +439,9 @@ class Controller:
     async def _purge_notices(self) -> None:
         """Config change notices are only news for a while."""
         oldest = self._clock.wall_ms() - _NOTICES_KEPT_MS
-        names = [f"{paths.CONFIG_CHANGES}/{name}" for name in await self._store.children(paths.CONFIG_CHANGES)]
+        # Their names are numbered.
+        first = heapq.nsmallest(_NOTICES_PURGED_AT_ONCE, await self._store.children(paths.CONFIG_CHANGES))
+        names = [f"{paths.CONFIG_CHANGES}/{name}" for name in first]
         found = await self._store.get_many(names)
         old = [
             Delete(path)
@@ -361,6 +450,20 @@ class Controller:
         ]
         if old:
             await self._store.multi(old)
+
+
+def _pieces(requests: Sequence[R], size_of: Callable[[R], int]) -> Iterator[Sequence[R]]:
+    """At least one, for whoever asks for nothing is answered in its turn as well."""
+    piece: list[R] = []
+    size = 0
+    for request in requests:
+        each = max(size_of(request), 0)
+        if piece and (len(piece) == _ITEMS_IN_A_PIECE or size + each > _PARTITIONS_IN_A_PIECE):
+            yield piece
+            piece, size = [], 0
+        piece.append(request)
+        size += each
+    yield piece
 
 
 def _as_protocol_error(problem: Exception) -> ProtocolError:

@@ -86,6 +86,8 @@ class NewPartitions:
 class TopicResult(NamedTuple):
     name: str
     error: ProtocolError | None = None
+    # Partitions.
+    added: int = 0
 
 
 class ConfigResource(NamedTuple):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from braidlog.cluster import paths, records
-from braidlog.cluster.image import ImageDelta, TopicImage, topic_entity
+from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, topic_entity
 from braidlog.cluster.store import Create, SetData
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
@@ -45,10 +45,18 @@ MOST_NEW_PARTITIONS: Final = 10_000
 
 
 def create_topics(
-    situation: Situation, requests: Sequence[NewTopic], validate_only: bool
+    situation: Situation,
+    requests: Sequence[NewTopic],
+    validate_only: bool,
+    times: Mapping[str, int] | None = None,
+    already: int = 0,
 ) -> tuple[Plan, list[NewTopicResult]]:
-    """One transaction for all that can be created; the others are told why not."""
-    times = Counter(request.name for request in requests)
+    """One transaction for all that can be created; the others are told why not.
+
+    These may be a piece of a larger request: `times` is how often that names each topic, `already` how many partitions
+    the pieces before this one have created.
+    """
+    times = Counter(request.name for request in requests) if times is None else times
     created: list[TopicImage] = []
     configs: dict[str, dict[str, str]] = {}
     steps: list[Step] = []
@@ -57,7 +65,7 @@ def create_topics(
         try:
             if times[request.name] > 1:
                 raise InvalidRequestError(f"the request names the topic {request.name!r} more than once")
-            _check_count(sum(len(topic.partitions) for topic in created), _partition_count(situation, request))
+            _check_count(already, _partition_count(situation, request))
             topic = _new_topic(situation, request)
             overrides = _overrides(situation, request)
         except ProtocolError as error:
@@ -73,6 +81,7 @@ def create_topics(
             )
         )
         created.append(topic)
+        already += len(topic.partitions)
         if overrides:
             configs[topic_entity(topic.name)] = overrides
         steps.append(Put(paths.config(topic_entity(topic.name)), records.encode_config(overrides)))
@@ -155,9 +164,14 @@ def _overrides(situation: Situation, request: NewTopic) -> dict[str, str]:
 
 
 def add_partitions(
-    situation: Situation, requests: Sequence[NewPartitions], validate_only: bool
+    situation: Situation,
+    requests: Sequence[NewPartitions],
+    validate_only: bool,
+    times: Mapping[str, int] | None = None,
+    already: int = 0,
 ) -> tuple[Plan, list[TopicResult]]:
-    times = Counter(request.topic for request in requests)
+    """`times` and `already` are of the whole request, as in `create_topics`."""
+    times = Counter(request.topic for request in requests) if times is None else times
     changed: list[tuple[TopicImage, TopicImage]] = []
     steps: list[Step] = []
     results: list[TopicResult] = []
@@ -165,12 +179,13 @@ def add_partitions(
         try:
             if times[request.topic] > 1:
                 raise InvalidRequestError(f"the request names the topic {request.topic!r} more than once")
-            already = sum(len(new.partitions) - len(old.partitions) for old, new in changed)
             before, after = _grown(situation, request, already)
         except ProtocolError as error:
             results.append(TopicResult(request.topic, error))
             continue
-        results.append(TopicResult(request.topic))
+        added = len(after.partitions) - len(before.partitions)
+        already += added
+        results.append(TopicResult(request.topic, added=added))
         changed.append((before, after))
         steps.append(SetData(paths.topic(after.name), topic_data(after), before.version))
         steps += create_partitions(after, len(before.partitions))
@@ -232,15 +247,29 @@ def _checked_additions(
     return [tuple(replicas) for replicas in assignments]
 
 
-def delete_topics(situation: Situation, requests: Sequence[TopicRef]) -> tuple[Plan, list[DeletedTopicResult]]:
-    """First a mark in the store, then the logs go, then the nodes: a crash in between is finished at the next start."""
-    image = situation.image
-    targets = [image.topic_by_id(ref.topic_id) if ref.name is None else image.topic(ref.name) for ref in requests]
-    times = Counter(topic.name for topic in targets if topic is not None)
+def find(image: ClusterImage, ref: TopicRef) -> TopicImage | None:
+    return image.topic_by_id(ref.topic_id) if ref.name is None else image.topic(ref.name)
+
+
+def times_named(image: ClusterImage, requests: Sequence[TopicRef]) -> Counter[str]:
+    """How often each topic is named, be it by its name or by its id."""
+    found = (find(image, ref) for ref in requests)
+    return Counter(topic.name for topic in found if topic is not None)
+
+
+def delete_topics(
+    situation: Situation, requests: Sequence[TopicRef], times: Mapping[str, int] | None = None
+) -> tuple[Plan, list[DeletedTopicResult]]:
+    """First a mark in the store, then the logs go, then the nodes: a crash in between is finished at the next start.
+
+    `times` is of the whole request, as in `create_topics`.
+    """
+    times = times_named(situation.image, requests) if times is None else times
     enabled = situation.settings.get_bool("delete.topic.enable")
     deleted: list[TopicImage] = []
     results: list[DeletedTopicResult] = []
-    for ref, topic in zip(requests, targets, strict=True):
+    for ref in requests:
+        topic = find(situation.image, ref)
         error: ProtocolError | None = None
         if not enabled:
             error = TopicDeletionDisabledError("delete.topic.enable is false on this cluster")
@@ -248,7 +277,7 @@ def delete_topics(situation: Situation, requests: Sequence[TopicRef]) -> tuple[P
             error = UnknownTopicIdError(f"no topic has the id {id_text(ref.topic_id)}")
         elif topic is None:
             error = UnknownTopicOrPartitionError(f"The topic '{ref.name}' does not exist.")
-        elif times[topic.name] > 1:
+        elif times.get(topic.name, 1) > 1:
             error = InvalidRequestError(f"the request names the topic '{topic.name}' more than once")
         else:
             deleted.append(topic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from braidlog.core.errors import StorageFault
@@ -27,32 +27,29 @@ class DirectoryFacts:
     failure: str | None
     total_bytes: int = -1
     usable_bytes: int = -1
-    replicas: tuple[ReplicaFacts, ...] = ()
 
 
-def describe_directories(manager: LogManager, wanted: Collection[TopicPartition] | None = None) -> list[DirectoryFacts]:
-    """All directories, with all replicas or only the wanted ones."""
-    return [_describe(manager, directory, wanted) for directory in manager.directories]
-
-
-def _describe(
-    manager: LogManager, directory: LogDirectory, wanted: Collection[TopicPartition] | None
-) -> DirectoryFacts:
+def describe_directory(directory: LogDirectory) -> DirectoryFacts:
     if not directory.is_online:
         return DirectoryFacts(directory.path, directory.failure)
-    replicas: list[ReplicaFacts] = []
-    registry = manager.registry
-    for partition, log in registry.logs_in(directory).items():
-        if wanted is None or partition in wanted:
-            lag = max(log.high_watermark - log.log_end_offset, 0)
-            replicas.append(ReplicaFacts(partition, log.size, lag, False))
-    for partition, future in registry.futures_in(directory).items():
-        if wanted is None or partition in wanted:
-            current = registry.logs.get(partition)
-            lag = max(current.log_end_offset - future.log_end_offset, 0) if current is not None else 0
-            replicas.append(ReplicaFacts(partition, future.size, lag, True))
     try:
         usage = directory.disk_usage()
     except StorageFault as fault:
         return DirectoryFacts(directory.path, fault.reason)
-    return DirectoryFacts(directory.path, None, usage.total, usage.free, tuple(replicas))
+    return DirectoryFacts(directory.path, None, usage.total, usage.free)
+
+
+def replicas_in(
+    manager: LogManager, directory: LogDirectory, wanted: Collection[TopicPartition] | None = None
+) -> Iterator[ReplicaFacts]:
+    """All replicas of a directory or only the wanted ones, each as it is when its turn comes."""
+    registry = manager.registry
+    for partition, log in registry.logs_in(directory).items():
+        if wanted is None or partition in wanted:
+            lag = max(log.high_watermark - log.log_end_offset, 0)
+            yield ReplicaFacts(partition, log.size, lag, False)
+    for partition, future in registry.futures_in(directory).items():
+        if wanted is None or partition in wanted:
+            current = registry.logs.get(partition)
+            lag = max(current.log_end_offset - future.log_end_offset, 0) if current is not None else 0
+            yield ReplicaFacts(partition, future.size, lag, True)

@@ -42,6 +42,7 @@ from braidlog.wire.apis import api_by_name, decode_response
 from braidlog.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from braidlog.wire.generated.txn_offset_commit import (
@@ -153,9 +154,11 @@ class World:
 
     def ask_store(self, name: str, request: Message) -> Any:
         """Version 0 answers a moment later; the connection waits meanwhile."""
+        return self.ask_much(name, 0, request)
 
+    def ask_much(self, name: str, version: int, request: Message) -> Any:
         async def run() -> Any:
-            exchange = self.begin(name, 0, request)
+            exchange = self.begin(name, version, request)
             assert exchange.channel.muted
             assert not exchange.finished
             await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not asyncio.current_task()))
@@ -298,6 +301,63 @@ def test_fetch_by_topic_id() -> None:
     everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     answer = world.ask("OffsetFetch", 10, everything).groups[0]
     assert [topic.topic_id for topic in answer.topics] == [topics.id_of("t")]
+
+
+MANY = [*range(2, 700), 0, 1, 0, *range(2, 700)]
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_very_many_partitions_are_fetched_piece_by_piece(version: int) -> None:
+    world = World()
+    world.driver.commit("g", "t", 1, 5)
+    world.driver.commit("g", "u", 0, 6)
+    ids = {name: world.driver.topics.id_of(name) for name in ("t", "u")}
+    asked: list[tuple[str, list[int]]] = [("u", [0]), ("t", MANY), ("u", [1, 0]), ("t", []), ("t", MANY[:499])]
+    request = fetch_request(version, "g", {})
+    topics: Any = OffsetFetchRequestTopic if version < 8 else OffsetFetchRequestTopics
+    named = [topics(name=name, partition_indexes=indexes) for name, indexes in asked]
+    if version >= 10:
+        named = [topics(topic_id=ids[name], partition_indexes=indexes) for name, indexes in asked]
+    if version < 8:
+        request.topics = named
+    else:
+        request.groups[0].topics = named
+    answer = world.ask_much("OffsetFetch", version, request)
+    assert world.groups.asked > 3
+    found = answer.groups[0].topics if version >= 8 else answer.topics
+    names = [topic.topic_id if version >= 10 else topic.name for topic in found]
+    assert names == [ids[name] if version >= 10 else name for name, _ in asked]
+    assert [[p.partition_index for p in topic.partitions] for topic in found] == [indexes for _, indexes in asked]
+    offsets = {"t": {1: 5}, "u": {0: 6}}
+    assert [[p.committed_offset for p in topic.partitions] for topic in found] == [
+        [offsets[name].get(index, -1) for index in indexes] for name, indexes in asked
+    ]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_a_failed_fetch_of_very_many_partitions_is_told_as_any(version: int) -> None:
+    world = World()
+    world.groups.error = NotCoordinatorError()
+    answer = world.ask_much("OffsetFetch", version, fetch_request(version, "g", {"t": MANY}))
+    assert answer == offset_fetch.refuse(fetch_request(version, "g", {"t": MANY}), version, NotCoordinatorError())
+
+
+def test_very_many_groups_are_answered_in_their_order() -> None:
+    world = World()
+    world.driver.commit("g500", "t", 0, 5)
+    world.driver.shard.group("g3").refuses = InvalidGroupIdError()
+    named = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=named) for number in range(1000)]
+    groups.append(OffsetFetchRequestGroup(group_id="g500", topics=None))
+    answer = world.ask_much("OffsetFetch", 8, OffsetFetchRequest(groups=groups))
+    assert [group.group_id for group in answer.groups] == [group.group_id for group in groups]
+    assert [group.group_id for group in answer.groups if group.error_code] == ["g3"]
+    found = [place for place, group in enumerate(answer.groups) if codes_and_offsets(group) == [(0, 5)]]
+    assert found == [500, 1000]
+
+
+def codes_and_offsets(group: Any) -> list[tuple[int, int]]:
+    return [(p.error_code, p.committed_offset) for topic in group.topics for p in topic.partitions]
 
 
 # Version 0

@@ -184,6 +184,85 @@ async def test_brokers_that_come_and_go_are_in_the_image(broker: OneBroker) -> N
     assert list(left.brokers) == [1]
 
 
+@with_broker
+async def test_others_get_their_turn_between_the_pieces_of_a_large_request(broker: OneBroker) -> None:
+    controller = broker.controller
+    large = asyncio.ensure_future(controller.create_topics([NewTopic(f"t{number}", 1, 1) for number in range(200)]))
+    await asyncio.sleep(0)
+    (small,) = await controller.create_topics([NewTopic("small", 1, 1)])
+    assert small.error is None
+    assert not large.done()
+    results = await large
+    assert [(result.name, result.error) for result in results] == [(f"t{number}", None) for number in range(200)]
+    assert [len(delta.topics_created) for delta in broker.listener.deltas[1:]] == [50, 1, 50, 50, 50]
+    deleted = await controller.delete_topics([TopicRef(f"t{number}") for number in range(200)])
+    assert [(result.name, result.error) for result in deleted] == [(f"t{number}", None) for number in range(200)]
+    assert list(controller.image.topics) == ["small"]
+
+
+@with_broker
+async def test_a_large_request_that_writes_nothing_lets_others_run(broker: OneBroker) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    results = await broker.controller.create_topics([NewTopic(f"t{number}", 1, 1) for number in range(1000)], True)
+    counting.cancel()
+    assert len(results) == 1000
+    assert turns > 20
+
+
+@with_broker
+async def test_what_a_large_request_names_twice_is_refused_in_every_piece(broker: OneBroker) -> None:
+    controller = broker.controller
+    names = [f"t{number}" for number in range(70)]
+    created = await controller.create_topics([NewTopic(name, 1, 1) for name in ["t", *names, "t"]])
+    assert [type(result.error) for result in created] == [
+        errors.InvalidRequestError, *[type(None)] * 70, errors.InvalidRequestError,
+    ]  # fmt: skip
+    grown = await controller.create_partitions([NewPartitions(name, 2) for name in [*names, "t0"]])
+    altered = await controller.alter_configs([FullConfig(ConfigResource(2, name), ()) for name in [*names, "t0"]])
+    changed = await controller.incremental_alter_configs(
+        [ConfigChanges(ConfigResource(2, name), ()) for name in [*names, "t0"]]
+    )
+    refs = [*(TopicRef(name) for name in names), TopicRef(None, created[1].topic_id)]
+    deleted = await controller.delete_topics(refs)
+    for results in (grown, altered, changed, deleted):
+        assert [type(result.error) for result in results] == [
+            errors.InvalidRequestError, *[type(None)] * 69, errors.InvalidRequestError,
+        ]  # fmt: skip
+
+
+@with_broker
+async def test_the_partitions_of_all_pieces_of_a_request_are_counted_together(broker: OneBroker) -> None:
+    controller = broker.controller
+    wanted = [NewTopic(f"t{number}", 700, 1) for number in range(15)]
+    results = await controller.create_topics([*wanted, NewTopic("u", 200, 1)], True)
+    refused = [type(None)] * 14 + [errors.PolicyViolationError, type(None)]
+    assert [type(result.error) for result in results] == refused
+    await controller.create_topics([NewTopic(f"t{number}", 1, 1) for number in range(15)])
+    grown = await controller.create_partitions([NewPartitions(f"t{number}", 701) for number in range(15)], True)
+    assert [type(result.error) for result in grown] == refused[:15]
+
+
+@with_broker
+async def test_the_pieces_before_a_failure_are_told_as_done(broker: OneBroker) -> None:
+    class Usurper:
+        async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+            await broker.session.multi([SetData(paths.CONTROLLER_EPOCH, b"9")])
+
+    broker.controller.add_listener(Usurper())
+    results = await broker.controller.create_topics([NewTopic(f"t{number}", 1, 1) for number in range(120)])
+    assert [type(result.error) for result in results] == [type(None)] * 50 + [errors.NotControllerError] * 70
+    assert [result.name for result in results] == [f"t{number}" for number in range(120)]
+    assert len(broker.controller.image.topics) == 50
+
+
 def test_old_config_notices_are_purged() -> None:
     async def run() -> None:
         clock = ManualClock()

@@ -21,7 +21,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.storage.broker_settings import StorageSettings
 from braidlog.storage.checkpoints import RECOVERY_POINTS, START_OFFSETS
-from braidlog.storage.descriptions import describe_directories
+from braidlog.storage.descriptions import describe_directory, replicas_in
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.loading import LoadProgress
 from braidlog.storage.log import Log
@@ -233,7 +233,7 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     assert manager.registry.directory_of(tp("newer")).path == str(tmp_path / "a")
     with pytest.raises(KafkaStorageError, match="may lie in a data directory that is offline"):
         manager.create(tp("unsure"), is_new=False)
-    facts = describe_directories(manager)
+    facts = [describe_directory(directory) for directory in manager.directories]
     assert [(fact.path, fact.failure is None) for fact in facts] == [
         (str(tmp_path / "a"), True),
         (str(tmp_path / "b"), False),
@@ -432,11 +432,12 @@ def test_facts_of_directories(tmp_path: Path) -> None:
     log = manager.create(tp("x"))
     append(log, ("k", "v"))
     manager.create(tp("y"))
-    (facts,) = describe_directories(manager, {tp("x")})
+    (directory,) = manager.directories
+    facts = describe_directory(directory)
     assert facts.total_bytes > facts.usable_bytes > 0
-    (replica,) = facts.replicas
+    (replica,) = replicas_in(manager, directory, {tp("x")})
     assert (replica.partition, replica.size, replica.offset_lag, replica.is_future) == (tp("x"), log.size, 0, False)
-    assert len(describe_directories(manager)[0].replicas) == 2
+    assert len(list(replicas_in(manager, directory))) == 2
     manager.close()
 
 

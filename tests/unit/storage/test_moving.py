@@ -12,7 +12,7 @@ from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.broker_settings import StorageSettings
-from braidlog.storage.descriptions import describe_directories
+from braidlog.storage.descriptions import replicas_in
 from braidlog.storage.log import Log
 from braidlog.storage.moving import CHUNK_BYTES, ReplicaMoves
 from braidlog.wire.records.builder import build_batch
@@ -48,7 +48,7 @@ def test_a_replica_moves_and_keeps_everything(move: Move, tmp_path: Path) -> Non
     told: list[tuple[TopicPartition, Log]] = []
     move.manager.on_log_moved.append(lambda partition, log: told.append((partition, log)))
     move.moves.start(X, str(move.b))
-    future = next(facts for facts in describe_directories(move.manager)[1].replicas)
+    (future,) = replicas_in(move.manager, move.manager.directories[1])
     assert (future.is_future, future.offset_lag) == (True, 5)
     move.run()
     log = move.manager.log(X)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from braidlog.broker.loggers import alter_loggers, require_this_broker
+from braidlog.broker.slices import Pace
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import (
     ConfigChange,
@@ -30,19 +30,24 @@ class AlterConfigsHandler:
         self._controller = controller
 
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
-        wanted = [
-            FullConfig(
-                ConfigResource(resource.resource_type, resource.resource_name),
-                tuple((config.name, config.value) for config in resource.configs),
-            )
-            for resource in request.resources
-        ]
-        return _full(await self._controller.alter_configs(wanted, request.validate_only))
+        pace = Pace()
+        wanted: list[FullConfig] = []
+        for resource in request.resources:
+            named = ConfigResource(resource.resource_type, resource.resource_name)
+            wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
+            await pace.rest_if_due()
+        response = AlterConfigsResponse(responses=[])
+        for result in await self._controller.alter_configs(wanted, request.validate_only):
+            response.responses.append(_full(result))
+            await pace.rest_if_due()
+        return response
 
     def refuse(self, request: AlterConfigsRequest, version: int, error: ProtocolError) -> AlterConfigsResponse:
-        return _full(
-            ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error)
-            for resource in request.resources
+        return AlterConfigsResponse(
+            responses=[
+                _full(ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error))
+                for resource in request.resources
+            ]
         )
 
 
@@ -56,25 +61,26 @@ class IncrementalAlterConfigsHandler:
     async def handle(
         self, request: IncrementalAlterConfigsRequest, exchange: Exchange
     ) -> IncrementalAlterConfigsResponse:
-        wanted = [
-            ConfigChanges(
-                ConfigResource(resource.resource_type, resource.resource_name),
-                tuple(ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs),
-            )
-            for resource in request.resources
-        ]
+        pace = Pace()
+        wanted: list[ConfigChanges] = []
+        for resource in request.resources:
+            named = ConfigResource(resource.resource_type, resource.resource_name)
+            changes = (ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs)
+            wanted.append(ConfigChanges(named, tuple(changes)))
+            await pace.rest_if_due()
         kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
         results = await self._controller.incremental_alter_configs(kept, request.validate_only) if kept else []
         others = iter(results)
         times = Counter(each.resource for each in wanted)
-        return _incremental(
-            [
-                self._alter_loggers(each, times[each.resource], request.validate_only)
-                if each.resource.type == ResourceType.BROKER_LOGGER
-                else next(others)
-                for each in wanted
-            ]
-        )
+        response = IncrementalAlterConfigsResponse(responses=[])
+        for each in wanted:
+            if each.resource.type == ResourceType.BROKER_LOGGER:
+                result = self._alter_loggers(each, times[each.resource], request.validate_only)
+            else:
+                result = next(others)
+            response.responses.append(_incremental(result))
+            await pace.rest_if_due()
+        return response
 
     def _alter_loggers(self, wanted: ConfigChanges, times: int, validate_only: bool) -> ConfigResult:
         try:
@@ -89,35 +95,27 @@ class IncrementalAlterConfigsHandler:
     def refuse(
         self, request: IncrementalAlterConfigsRequest, version: int, error: ProtocolError
     ) -> IncrementalAlterConfigsResponse:
-        return _incremental(
-            ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error)
-            for resource in request.resources
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                _incremental(ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error))
+                for resource in request.resources
+            ]
         )
 
 
-def _full(results: Iterable[ConfigResult]) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=[
-            alter_configs.AlterConfigsResourceResponse(
-                error_code=NONE if result.error is None else result.error.code,
-                error_message=None if result.error is None else result.error.message,
-                resource_type=result.resource.type,
-                resource_name=result.resource.name,
-            )
-            for result in results
-        ]
+def _full(result: ConfigResult) -> alter_configs.AlterConfigsResourceResponse:
+    return alter_configs.AlterConfigsResourceResponse(
+        error_code=NONE if result.error is None else result.error.code,
+        error_message=None if result.error is None else result.error.message,
+        resource_type=result.resource.type,
+        resource_name=result.resource.name,
     )
 
 
-def _incremental(results: Iterable[ConfigResult]) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            incremental_alter_configs.AlterConfigsResourceResponse(
-                error_code=NONE if result.error is None else result.error.code,
-                error_message=None if result.error is None else result.error.message,
-                resource_type=result.resource.type,
-                resource_name=result.resource.name,
-            )
-            for result in results
-        ]
+def _incremental(result: ConfigResult) -> incremental_alter_configs.AlterConfigsResourceResponse:
+    return incremental_alter_configs.AlterConfigsResourceResponse(
+        error_code=NONE if result.error is None else result.error.code,
+        error_message=None if result.error is None else result.error.message,
+        resource_type=result.resource.type,
+        resource_name=result.resource.name,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braidlog.broker.slices import Pace
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import NewPartitions
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -9,6 +10,7 @@ from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -18,27 +20,28 @@ class CreatePartitionsHandler:
         self._controller = controller
 
     async def handle(self, request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
-        wanted = [
-            NewPartitions(
-                topic.name,
-                topic.count,
-                None
-                if topic.assignments is None
-                else tuple(tuple(assignment.broker_ids) for assignment in topic.assignments),
-            )
-            for topic in request.topics
-        ]
-        results = await self._controller.create_partitions(wanted, request.validate_only)
-        return CreatePartitionsResponse(
-            results=[
+        pace = Pace()
+        wanted: list[NewPartitions] = []
+        for topic in request.topics:
+            wanted.append(NewPartitions(topic.name, topic.count, _assignments(topic)))
+            await pace.rest_if_due()
+        answers: list[CreatePartitionsTopicResult] = []
+        for result in await self._controller.create_partitions(wanted, request.validate_only):
+            answers.append(
                 CreatePartitionsTopicResult(
                     name=result.name,
                     error_code=NONE if result.error is None else result.error.code,
                     error_message=None if result.error is None else result.error.message,
                 )
-                for result in results
-            ]
-        )
+            )
+            await pace.rest_if_due()
+        return CreatePartitionsResponse(results=answers)
+
+
+def _assignments(topic: CreatePartitionsTopic) -> tuple[tuple[int, ...], ...] | None:
+    if topic.assignments is None:
+        return None
+    return tuple(tuple(assignment.broker_ids) for assignment in topic.assignments)
 
 
 def refuse(request: CreatePartitionsRequest, version: int, error: ProtocolError) -> CreatePartitionsResponse:

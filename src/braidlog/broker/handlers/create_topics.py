@@ -6,7 +6,12 @@ v7   topic ids
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from braidlog.broker.live_settings import LiveSettings
+from braidlog.broker.slices import Pace
+from braidlog.config.broker import BrokerSettings
 from braidlog.config.describe import describe_topic, topic_sources
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import NewTopic, NewTopicResult
@@ -27,29 +32,38 @@ class CreateTopicsHandler:
         self._settings = settings
 
     async def handle(self, request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
-        names = [topic.name for topic in request.topics]
-        repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        wanted = [topic for topic in request.topics if topic.name not in repeated]
-        results = await self._controller.create_topics([_new_topic(topic) for topic in wanted], request.validate_only)
-        answers = [self._result(result, exchange.version) for result in results]
-        for name in sorted(repeated):
+        times = Counter(topic.name for topic in request.topics)
+        pace = Pace()
+        wanted: list[NewTopic] = []
+        for topic in request.topics:
+            if times[topic.name] == 1:
+                wanted.append(_new_topic(topic))
+            await pace.rest_if_due()
+        results = await self._controller.create_topics(wanted, request.validate_only)
+        describe = _Describing(self._settings.current)
+        answers: list[CreatableTopicResult] = []
+        for result in results:
+            answers.append(_result(result, describe if exchange.version >= 5 else None))
+            await pace.rest_if_due()
+        for name in sorted(name for name, count in times.items() if count > 1):
             error = InvalidRequestError("the topic is named twice in one request")
             answers.append(_failed(name, error))
         return CreateTopicsResponse(topics=answers)
 
-    def _result(self, result: NewTopicResult, version: int) -> CreatableTopicResult:
-        if result.error is not None:
-            return _failed(result.name, result.error)
-        answer = CreatableTopicResult(
-            name=result.name,
-            topic_id=result.topic_id,
-            error_message=None,
-            num_partitions=result.partitions,
-            replication_factor=result.replication_factor,
-        )
-        if version >= 5:
-            sources = topic_sources(result.configs, self._settings.current)
-            answer.configs = [
+
+class _Describing:
+    """Topics that were created with the same overrides have the same settings: they are described once."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def configs(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        key = tuple(overrides.items())
+        known = self._known.get(key)
+        if known is None:
+            sources = topic_sources(overrides, self._settings)
+            known = self._known[key] = [
                 CreatableTopicConfigs(
                     name=entry.name,
                     value=entry.value,
@@ -57,9 +71,24 @@ class CreateTopicsHandler:
                     config_source=sources[entry.name],
                     is_sensitive=entry.sensitive,
                 )
-                for entry in describe_topic(result.configs, self._settings.current)
+                for entry in describe_topic(overrides, self._settings)
             ]
-        return answer
+        return known
+
+
+def _result(result: NewTopicResult, describe: _Describing | None) -> CreatableTopicResult:
+    if result.error is not None:
+        return _failed(result.name, result.error)
+    answer = CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_message=None,
+        num_partitions=result.partitions,
+        replication_factor=result.replication_factor,
+    )
+    if describe is not None:
+        answer.configs = describe.configs(result.configs)
+    return answer
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

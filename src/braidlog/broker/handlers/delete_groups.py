@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braidlog.broker.slices import Pace
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.core.protocol_errors import ProtocolError
@@ -15,8 +16,12 @@ class DeleteGroupsHandler:
 
     async def handle(self, request: DeleteGroupsRequest, exchange: Exchange) -> DeleteGroupsResponse:
         # Named twice, a group would not be there the second time.
-        names = list(dict.fromkeys(request.groups_names))
-        return DeleteGroupsResponse(results=[await self._delete(name) for name in names])
+        pace = Pace()
+        results: list[DeletableGroupResult] = []
+        for name in dict.fromkeys(request.groups_names):
+            results.append(await self._delete(name))
+            await pace.rest_if_due()
+        return DeleteGroupsResponse(results=results)
 
     async def _delete(self, name: str) -> DeletableGroupResult:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braidlog.broker.slices import Pace
 from braidlog.controller.loop import Controller
 from braidlog.controller.requests import TopicRef
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -15,17 +16,19 @@ class DeleteTopicsHandler:
 
     async def handle(self, request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResponse:
         results = await self._controller.delete_topics(_wanted(request, exchange.version))
-        return DeleteTopicsResponse(
-            responses=[
+        pace = Pace()
+        answers: list[DeletableTopicResult] = []
+        for result in results:
+            answers.append(
                 DeletableTopicResult(
                     name=result.name,
                     topic_id=result.topic_id,
                     error_code=NONE if result.error is None else result.error.code,
                     error_message=None if result.error is None else result.error.message,
                 )
-                for result in results
-            ]
-        )
+            )
+            await pace.rest_if_due()
+        return DeleteTopicsResponse(responses=answers)
 
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[TopicRef]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from braidlog.core.protocol_errors import NONE, KafkaStorageError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
-from braidlog.storage.descriptions import DirectoryFacts, describe_directories
+from braidlog.storage.descriptions import describe_directory, replicas_in
+from braidlog.storage.log_dirs import LogDirectory
 from braidlog.storage.manager import LogManager
 from braidlog.wire.generated.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -20,31 +23,48 @@ class DescribeLogDirsHandler:
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
 
-    def handle(self, request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDirsResponse:
+    def handle(
+        self, request: DescribeLogDirsRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeLogDirsResponse]:
         wanted: set[TopicPartition] | None = None
         if request.topics is not None:
-            wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        return DescribeLogDirsResponse(results=[_result(facts) for facts in describe_directories(self._logs, wanted)])
+            wanted = set()
+            for topic in request.topics:
+                for index in topic.partitions:
+                    wanted.add(TopicPartition(topic.topic, index))
+                    yield
+        response = DescribeLogDirsResponse(results=[])
+        for directory in self._logs.directories:
+            response.results.append((yield from self._describe(directory, wanted)))
+        return response
 
-
-def _result(facts: DirectoryFacts) -> DescribeLogDirsResult:
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for replica in facts.replicas:
-        topics.setdefault(replica.partition.topic, []).append(
-            DescribeLogDirsPartition(
-                partition_index=replica.partition.partition,
-                partition_size=replica.size,
-                offset_lag=replica.offset_lag,
-                is_future_key=replica.is_future,
-            )
+    def _describe(
+        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+    ) -> Generator[None, None, DescribeLogDirsResult]:
+        facts = describe_directory(directory)
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        if facts.failure is None:
+            for replica in replicas_in(self._logs, directory, wanted):
+                name = replica.partition.topic
+                topic = topics.get(name)
+                if topic is None:
+                    topic = topics[name] = DescribeLogDirsTopic(name=name, partitions=[])
+                topic.partitions.append(
+                    DescribeLogDirsPartition(
+                        partition_index=replica.partition.partition,
+                        partition_size=replica.size,
+                        offset_lag=replica.offset_lag,
+                        is_future_key=replica.is_future,
+                    )
+                )
+                yield
+        return DescribeLogDirsResult(
+            error_code=NONE if facts.failure is None else KafkaStorageError.code,
+            log_dir=facts.path,
+            topics=list(topics.values()),
+            total_bytes=facts.total_bytes,
+            usable_bytes=facts.usable_bytes,
         )
-    return DescribeLogDirsResult(
-        error_code=NONE if facts.failure is None else KafkaStorageError.code,
-        log_dir=facts.path,
-        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        total_bytes=facts.total_bytes,
-        usable_bytes=facts.usable_bytes,
-    )
 
 
 def refuse(request: DescribeLogDirsRequest, version: int, error: ProtocolError) -> DescribeLogDirsResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braidlog.broker.slices import Pace
 from braidlog.coordinator.runtime import Coordinator
 from braidlog.coordinator.txn.shard import TxnShard
 from braidlog.core.protocol_errors import ProtocolError
@@ -18,7 +19,11 @@ class DescribeTransactionsHandler:
         self._transactions = transactions
 
     async def handle(self, request: DescribeTransactionsRequest, exchange: Exchange) -> DescribeTransactionsResponse:
-        states = [await self._describe(transactional_id) for transactional_id in request.transactional_ids]
+        pace = Pace()
+        states: list[TransactionState] = []
+        for transactional_id in request.transactional_ids:
+            states.append(await self._describe(transactional_id))
+            await pace.rest_if_due()
         return DescribeTransactionsResponse(transaction_states=states)
 
     async def _describe(self, transactional_id: str) -> TransactionState:

@@ -5,6 +5,7 @@ v0   by state and producer id        v1   by how long they have been open       
 
 from __future__ import annotations
 
+from braidlog.broker.slices import Pace
 from braidlog.coordinator.group.consumer.pattern_syntax import NAME_CHARACTERS
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.runtime import Coordinator
@@ -25,7 +26,9 @@ class ListTransactionsHandler:
         matches = _Ids(pattern).match if pattern else None
         answer = ListTransactionsResponse()
         unknown: list[str] = []
+        pace = Pace()
         for partition in self._transactions.active_partitions():
+            await pace.rest_if_due()
             part = await self._transactions.ask_partition(
                 partition, lambda shard, ticket, now: shard.list_transactions(request, matches, ticket, now)
             )

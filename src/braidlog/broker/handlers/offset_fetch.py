@@ -8,12 +8,15 @@ v7   `require_stable` keeps offsets back that an open transaction is about to ch
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
 
 from braidlog.broker.faults import error_of
+from braidlog.broker.slices import Pace, in_slices
 from braidlog.broker.tickets import caller_of
 from braidlog.cluster.legacy_offsets import LegacyOffsets
-from braidlog.coordinator.effects import Caller
+from braidlog.coordinator.effects import Caller, Ticket
 from braidlog.coordinator.group.shard import GroupShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import Coordinator
@@ -38,6 +41,9 @@ from braidlog.wire.message import Message
 _ERROR_OF_THE_WHOLE_FROM: Final = 2
 _MANY_GROUPS_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
+# What is fetched without letting others run in between.
+_MOST_GROUPS: Final = 50
+_MOST_PARTITIONS: Final = 500
 
 
 class OffsetFetchHandler:
@@ -48,24 +54,61 @@ class OffsetFetchHandler:
         self._tasks = tasks
 
     def handle(self, request: OffsetFetchRequest, exchange: Exchange) -> None:
-        wanted = _wanted(request, exchange.version)
-        gathering = Gathering(exchange, len(wanted))
-        if exchange.version == 0:
+        version = exchange.version
+        wanted = _wanted(request, version)
+        if version > 0 and _is_much(wanted):
+            exchange.channel.mute()
+            self._tasks.spawn("a large OffsetFetch", self._fetch_much(wanted, request.require_stable, exchange))
+            return
+        gathering = Gathering(version, len(wanted), lambda groups: _reply(exchange, _response(groups, version)))
+        if version == 0:
             exchange.channel.mute()
             self._tasks.spawn("OffsetFetch v0", self._fetch_from_store(wanted[0], gathering))
             return
         caller = caller_of(exchange)
         for place, group in enumerate(wanted):
             ticket = GroupTicket(gathering, place, group, self._topics)
-            self._ask(ticket, request.require_stable, caller)
-        if not wanted:
-            gathering.reply()
+            self._ask(ticket.known, ticket, request.require_stable, caller)
+        gathering.part_done()
 
-    def _ask(self, ticket: GroupTicket, require_stable: bool, caller: Caller) -> None:
-        request = OffsetFetchRequest(groups=[ticket.known], require_stable=require_stable)
+    def _ask(self, group: OffsetFetchRequestGroup, ticket: Ticket, require_stable: bool, caller: Caller) -> None:
+        request = OffsetFetchRequest(groups=[group], require_stable=require_stable)
         self._groups.submit(
-            ticket.known.group_id, ticket, lambda shard, now: shard.fetch_offsets(request, caller, ticket, now)
+            group.group_id, ticket, lambda shard, now: shard.fetch_offsets(request, caller, ticket, now)
         )
+
+    async def _fetch_much(
+        self, wanted: list[OffsetFetchRequestGroup], require_stable: bool, exchange: Exchange
+    ) -> None:
+        """As much as others can wait for, then they have their turn; nobody is waited for before all are asked."""
+        version = exchange.version
+        caller = caller_of(exchange)
+        pace = Pace()
+        gathered: list[OffsetFetchResponseGroup] = []
+        complete = asyncio.Event()
+
+        def done(groups: list[OffsetFetchResponseGroup]) -> None:
+            gathered.extend(groups)
+            complete.set()
+
+        gathering = Gathering(version, len(wanted), done)
+        try:
+            for place, group in enumerate(wanted):
+                ticket = GroupTicket(gathering, place, group, self._topics)
+                pieces = _pieces(ticket.known)
+                merging = Merging(ticket, len(pieces))
+                for number, piece in enumerate(pieces):
+                    self._ask(piece.group, PieceTicket(merging, number, piece.continues), require_stable, caller)
+                    await pace.rest_if_due()
+                    if exchange.channel.closed:
+                        return
+            gathering.part_done()
+            await complete.wait()
+            response = await in_slices(_answering(gathered, version))
+        except Exception as problem:
+            error = error_of(problem, "OffsetFetch")
+            response = _response([_failed(group, version, error) for group in wanted], version)
+        _reply(exchange, response)
 
     async def _fetch_from_store(self, wanted: OffsetFetchRequestGroup, gathering: Gathering) -> None:
         """There a partition that is unknown and one without an offset get the same answer."""
@@ -75,6 +118,7 @@ class OffsetFetchHandler:
             offsets = dict(zip(places, await self._legacy.fetch(wanted.group_id, places), strict=True))
         except Exception as problem:
             gathering.put(0, _failed(wanted, gathering.version, error_of(problem, "OffsetFetch v0")))
+            gathering.part_done()
             return
         answers = [
             OffsetFetchResponseTopics(
@@ -86,6 +130,7 @@ class OffsetFetchHandler:
             for topic in topics
         ]
         gathering.put(0, OffsetFetchResponseGroup(group_id=wanted.group_id, topics=answers))
+        gathering.part_done()
 
     def _places(self, topic: OffsetFetchRequestTopics) -> list[TopicPartition]:
         """Those of the wanted partitions that there are."""
@@ -95,29 +140,24 @@ class OffsetFetchHandler:
 
 
 class Gathering:
-    """The answer about several groups, whose coordinators answer one by one."""
+    """The answer about several groups, whose coordinators answer one by one; asking counts as one more part."""
 
-    __slots__ = ("_answers", "_exchange", "_missing")
+    __slots__ = ("_answers", "_done", "_missing", "version")
 
-    def __init__(self, exchange: Exchange, count: int) -> None:
-        self._exchange = exchange
+    def __init__(self, version: int, count: int, done: Callable[[list[OffsetFetchResponseGroup]], None]) -> None:
+        self.version = version
         self._answers: list[OffsetFetchResponseGroup] = [OffsetFetchResponseGroup() for _ in range(count)]
-        self._missing = count
-
-    @property
-    def version(self) -> int:
-        return self._exchange.version
+        self._missing = count + 1
+        self._done = done
 
     def put(self, place: int, answer: OffsetFetchResponseGroup) -> None:
         self._answers[place] = answer
+        self.part_done()
+
+    def part_done(self) -> None:
         self._missing -= 1
         if self._missing == 0:
-            self.reply()
-
-    def reply(self) -> None:
-        exchange = self._exchange
-        response = _response(self._answers, exchange.version)
-        exchange.reply(encode_response(exchange.api_key, exchange.version, exchange.correlation_id, response).parts())
+            self._done(self._answers)
 
 
 class GroupTicket:
@@ -171,6 +211,110 @@ class GroupTicket:
         self._gathering.put(self._place, _failed(self._wanted, self._gathering.version, error))
 
 
+class Piece(NamedTuple):
+    """Some of the partitions wanted of a group; `continues` where the last piece cut a topic in two."""
+
+    group: OffsetFetchRequestGroup
+    continues: bool
+
+
+class Merging:
+    """The answer about one group, from those about its pieces."""
+
+    __slots__ = ("_answers", "_error", "_missing", "_ticket")
+
+    def __init__(self, ticket: GroupTicket, count: int) -> None:
+        self._ticket = ticket
+        self._answers: list[tuple[OffsetFetchResponseGroup, bool] | None] = [None] * count
+        self._missing = count
+        self._error: ProtocolError | None = None
+
+    def put(self, number: int, answer: OffsetFetchResponseGroup, continues: bool) -> None:
+        self._answers[number] = (answer, continues)
+        self._part_done()
+
+    def fail(self, error: ProtocolError) -> None:
+        self._error = self._error or error
+        self._part_done()
+
+    def _part_done(self) -> None:
+        self._missing -= 1
+        if self._missing > 0:
+            return
+        if self._error is not None:
+            self._ticket.fail(self._error)
+            return
+        topics: list[OffsetFetchResponseTopics] = []
+        for each in self._answers:
+            assert each is not None
+            answer, continues = each
+            if continues:
+                topics[-1].partitions += answer.topics[0].partitions
+            topics += answer.topics[1:] if continues else answer.topics
+        group = OffsetFetchResponseGroup(group_id=self._ticket.known.group_id, topics=topics)
+        self._ticket.answer(OffsetFetchResponse(groups=[group]))
+
+
+class PieceTicket:
+    __slots__ = ("_continues", "_merging", "_number")
+
+    def __init__(self, merging: Merging, number: int, continues: bool) -> None:
+        self._merging = merging
+        self._number = number
+        self._continues = continues
+
+    def answer(self, response: Message) -> None:
+        if not isinstance(response, OffsetFetchResponse):
+            raise TypeError(f"{response} is no answer to OffsetFetch")
+        self._merging.put(self._number, response.groups[0], self._continues)
+
+    def fail(self, error: ProtocolError) -> None:
+        self._merging.fail(error)
+
+
+def _is_much(wanted: list[OffsetFetchRequestGroup]) -> bool:
+    partitions = sum(len(topic.partition_indexes) for group in wanted for topic in group.topics or ())
+    topics = sum(len(group.topics or ()) for group in wanted)
+    return len(wanted) > _MOST_GROUPS or topics + partitions > _MOST_PARTITIONS
+
+
+def _pieces(wanted: OffsetFetchRequestGroup) -> list[Piece]:
+    """At least one: the group itself may be what is wrong."""
+    if wanted.topics is None:
+        return [Piece(wanted, False)]
+    pieces: list[Piece] = []
+    topics: list[OffsetFetchRequestTopics] = []
+    continues = False
+    size = 0
+
+    def cut() -> None:
+        group = OffsetFetchRequestGroup(
+            group_id=wanted.group_id, member_id=wanted.member_id, member_epoch=wanted.member_epoch, topics=topics
+        )
+        pieces.append(Piece(group, continues))
+
+    for topic in wanted.topics:
+        indexes = topic.partition_indexes
+        start = 0
+        while True:
+            taken = indexes[start : start + _MOST_PARTITIONS - size]
+            topics.append(OffsetFetchRequestTopics(name=topic.name, partition_indexes=taken))
+            start += len(taken)
+            size += len(taken) + 1
+            if size >= _MOST_PARTITIONS:
+                cut()
+                topics, continues, size = [], start < len(indexes), 0
+            if start >= len(indexes):
+                break
+    if topics or not pieces:
+        cut()
+    return pieces
+
+
+def _reply(exchange: Exchange, response: OffsetFetchResponse) -> None:
+    exchange.reply(encode_response(exchange.api_key, exchange.version, exchange.correlation_id, response).parts())
+
+
 def _wanted(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
     """The groups, in the form of version 8, whatever the request's version."""
     if version >= _MANY_GROUPS_FROM:
@@ -208,15 +352,30 @@ def _failed(wanted: OffsetFetchRequestGroup, version: int, error: ProtocolError)
 
 
 def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    work = _answering(groups, version)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            response = end.value
+            assert isinstance(response, OffsetFetchResponse)
+            return response
+
+
+def _answering(groups: list[OffsetFetchResponseGroup], version: int) -> Generator[None, None, OffsetFetchResponse]:
+    """Yields from time to time, for there may be very many partitions."""
     if version >= _MANY_GROUPS_FROM:
         return OffsetFetchResponse(groups=groups)
     group = groups[0]
-    topics = [
-        OffsetFetchResponseTopic(name=topic.name, partitions=[_before_groups(p) for p in topic.partitions])
-        for topic in group.topics
-    ]
     told = group.error_code if version >= _ERROR_OF_THE_WHOLE_FROM else NONE
-    return OffsetFetchResponse(topics=topics, error_code=told)
+    response = OffsetFetchResponse(topics=[], error_code=told)
+    for topic in group.topics:
+        answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        for start in range(0, len(topic.partitions), _MOST_PARTITIONS):
+            answer.partitions += [_before_groups(p) for p in topic.partitions[start : start + _MOST_PARTITIONS]]
+            yield
+        response.topics.append(answer)
+    return response
 
 
 def _before_groups(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
