@@ -327,7 +327,8 @@ class Controller:
         if not self._unremoved:
             return
         try:
-            await self._commit(topics.forget_topics(list(self._unremoved.values())))
+            for steps in topics.forget_topics(list(self._unremoved.values())):
+                await self._commit(steps)
             self._unremoved.clear()
         except (StoreError, StoreFailedError, SessionExpiredError, NotControllerError) as problem:
             if first_failure:

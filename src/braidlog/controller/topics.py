@@ -42,6 +42,8 @@ from braidlog.core.protocol_errors import (
 
 # What one request may create, as in KRaft: a number typed wrong must not take the broker's memory.
 MOST_NEW_PARTITIONS: Final = 10_000
+# Nodes of deleted topics in one transaction.
+_REMOVED_AT_A_TIME: Final = 500
 
 
 def create_topics(
@@ -292,18 +294,25 @@ def delete_topics(
     return Plan(marks, delta), results
 
 
-def forget_topics(topics: Sequence[TopicImage]) -> list[Step]:
-    """Every node of these topics, leaves first, the deletion marks last."""
-    steps: list[Step] = []
+def forget_topics(topics: Sequence[TopicImage]) -> list[list[Step]]:
+    """Every node of these topics, leaves first, in transactions small enough to hold nobody up.
+
+    A topic's own node goes together with its deletion mark: whoever finds the mark finds what is left of the topic, and
+    a mark without a topic would delete the next one of that name.
+    """
+    transactions: list[list[Step]] = [[]]
     for topic in topics:
         for index in range(len(topic.partitions)):
-            steps.append(Remove(paths.partition_state(topic.name, index)))
-            steps.append(Remove(paths.partition(topic.name, index)))
+            if len(transactions[-1]) >= _REMOVED_AT_A_TIME:
+                transactions.append([])
+            transactions[-1].append(Remove(paths.partition_state(topic.name, index)))
+            transactions[-1].append(Remove(paths.partition(topic.name, index)))
+        steps = transactions[-1]
         steps.append(Remove(paths.partitions(topic.name)))
         steps.append(Remove(paths.topic(topic.name)))
         steps.append(Remove(paths.config(topic_entity(topic.name))))
         steps.append(Remove(paths.deleted_topic(topic.name)))
-    return steps
+    return transactions
 
 
 def give_missing_ids(situation: Situation) -> Plan:

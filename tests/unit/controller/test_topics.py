@@ -179,7 +179,7 @@ def test_deleting_marks_first_and_forgets_last() -> None:
     assert list(plan.steps) == [Put("/admin/delete_topics/t")]
     assert plan.delta.topics_deleted == (doomed,)
     assert plan.delta.configs_deleted == ("topics/t",)
-    removals = forget_topics(plan.delta.topics_deleted)
+    (removals,) = forget_topics(plan.delta.topics_deleted)
     assert [step.path for step in removals] == [
         "/brokers/topics/t/partitions/0/state",
         "/brokers/topics/t/partitions/0",
@@ -189,6 +189,19 @@ def test_deleting_marks_first_and_forgets_last() -> None:
         "/admin/delete_topics/t",
     ]
     assert all(isinstance(step, Remove) for step in removals)
+
+
+def test_large_topics_are_forgotten_in_pieces_and_each_mark_with_its_topic() -> None:
+    partitions = tuple(topic("t").partitions) * 700
+    doomed = [topic(name)._replace(partitions=partitions) for name in ("a", "b", "c")]
+    transactions = forget_topics(doomed)
+    assert len(transactions) > 5
+    assert max(map(len, transactions)) < 600
+    paths = [[step.path for step in steps] for steps in transactions]
+    assert len({path for steps in paths for path in steps}) == sum(map(len, paths)) == 3 * (2 * 700 + 4)
+    for name in ("a", "b", "c"):
+        places = [number for number, steps in enumerate(paths) if f"/admin/delete_topics/{name}" in steps]
+        assert places == [number for number, steps in enumerate(paths) if f"/brokers/topics/{name}" in steps]
 
 
 def test_what_cannot_be_deleted() -> None:
