@@ -13,7 +13,7 @@ from braidlog.storage.log_state import LogState
 from braidlog.storage.segment import Segment
 from braidlog.storage.txn_index import AbortedTxn
 from braidlog.wire.records.batch import NO_TIMESTAMP
-from braidlog.wire.records.reading import read_batch
+from braidlog.wire.records.reading import find_timestamp
 
 _log = logging.getLogger(__name__)
 
@@ -142,7 +142,5 @@ def _first_record(walk: BatchWalk, timestamp: int, start_offset: int) -> Timesta
     epoch = walk.leader_epoch
     header = walk.header()
     header.position = 0
-    for record in read_batch(walk.read(), header):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimestampOffset(record.timestamp, record.offset, epoch)
-    return None
+    found = find_timestamp(walk.read(), header, timestamp, start_offset)
+    return None if found is None else TimestampOffset(found[0], found[1], epoch)

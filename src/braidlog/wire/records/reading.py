@@ -104,13 +104,54 @@ def read_batch(
         check_batch_crc(buffer, header)
     if header.magic < 2:
         return _read_message(buffer, header, check_crc, limit)
+    content, at, end = _unpacked(buffer, header, limit)
+    return _read_v2(content, at, end, header)
+
+
+def find_timestamp(buffer: bytes, header: BatchHeader, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+    """Timestamp and offset of a batch's first record, from `start_offset` on, that is not older than `timestamp`.
+
+    Makes no objects of the others: there may be millions in a batch.
+    """
+    if header.magic < 2:
+        for record in read_batch(buffer, header):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return record.timestamp, record.offset
+        return None
+    if header.position + header.size > len(buffer):
+        raise CorruptMessageError(f"a record batch of {header.size} bytes is cut short")
+    check_batch_crc(buffer, header)
+    content, first, last = _unpacked(buffer, header, DEFAULT_LIMIT)
+    at: i64 = first
+    end: i64 = last
+    index: i64 = 0
+    count: i64 = header.count
+    while index < count:
+        length, at = read_varint(content, at, end)
+        if length < SMALLEST_RECORD or length > end - at:
+            raise InvalidRecordError(f"record {index} declares {length} bytes where {end - at} are left")
+        record_end: i64 = at + length
+        timestamp_delta, at = read_varlong(content, at + 1, record_end)
+        offset_delta, at = read_varint(content, at, record_end)
+        found = header.max_timestamp if header.is_log_append_time else header.base_timestamp + int(timestamp_delta)
+        offset = header.base_offset + int(offset_delta)
+        if found >= timestamp and offset >= start_offset:
+            if found > INT64_MAX:
+                raise InvalidRecordError(f"record {index} has an impossible timestamp")
+            return found, offset
+        at = record_end
+        index += 1
+    return None
+
+
+def _unpacked(buffer: bytes, header: BatchHeader, limit: int) -> tuple[bytes, int, int]:
+    """The records of a batch of magic 2 as bytes, and where in these they begin and end."""
     at = header.position + HEADER_SIZE
     end = header.position + header.size
-    if header.codec != CODEC_NONE and header.count != 0:
-        buffer = decompress(header.codec, buffer, at, end, limit=limit)
-        at = 0
-        end = len(buffer)
-    return _read_v2(buffer, at, end, header)
+    if header.codec == CODEC_NONE or header.count == 0:
+        return buffer, at, end
+    content = decompress(header.codec, buffer, at, end, limit=limit)
+    return content, 0, len(content)
 
 
 def _read_v2(buffer: bytes, start: i64, end: i64, header: BatchHeader) -> list[Record]:

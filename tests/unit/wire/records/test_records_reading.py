@@ -26,7 +26,7 @@ from braidlog.wire.records.builder import (
     build_message_set,
     marker_type,
 )
-from braidlog.wire.records.reading import Record, iterate_batches, read_records
+from braidlog.wire.records.reading import Record, find_timestamp, iterate_batches, read_batch, read_records
 
 V2_CODECS = [0, 1, 2, 3, 4]
 OLD_CODECS = [0, 1, 2, 3]
@@ -176,3 +176,40 @@ def test_mutated_bytes_raise_only_named_errors(data: st.DataObject, codec: int, 
     for check_crc in (True, False):
         with suppress(*NAMED_ERRORS):
             read_records(mutated, check_crc=check_crc, limit=1 << 20)
+
+
+@pytest.mark.parametrize("codec", V2_CODECS)
+@pytest.mark.parametrize("append_time", [False, True])
+@quick
+@given(data=st.data())
+def test_the_first_record_of_a_time_is_the_one_that_reading_all_finds(
+    codec: int, append_time: bool, data: st.DataObject
+) -> None:
+    stamp = NOW if append_time else None
+    buffer = build_batch(data.draw(record_lists()), codec=codec, base_offset=100, log_append_time_ms=stamp)
+    header = read_header(buffer, 0, len(buffer))
+    records = read_batch(buffer, header)
+    times = st.sampled_from([record.timestamp for record in records])
+    timestamp = data.draw(times) + data.draw(st.integers(-1, 1))
+    start_offset = 100 + data.draw(st.integers(0, len(records)))
+    expected = next(
+        ((r.timestamp, r.offset) for r in records if r.timestamp >= timestamp and r.offset >= start_offset), None
+    )
+    assert find_timestamp(buffer, header, timestamp, start_offset) == expected
+
+
+@pytest.mark.parametrize("codec", OLD_CODECS[1:])
+def test_the_first_old_message_of_a_time(codec: int) -> None:
+    records = [Record(offset=number, timestamp=NOW + number, value=b"v") for number in range(5)]
+    buffer = build_message_set(records, codec=codec, magic=1)
+    header = read_header(buffer, 0, len(buffer))
+    found = [find_timestamp(buffer, header, NOW + number, 1) for number in (0, 3, 5)]
+    assert found == [(NOW + 1, 1), (NOW + 3, 3), None]
+
+
+def test_no_time_is_found_in_a_damaged_batch() -> None:
+    damaged = bytearray(build_batch([Record(timestamp=NOW, value=b"value")]))
+    damaged[-2] ^= 1
+    buffer = bytes(damaged)
+    with pytest.raises(CorruptMessageError):
+        find_timestamp(buffer, read_header(buffer, 0, len(buffer)), NOW, 0)
