@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Final
 
+from braidlog.broker.allocator import give_back_memory
 from braidlog.broker.broker import Broker
 from braidlog.broker.reachability import explain_unreachable
 from braidlog.broker.seams import Seams, system_seams
@@ -37,7 +38,7 @@ _BUSY_POLLS: Final = 200
 # Per data directory: syncs of different logs wait for the disk side by side.
 _THREADS: Final = 8
 _PROGRESS_EVERY_S: Final = 1.0
-_STALLED_EVERY_S: Final = 1.0
+_MEMORY_EVERY_S: Final = 1.0
 
 
 class Server:
@@ -102,7 +103,7 @@ class Server:
         await self._follow_listeners()
         await self._start_side_port()
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
-        self.broker.tasks.spawn("stalled requests", self._watch_stalled_requests())
+        self.broker.tasks.spawn("memory", self._watch_memory())
         return self.advertised
 
     def request_stop(self) -> None:
@@ -179,8 +180,8 @@ class Server:
             reachable = tuple(endpoint for endpoint in wanted.advertised if endpoint.listener in ports)
             advertised = _advertised(wanted._replace(advertised=reachable), ports)
             if advertised != self.advertised:
-                self.advertised = advertised
                 await self.broker.advertise(advertised, wanted.protocols)
+                self.advertised = advertised
                 log.info("clients are told to connect to %s", ", ".join(map(str, advertised)))
 
     def _retire(self, listener: Listener) -> None:
@@ -268,10 +269,14 @@ class Server:
             await asyncio.sleep(0.5)
             self.loop_lag = max(0.0, time.monotonic() - due)
 
-    async def _watch_stalled_requests(self) -> None:
+    async def _watch_memory(self) -> None:
+        """Let nobody hold memory that others wait for, and give back what a burst of requests has left behind."""
+        memory = self.broker.memory
         while True:
-            await asyncio.sleep(_STALLED_EVERY_S)
-            self.broker.memory.requests.close_stalled(time.monotonic())
+            await asyncio.sleep(_MEMORY_EVERY_S)
+            memory.requests.close_stalled(time.monotonic())
+            if memory.has_emptied():
+                await asyncio.get_running_loop().run_in_executor(self.seams.executors.of("memory"), give_back_memory)
 
     def _progress(self, progress: LoadProgress) -> None:
         now = time.monotonic()

@@ -5,7 +5,7 @@ A frame is four bytes of size, big-endian, then that many bytes:
     | size i32 | request … |
 
 Frames that arrive whole are handled where they lie in the received `bytes`; one that comes in pieces is joined once,
-and where it is large it is received only when the memory for it is reserved (`net/memory`).
+and where it is large it is received only as far as there is memory for it (`net/memory`).
 
 A peer's requests are handled for a turn's length at most; what remains waits for the next turn (`net/turns`), and the
 peer is not read from meanwhile. File ranges are read, or handed to the kernel, when the socket takes them.
@@ -96,10 +96,10 @@ class Connection(Channel):
         self._unsent: list[Part] = []
         # What `_unsent` takes of our memory, where the peer does not take it at once; file ranges take none.
         self.unsent_memory = 0
-        # Of the large request that is being received.
-        self.receiving_since = 0.0
-        self.receiving_size = 0
-        self._waits_for_memory = False
+        # Of the large request that is being received: what is reserved for it, and what it waits for.
+        self._receiving_memory = 0
+        self._asked_memory = 0
+        self.waits_for_memory = False
         # Of small requests in pieces, and of held ones: counted, never waited for.
         self._charged = 0
         # Whether further requests wait for this connection's next turn.
@@ -127,13 +127,15 @@ class Connection(Channel):
     def _receive(self) -> None:
         if self.closed:
             return
-        if self.muted or self.choked or self._in_turns or self._waits_for_memory:
+        if self.muted or self.choked or self._in_turns or self.waits_for_memory:
             # Leave the rest in the kernel, whose full buffer then slows the peer down.
             self._stop_reading()
             return
         want = RECEIVE_SIZE
         if self._needed > 0:
             want = min(max(self._needed - self._pieces_size, RECEIVE_SIZE), LARGE_RECEIVE_SIZE)
+            if self._needed > SMALL_REQUEST and not self._reserve():
+                return
         try:
             data = self.sock.recv(want)
         except (BlockingIOError, InterruptedError):
@@ -154,12 +156,15 @@ class Connection(Channel):
                 return
             data = b"".join(self._pieces)
             self._pieces = []
+            if self._needed > SMALL_REQUEST:
+                # From here on the request's exchange holds the memory, and that of what it is decoded to.
+                requests = self.memory.requests
+                requests.ended(self)
+                decoded = _decoded_size(data, self._needed) - self._needed
+                requests.charge(decoded)
+                self.reserved = self._receiving_memory + decoded
+                self._receiving_memory = 0
             self._needed = 0
-            if self.receiving_size:
-                # From here on the request's exchange holds the memory.
-                self.memory.requests.ended(self)
-                self.reserved = self.receiving_size
-                self.receiving_size = 0
         self._cut(data, 0)
         self.round.after_read()
 
@@ -201,9 +206,7 @@ class Connection(Channel):
             self._pieces_size = end - position
             self._needed = needed
             self._charge(self._pieces_size)
-            if needed > SMALL_REQUEST:
-                self._reserve()
-            if not self.closed:
+            if needed <= SMALL_REQUEST or self._can_ever_fit():
                 self._look_for_reset()
         else:
             self._charge(0)
@@ -233,48 +236,57 @@ class Connection(Channel):
             self.memory.requests.charge(size - self._charged)
             self._charged = size
 
-    def _reserve(self) -> None:
-        """Ask for the memory of the large request whose beginning has come; until it is granted nothing is read."""
-        size = self._needed
-        if self._pieces_size >= 6:
-            api_key = int(read_i16_be(self._pieces[0], 4))
-        else:
-            # So little of so much is rare: take it for the dearer kind.
-            api_key = -1
-        reserved = size if api_key == _PRODUCE else size * _DECODED_WEIGHT
+    def _can_ever_fit(self) -> bool:
+        """Begin a large request, unless all the memory that there is for requests would not do."""
         requests = self.memory.requests
-        if not requests.fits(reserved):
-            self._limits.malformed += 1
-            told = (
-                f"a request of {size} bytes takes {reserved} bytes of memory, more than the {requests.limit} that "
-                "braidlog.memory.max and queued.max.request.bytes leave for requests"
-            )
-            log.warning("closed the connection from %s: %s", self.peer_host, told)
-            self.close(told)
-            return
-        self.receiving_size = reserved
-        self._charge(0)
-        if requests.reserve(reserved, self._on_memory):
-            self.receiving_since = time.monotonic()
+        needed = _decoded_size(self._pieces[0], self._needed)
+        if requests.fits(needed):
             requests.began(self)
-        else:
-            self._waits_for_memory = True
-            self._stop_reading()
+            return True
+        self._limits.malformed += 1
+        told = (
+            f"a request of {self._needed} bytes takes {needed} bytes of memory, more than the {requests.limit} that "
+            "braidlog.memory.max and queued.max.request.bytes leave for requests"
+        )
+        log.warning("closed the connection from %s: %s", self.peer_host, told)
+        self.close(told)
+        return False
+
+    def _reserve(self) -> bool:
+        """Whether there is memory for the rest of a large request, of which some has arrived; else nothing is read."""
+        self._charge(0)
+        short = self._needed - self._receiving_memory
+        if short <= 0:
+            return True
+        if self.memory.requests.reserve(short, self._on_memory):
+            self._receiving_memory += short
+            return True
+        self._asked_memory = short
+        self.waits_for_memory = True
+        self._stop_reading()
+        return False
+
+    def give_back_unused(self) -> None:
+        """Keep memory only for what has arrived: the peer does not send, and others could."""
+        unused = self._receiving_memory - self._pieces_size
+        if unused > 0:
+            self._receiving_memory -= unused
+            self.memory.requests.release(unused)
 
     def _on_memory(self) -> None:
-        """The memory for the large request is granted."""
+        """The memory for the rest of a large request is granted."""
+        self.waits_for_memory = False
         if self.closed:
-            self.memory.requests.release(self.receiving_size)
+            self.memory.requests.release(self._asked_memory)
             return
-        self._waits_for_memory = False
-        self.receiving_since = time.monotonic()
-        self.memory.requests.began(self)
+        self._receiving_memory += self._asked_memory
+        self.last_active = time.monotonic()
         self._start_reading()
 
     @property
     def waits_for_broker(self) -> bool:
         """Whether the peer has asked for something that this side has not done yet."""
-        return len(self._open) > 0 or self._in_turns or self._waits_for_memory
+        return len(self._open) > 0 or self._in_turns or self.waits_for_memory
 
     def _wait_for_turn(self) -> None:
         if not self._in_turns:
@@ -291,7 +303,7 @@ class Connection(Channel):
             if held is not None:
                 self._held = None
                 self._cut(held, self._held_at)
-            if not (self.closed or self.muted or self.choked or self._in_turns or self._waits_for_memory):
+            if not (self.closed or self.muted or self.choked or self._in_turns or self.waits_for_memory):
                 self._start_reading()
         except Exception as problem:
             self._fail("handling requests", problem)
@@ -299,7 +311,7 @@ class Connection(Channel):
     def resume(self) -> None:
         if self._held is not None:
             self._wait_for_turn()
-        elif not self._waits_for_memory:
+        elif not self.waits_for_memory:
             self._start_reading()
 
     def _start_reading(self) -> None:
@@ -481,15 +493,24 @@ class Connection(Channel):
         self._pieces = []
         self._held = None
         self._charge(0)
-        if self.receiving_size and not self._waits_for_memory:
-            # One that still waits gives back what it is granted.
+        if self._needed > SMALL_REQUEST:
             self.memory.requests.ended(self)
-            self.memory.requests.release(self.receiving_size)
+        if self._receiving_memory:
+            # What is still waited for is given back when it is granted.
+            self.memory.requests.release(self._receiving_memory)
+            self._receiving_memory = 0
         before = self.unsent_memory
         self.unsent_memory = 0
         if before:
             self.memory.answers.changed(self, before)
         self.forget()
+
+
+def _decoded_size(beginning: bytes, size: int) -> int:
+    """What a request of that size takes in all, by the api key at its beginning."""
+    if len(beginning) >= 6 and int(read_i16_be(beginning, 4)) == _PRODUCE:
+        return size
+    return size * _DECODED_WEIGHT
 
 
 def _in_page_cache(fd: int, position: int, size: int) -> bool:

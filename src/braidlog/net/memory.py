@@ -1,6 +1,6 @@
 """How much memory clients' requests and answers may take, all connections together (`braidlog.memory.max`).
 
-    half       requests that are being received or worked on     a large one is received only when there is room
+    half       requests that are being received or worked on     a large one is received as far as there is room
     a quarter  records being decompressed or converted           the request waits until there is room
     a quarter  answers that peers do not read                    the connection with the most of it is closed
 
@@ -17,10 +17,9 @@ from typing import Final, Protocol
 
 log = logging.getLogger("braidlog.net")
 
-# A peer that holds memory for a large request, while others wait for some, must send it: this long at least, and at
-# this rate.
-_PATIENCE_S: Final = 10.0
-_SLOWEST_BYTES_PER_S: Final = 1 << 20
+_MUCH: Final = 32 << 20
+# A peer that sends nothing of its large request for so long is not waited for when others need the memory.
+_PATIENCE_S: Final = 0.5
 
 
 # The default of braidlog.memory.max: half of what there is, and no more than this.
@@ -38,8 +37,11 @@ class MemoryPool:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        # How often somebody had to wait.
+        # The most since it was last looked at.
+        self.peak = 0
+        # How often somebody had to wait, and how often they were then granted what they waited for.
         self.waits = 0
+        self.grants = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     @property
@@ -52,7 +54,7 @@ class MemoryPool:
         More than the whole pool never fits: ask `fits` first.
         """
         if not self._waiting and self.used + size <= self.limit:
-            self.used += size
+            self.charge(size)
             return True
         self.waits += 1
         self._waiting.append((size, when_granted))
@@ -64,6 +66,8 @@ class MemoryPool:
     def charge(self, size: int) -> None:
         """Count bytes that are there already, whether they fit or not; negative ones are gone."""
         self.used += size
+        if self.used > self.peak:
+            self.peak = self.used
         if size < 0:
             self._grant()
 
@@ -75,26 +79,37 @@ class MemoryPool:
         waiting = self._waiting
         while waiting and self.used + waiting[0][0] <= self.limit:
             size, when_granted = waiting.popleft()
-            self.used += size
+            self.charge(size)
+            self.grants += 1
             when_granted()
 
 
 class LargeReceiver(Protocol):
-    """A connection that holds memory for a request whose rest has not come."""
+    """A connection in the middle of a large request."""
 
-    receiving_since: float
-    receiving_size: int
+    last_active: float
+    waits_for_memory: bool
+
+    def give_back_unused(self) -> None: ...
 
     def close(self, reason: str) -> None: ...
 
 
 class RequestMemory(MemoryPool):
-    """The pool of requests; a peer that claims memory and then does not send is not waited for when others need it."""
+    """The pool of requests.
+
+    A large one asks for all of its memory when more than its beginning has arrived, and keeps what has not arrived only
+    while its peer sends: a size that is claimed holds up nobody. So many may have begun that none of them can end; then
+    some are closed for the others to go on.
+    """
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
-        # A dict as an ordered set.
+        # A dict as an ordered set, the oldest request first.
         self._receiving: dict[LargeReceiver, None] = {}
+        # At the last look, if anybody waited then.
+        self._grants_before = -1
+        self.closed = 0
 
     def began(self, receiver: LargeReceiver) -> None:
         self._receiving[receiver] = None
@@ -103,13 +118,25 @@ class RequestMemory(MemoryPool):
         self._receiving.pop(receiver, None)
 
     def close_stalled(self, now: float) -> None:
-        """Called every second or so."""
+        """Called every second or so: where some wait for memory, take it from those that do not use it."""
         if not self.waiting:
+            self._grants_before = -1
             return
-        for receiver in list(self._receiving):
-            allowed = _PATIENCE_S + receiver.receiving_size / _SLOWEST_BYTES_PER_S
-            if now - receiver.receiving_since > allowed:
-                receiver.close(f"its large request did not arrive within {allowed:.0f} s while others need the memory")
+        stalled = [
+            receiver
+            for receiver in self._receiving
+            if not receiver.waits_for_memory and now - receiver.last_active > _PATIENCE_S
+        ]
+        for receiver in stalled:
+            receiver.give_back_unused()
+        stuck = self.grants == self._grants_before
+        self._grants_before = self.grants
+        if not stuck:
+            return
+        # Nobody was granted anything since the last time. Who would go on if it could gives way last, the newest first.
+        for receiver in stalled or list(self._receiving)[-1:]:
+            receiver.close("the rest of its large request did not come while others needed the memory")
+            self.closed += 1
 
 
 class Backlogged(Protocol):
@@ -127,6 +154,7 @@ class AnswerMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.peak = 0
         self.closed = 0
         self._backlogged: dict[Backlogged, None] = {}
 
@@ -139,6 +167,8 @@ class AnswerMemory:
         """`connection.unsent_memory` is another than before."""
         now = connection.unsent_memory
         self.used += now - before
+        if self.used > self.peak:
+            self.peak = self.used
         if now == 0:
             self._backlogged.pop(connection, None)
             return
@@ -169,3 +199,14 @@ class MemoryBudget:
         self.requests = RequestMemory(min(half, request_limit) if request_limit > 0 else half)
         self.conversions = MemoryPool(limit // 4)
         self.answers = AnswerMemory(limit // 4)
+
+    def has_emptied(self) -> bool:
+        """Whether much was in use since this was last asked, and hardly anything is now."""
+        used = self.requests.used + self.conversions.used + self.answers.used
+        peak = self.requests.peak + self.conversions.peak + self.answers.peak
+        if peak < _MUCH or used > peak // 4:
+            return False
+        self.requests.peak = self.requests.used
+        self.conversions.peak = self.conversions.used
+        self.answers.peak = self.answers.used
+        return True

@@ -14,7 +14,12 @@ import pytest
 
 from braidlog.core.slices import FileSlice
 from braidlog.net.channel import CHOKE_AT, Channel, FrameHandler
-from braidlog.net.connection import GATHER_SIZE, SENDFILE_FROM, Connection, ConnectionLimits
+from braidlog.net.connection import (
+    GATHER_SIZE,
+    SENDFILE_FROM,
+    Connection,
+    ConnectionLimits,
+)
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
@@ -367,10 +372,27 @@ def test_a_large_request_is_received_when_there_is_memory_for_it(world: World) -
     requests.charge(requests.limit - 1000)
     world.send(large_produce(1 << 20)[: 1 << 17])
     assert requests.waiting == 1
-    held = world.connection.fd
-    assert held not in readers(world)
+    assert world.connection.fd not in readers(world)
     requests.charge(-(requests.limit - 1000))
     world.send(large_produce(1 << 20)[1 << 17 :])
+    assert len(world.handler.frames) == 1
+    assert requests.used == 0
+
+
+def test_the_beginning_of_a_large_request_claims_nothing(world: World) -> None:
+    world.limits.max_frame = 100 << 20
+    world.send(large_produce(100 << 20)[: 1 << 16])
+    assert world.memory.requests.used <= 1 << 16
+
+
+def test_memory_for_what_does_not_come_goes_back_and_is_asked_for_again(world: World) -> None:
+    whole = large_produce(1 << 20)
+    requests = world.memory.requests
+    world.send(whole[: 1 << 19])
+    assert requests.used == len(whole)
+    world.connection.give_back_unused()
+    assert requests.used == 1 << 19
+    world.send(whole[1 << 19 :])
     assert len(world.handler.frames) == 1
     assert requests.used == 0
 
@@ -391,7 +413,7 @@ def test_the_memory_of_a_large_request_is_held_until_it_is_answered(world: World
 
 def test_the_memory_of_a_large_request_is_free_when_its_peer_is_gone(world: World) -> None:
     world.send(large_produce(1 << 20)[: 1 << 19])
-    assert world.memory.requests.used > 1 << 20
+    assert world.memory.requests.used > 1 << 19
     world.far.shutdown(socket.SHUT_WR)
     world.turn()
     assert world.connection.closed
@@ -411,17 +433,17 @@ def test_requests_that_become_objects_take_more_memory_than_their_bytes(world: W
     assert "braidlog.memory.max" in world.reasons[0]
 
 
-def test_a_peer_that_claims_memory_and_does_not_send_is_not_waited_for(world: World) -> None:
+def test_a_peer_that_does_not_send_the_rest_gives_way_when_others_need_the_memory(world: World) -> None:
     requests = world.memory.requests
-    world.send(large_produce(1 << 20)[: 1 << 17])
-    now = world.connection.receiving_since
+    world.send(large_produce(1 << 20)[: 1 << 19])
+    now = world.connection.last_active
     requests.close_stalled(now + 1000)
     assert not world.connection.closed, "nobody needs the memory"
     granted: list[bool] = []
     assert not requests.reserve(requests.limit, lambda: granted.append(True))
-    requests.close_stalled(now + 5)
-    assert not world.connection.closed
-    requests.close_stalled(now + 60)
+    requests.close_stalled(now + 3)
+    assert requests.used == 1 << 19, "what has arrived is kept for now"
+    requests.close_stalled(now + 4)
     assert world.connection.closed
     assert granted == [True]
 
