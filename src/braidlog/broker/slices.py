@@ -8,6 +8,7 @@ and with connections that never pause (`net/turns`); few at a time, because each
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -16,6 +17,8 @@ from typing import Any, Final
 from braidlog.core.clock import Clock
 from braidlog.net.channel import Channel
 from braidlog.net.turns import Turns
+
+log = logging.getLogger("braidlog.slices")
 
 SLICE_S: Final = 0.001
 _SIDE_BY_SIDE: Final = 4
@@ -27,12 +30,14 @@ class Pace:
     """For a coroutine with much to do: lets others run when it has worked for a slice's time."""
 
     def __init__(self) -> None:
-        self._until = time.monotonic() + SLICE_S
+        # A simulated loop brings its own clock. `loop.time` would not do: uvloop's stands still within a callback.
+        self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "monotonic", time.monotonic)
+        self._until = self._now() + SLICE_S
 
     async def rest_if_due(self) -> None:
-        if time.monotonic() >= self._until:
+        if self._now() >= self._until:
             await asyncio.sleep(0)
-            self._until = time.monotonic() + SLICE_S
+            self._until = self._now() + SLICE_S
 
 
 async def in_slices(work: Work) -> Any:
@@ -94,16 +99,20 @@ class Slices:
             self._waiting.append(job)
 
     def advance(self, job: _Job) -> None:
-        over = True
         try:
             over = self._slice(job)
-        finally:
-            if not over:
-                self._turns.add(job)
-            elif self._waiting:
-                self._turns.add(self._waiting.popleft())
-            else:
-                self._running -= 1
+        except Exception as problem:
+            # What it had to say could not be said: whoever waits for it must not wait for ever.
+            told = "closed the connection from %s: a bug in braidlog, please report it"
+            log.error(told, job.channel.peer_host, exc_info=problem)
+            job.channel.close("internal error")
+            over = True
+        if not over:
+            self._turns.add(job)
+        elif self._waiting:
+            self._turns.add(self._waiting.popleft())
+        else:
+            self._running -= 1
 
     def _slice(self, job: _Job) -> bool:
         """Run one slice; whether the job is over."""

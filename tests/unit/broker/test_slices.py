@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Generator
+from random import Random
 from typing import Any
 
-from braidlog.broker.slices import SLICE_S, Slices
+import pytest
+
+from braidlog.broker.slices import SLICE_S, Pace, Slices
 from braidlog.core.clock import ManualClock
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.net.turns import Turns
+from braidlog.testing.loop import SimulatedLoop
 
 
 class ManualLoop:
@@ -46,6 +52,12 @@ class World:
         channel = channel or self.channel()
         self.slices.run(work, channel, self.results.append, self.results.append)
         return channel
+
+
+def work_for(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
 
 
 def test_short_work_is_done_at_once() -> None:
@@ -109,3 +121,70 @@ def test_work_for_a_peer_that_is_gone_ends() -> None:
     assert world.results == []
     assert len(world.slices) == 0
     assert world.loop.soon == []
+
+
+def test_an_answer_that_cannot_be_given_closes_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    class Closing(Channel):
+        reason: str | None = None
+
+        def close(self, reason: str) -> None:
+            self.closed = True
+            self.reason = reason
+
+    channel = Closing(FrameHandler(), Round(world.loop), MemoryBudget(1 << 20), "PLAINTEXT", "192.0.2.1")
+
+    def fail(result: object) -> None:
+        raise MemoryError
+
+    world.slices.run(world.work("a", 3), channel, fail, fail)
+    world.run(world.work("b", 3))
+    while world.loop.soon:
+        world.loop.turn()
+    assert channel.reason == "internal error"
+    assert world.results == ["b"]
+    assert len(world.slices) == 0
+
+
+def test_a_coroutine_rests_when_it_has_worked_for_long() -> None:
+    order: list[str] = []
+
+    async def work() -> None:
+        pace = Pace()
+        for number in range(3):
+            order.append(f"item {number}")
+            work_for(2 * SLICE_S)
+            await pace.rest_if_due()
+
+    async def other() -> None:
+        for _ in range(2):
+            order.append("other")
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(work(), other())
+
+    asyncio.run(both())
+    assert order == ["item 0", "other", "item 1", "other", "item 2"]
+
+
+def test_a_simulated_loop_paces_by_its_own_clock() -> None:
+    loop = SimulatedLoop(Random(1))  # type: ignore[abstract]
+    order: list[str] = []
+
+    async def work() -> None:
+        pace = Pace()
+        for number in range(2):
+            order.append(f"item {number}")
+            work_for(2 * SLICE_S)
+            await pace.rest_if_due()
+
+    async def other() -> None:
+        order.append("other")
+
+    async def both() -> None:
+        await asyncio.gather(work(), other())
+
+    loop.run_until_complete(both())
+    assert order in (["item 0", "item 1", "other"], ["other", "item 0", "item 1"])
