@@ -20,7 +20,7 @@ from braidlog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from braidlog.broker.markers import MarkerWriter
 from braidlog.broker.slices import Slices
 from braidlog.config.log_settings import LogSettings
-from braidlog.core.clock import ManualClock
+from braidlog.core.clock import Clock, ManualClock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.tasks import Tasks
@@ -92,6 +92,9 @@ class Steps:
         for callback in due:
             callback()
         self.run()
+
+    def step(self) -> None:
+        self._soon.popleft()()
 
     def run(self) -> None:
         while self._soon:
@@ -191,7 +194,7 @@ class FakeOffsets:
 class DataPath:
     """Topic `orders` with two partitions, and everything that touches their data."""
 
-    def __init__(self, root: Path, settings: LogSettings | None = None) -> None:
+    def __init__(self, root: Path, settings: LogSettings | None = None, slices_clock: Clock | None = None) -> None:
         self._root = root
         self.settings = settings if settings is not None else LogSettings()
         self.steps = Steps()
@@ -204,7 +207,7 @@ class DataPath:
         )
         self.memory = MemoryBudget(1 << 30)
         self.turns = Turns(self.steps)
-        self.slices = Slices(self.turns, self.clock)
+        self.slices = Slices(self.turns, slices_clock or self.clock)
         self.conversions = Conversions(self.steps.run_elsewhere, self.memory.conversions)
         self.coordinator = FakeCoordinator()
         self.offsets = FakeOffsets()

@@ -337,6 +337,11 @@ class Broker:
         self.round.run()
         await self.tasks.close()
         await self.controller.stop()
+        self.conversions.stop()
+        self.committer.commit()
+        for partition in self.registry.partitions():
+            # What a thread still unpacks is refused: its log is being closed.
+            partition.log = None
         loop = asyncio.get_running_loop()
         # The next start has to begin new leader epochs as well, where this one could not make its own durable.
         close = partial(self.logs.close, self.broker_epoch, mark_clean=not self._epochs_lag)

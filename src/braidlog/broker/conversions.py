@@ -14,6 +14,8 @@ from braidlog.broker.commit import RunInDirectory
 from braidlog.net.memory import MemoryPool
 
 _LANE: Final = "conversions"
+# Bytes to unpack, at most, of work that takes a few milliseconds.
+_SHORT: Final = 4 << 20
 
 Done = Callable[[Exception | None], None]
 
@@ -24,7 +26,11 @@ class Conversions:
         self._side_by_side = side_by_side
         self._memory = memory
         self._running = 0
-        self._waiting: deque[tuple[int, Callable[[], None], Done]] = deque()
+        self._stopped = False
+        # What is short does not wait behind what is long: they take turns.
+        self._short: deque[tuple[int, Callable[[], None], Done]] = deque()
+        self._long: deque[tuple[int, Callable[[], None], Done]] = deque()
+        self._next_short = True
 
     @property
     def most_bytes(self) -> int:
@@ -33,16 +39,26 @@ class Conversions:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._short) + len(self._long)
 
     def run(self, size: int, work: Callable[[], None], done: Done) -> None:
         """Do `work`, which takes about `size` bytes, in a thread; then call `done` on the loop."""
-        self._waiting.append((min(size, self.most_bytes), work, done))
+        queue = self._short if size <= _SHORT else self._long
+        queue.append((min(size, self.most_bytes), work, done))
         self._start()
 
+    def stop(self) -> None:
+        """The broker stops: what waits is not begun any more."""
+        self._stopped = True
+
+    def _take(self) -> tuple[int, Callable[[], None], Done]:
+        short = self._short and (self._next_short or not self._long)
+        self._next_short = not short
+        return self._short.popleft() if short else self._long.popleft()
+
     def _start(self) -> None:
-        while self._waiting and self._running < self._side_by_side:
-            size, work, done = self._waiting.popleft()
+        while self.waiting and self._running < self._side_by_side and not self._stopped:
+            size, work, done = self._take()
             self._running += 1
 
             def begin(size: int = size, work: Callable[[], None] = work, done: Done = done) -> None:

@@ -156,15 +156,8 @@ class Connection(Channel):
                 return
             data = b"".join(self._pieces)
             self._pieces = []
-            if self._needed > SMALL_REQUEST:
-                # From here on the request's exchange holds the memory, and that of what it is decoded to.
-                requests = self.memory.requests
-                requests.ended(self)
-                decoded = _decoded_size(data, self._needed) - self._needed
-                requests.charge(decoded)
-                self.reserved = self._receiving_memory + decoded
-                self._receiving_memory = 0
-            self._needed = 0
+            if not self._complete(data):
+                return
         self._cut(data, 0)
         self.round.after_read()
 
@@ -206,6 +199,7 @@ class Connection(Channel):
             self._pieces_size = end - position
             self._needed = needed
             self._charge(self._pieces_size)
+            self.memory.requests.began(self)
             if needed <= SMALL_REQUEST or self._can_ever_fit():
                 self._look_for_reset()
         else:
@@ -237,11 +231,10 @@ class Connection(Channel):
             self._charged = size
 
     def _can_ever_fit(self) -> bool:
-        """Begin a large request, unless all the memory that there is for requests would not do."""
+        """Whether all the memory that there is for requests would do for this one; else it is refused."""
         requests = self.memory.requests
         needed = _decoded_size(self._pieces[0], self._needed)
         if requests.fits(needed):
-            requests.began(self)
             return True
         self._limits.malformed += 1
         told = (
@@ -258,13 +251,42 @@ class Connection(Channel):
         short = self._needed - self._receiving_memory
         if short <= 0:
             return True
-        if self.memory.requests.reserve(short, self._on_memory):
+        if self.memory.requests.reserve(short, self._on_memory, self):
             self._receiving_memory += short
             return True
-        self._asked_memory = short
+        self._wait_for_memory(short)
+        return False
+
+    def _wait_for_memory(self, size: int) -> None:
+        self._asked_memory = size
         self.waits_for_memory = True
         self._stop_reading()
-        return False
+
+    def _complete(self, data: bytes) -> bool:
+        """All of a request has arrived: whether there is memory for what it is decoded to; else it waits for some."""
+        extra = 0
+        if self._needed > SMALL_REQUEST:
+            extra = _decoded_size(data, self._needed) - self._needed
+        self._needed = 0
+        if extra > 0 and not self.memory.requests.reserve(extra, self._on_decoding_memory, self):
+            self._held = data
+            self._held_at = 0
+            self._wait_for_memory(extra)
+            return False
+        self._hand_over(extra)
+        return True
+
+    def _hand_over(self, extra: int) -> None:
+        """From here on the request's exchange holds the memory."""
+        self.memory.requests.ended(self)
+        self.reserved = self._receiving_memory + extra
+        self._receiving_memory = 0
+
+    def _on_decoding_memory(self) -> None:
+        """The memory for what a large request is decoded to is granted."""
+        self.waits_for_memory = False
+        self._hand_over(self._asked_memory)
+        self._wait_for_turn()
 
     def give_back_unused(self) -> None:
         """Keep memory only for what has arrived: the peer does not send, and others could."""
@@ -276,9 +298,6 @@ class Connection(Channel):
     def _on_memory(self) -> None:
         """The memory for the rest of a large request is granted."""
         self.waits_for_memory = False
-        if self.closed:
-            self.memory.requests.release(self._asked_memory)
-            return
         self._receiving_memory += self._asked_memory
         self.last_active = time.monotonic()
         self._start_reading()
@@ -296,7 +315,7 @@ class Connection(Channel):
     def take_turn(self) -> None:
         """It is this connection's turn again; called by `Turns`."""
         self._in_turns = False
-        if self.closed or self.muted or self.choked:
+        if self.closed or self.muted or self.choked or self.waits_for_memory:
             return
         try:
             held = self._held
@@ -309,9 +328,11 @@ class Connection(Channel):
             self._fail("handling requests", problem)
 
     def resume(self) -> None:
+        if self.waits_for_memory:
+            return
         if self._held is not None:
             self._wait_for_turn()
-        elif not self.waits_for_memory:
+        else:
             self._start_reading()
 
     def _start_reading(self) -> None:
@@ -493,11 +514,13 @@ class Connection(Channel):
         self._pieces = []
         self._held = None
         self._charge(0)
-        if self._needed > SMALL_REQUEST:
-            self.memory.requests.ended(self)
+        requests = self.memory.requests
+        requests.ended(self)
+        if self.waits_for_memory:
+            self.waits_for_memory = False
+            requests.cancel(self)
         if self._receiving_memory:
-            # What is still waited for is given back when it is granted.
-            self.memory.requests.release(self._receiving_memory)
+            requests.release(self._receiving_memory)
             self._receiving_memory = 0
         before = self.unsent_memory
         self.unsent_memory = 0
@@ -507,8 +530,8 @@ class Connection(Channel):
 
 
 def _decoded_size(beginning: bytes, size: int) -> int:
-    """What a request of that size takes in all, by the api key at its beginning."""
-    if len(beginning) >= 6 and int(read_i16_be(beginning, 4)) == _PRODUCE:
+    """What a request of that size takes in all, by the api key at its beginning, as far as that has come."""
+    if len(beginning) < 6 or int(read_i16_be(beginning, 4)) == _PRODUCE:
         return size
     return size * _DECODED_WEIGHT
 

@@ -42,23 +42,30 @@ class MemoryPool:
         # How often somebody had to wait, and how often they were then granted what they waited for.
         self.waits = 0
         self.grants = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        # How often some was given back.
+        self.releases = 0
+        self._waiting: deque[tuple[int, Callable[[], None], object]] = deque()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def reserve(self, size: int, when_granted: Callable[[], None]) -> bool:
+    def reserve(self, size: int, when_granted: Callable[[], None], owner: object = None) -> bool:
         """True where `size` bytes are reserved now; else they will be, and then `when_granted` is called.
 
-        More than the whole pool never fits: ask `fits` first.
+        More than the whole pool never fits: ask `fits` first. An `owner` that does not want them any more cancels.
         """
         if not self._waiting and self.used + size <= self.limit:
             self.charge(size)
             return True
         self.waits += 1
-        self._waiting.append((size, when_granted))
+        self._waiting.append((size, when_granted, owner))
         return False
+
+    def cancel(self, owner: object) -> None:
+        """Who is gone must not stand in the way of those behind it."""
+        self._waiting = deque(waiter for waiter in self._waiting if waiter[2] is not owner)
+        self._grant()
 
     def fits(self, size: int) -> bool:
         return size <= self.limit
@@ -69,23 +76,22 @@ class MemoryPool:
         if self.used > self.peak:
             self.peak = self.used
         if size < 0:
+            self.releases += 1
             self._grant()
 
     def release(self, size: int) -> None:
-        self.used -= size
-        self._grant()
+        self.charge(-size)
 
     def _grant(self) -> None:
-        waiting = self._waiting
-        while waiting and self.used + waiting[0][0] <= self.limit:
-            size, when_granted = waiting.popleft()
+        while self._waiting and self.used + self._waiting[0][0] <= self.limit:
+            size, when_granted, _ = self._waiting.popleft()
             self.charge(size)
             self.grants += 1
             when_granted()
 
 
-class LargeReceiver(Protocol):
-    """A connection in the middle of a large request."""
+class Receiver(Protocol):
+    """A connection in the middle of a request."""
 
     last_active: float
     waits_for_memory: bool
@@ -106,36 +112,35 @@ class RequestMemory(MemoryPool):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         # A dict as an ordered set, the oldest request first.
-        self._receiving: dict[LargeReceiver, None] = {}
-        # At the last look, if anybody waited then.
-        self._grants_before = -1
+        self._receiving: dict[Receiver, None] = {}
+        # Grants and releases at the last look, if anybody waited then.
+        self._moved_before = -1
         self.closed = 0
 
-    def began(self, receiver: LargeReceiver) -> None:
+    def began(self, receiver: Receiver) -> None:
         self._receiving[receiver] = None
 
-    def ended(self, receiver: LargeReceiver) -> None:
+    def ended(self, receiver: Receiver) -> None:
         self._receiving.pop(receiver, None)
 
     def close_stalled(self, now: float) -> None:
         """Called every second or so: where some wait for memory, take it from those that do not use it."""
         if not self.waiting:
-            self._grants_before = -1
+            self._moved_before = -1
             return
-        stalled = [
-            receiver
-            for receiver in self._receiving
-            if not receiver.waits_for_memory and now - receiver.last_active > _PATIENCE_S
-        ]
+        sending = [receiver for receiver in self._receiving if not receiver.waits_for_memory]
+        stalled = [receiver for receiver in sending if now - receiver.last_active > _PATIENCE_S]
         for receiver in stalled:
             receiver.give_back_unused()
-        stuck = self.grants == self._grants_before
-        self._grants_before = self.grants
+        moved = self.grants + self.releases
+        stuck = moved == self._moved_before and len(stalled) == len(sending)
+        self._moved_before = moved
         if not stuck:
+            # Memory comes back by itself, from requests that are worked on or still arrive.
             return
-        # Nobody was granted anything since the last time. Who would go on if it could gives way last, the newest first.
+        # Nothing has moved since the last time. Who would go on if it could gives way last, the newest first.
         for receiver in stalled or list(self._receiving)[-1:]:
-            receiver.close("the rest of its large request did not come while others needed the memory")
+            receiver.close("the rest of its request did not come while others needed the memory")
             self.closed += 1
 
 

@@ -9,12 +9,15 @@ import pytest
 
 from braidlog.broker.handlers.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
+from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import CorruptMessageError
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from braidlog.wire.records.batch import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
 from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.compression import compress
+from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record, read_records
 from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, fetch_request, fetched
 
@@ -225,3 +228,54 @@ def test_one_readers_failure_is_not_that_of_the_others(world: DataPath) -> None:
     assert produced.responses[0].partition_responses[0].error_code == 0
     assert [peer.closed for peer in peers] == [True, False, False]
     assert [len(peer.answers) for peer in peers] == [0, 1, 1]
+
+
+def test_a_turn_that_ends_between_two_topics_names_none_twice(world: DataPath) -> None:
+    request = produce([(0, small_batch(b"x"))])
+    request.topic_data = request.topic_data * 150
+    answer = Peer(world).call(0, 11, request)
+    assert isinstance(answer, ProduceResponse)
+    assert [len(topic.partition_responses) for topic in answer.responses] == [1] * 150
+
+
+def test_broken_compressed_records_are_refused_without_being_unpacked_on_the_loop(world: DataPath) -> None:
+    block = bytes(compress(CODEC_SNAPPY, bytes(1 << 15)))
+    body = block * 1 + (0).to_bytes(4, "big")
+    batch = encode_header(body, 0, -1, CODEC_SNAPPY, 0, START_MS, START_MS, -1, -1, -1, 1) + body
+    peer = Peer(world)
+    peer.ask(0, 11, produce([(0, batch)]))
+    assert peer.muted
+    world.steps.run()
+    (answer,) = peer.answers
+    assert isinstance(answer, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == CorruptMessageError.code
+
+
+class Ticking(ManualClock):
+    """Every look at it takes longer than a slice."""
+
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+def test_an_append_between_the_slices_of_a_read_is_not_slept_through(tmp_path: Path) -> None:
+    """The reader of many partitions looked at the first before, and begins to wait after, somebody appended to it."""
+    world = DataPath(tmp_path, LARGE, Ticking())
+    request = many_partitions(world, 300)
+    request.max_wait_ms = 10_000
+    request.min_bytes = 1
+    peer = Peer(world)
+    peer.ask(1, 11, request)
+    for _ in range(20):
+        world.steps.step()
+    assert len(world.slices) == 1, "it reads"
+    Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
+    assert len(peer.answers) == 1
+    world.close()
+
+
+def test_when_the_broker_stops_no_fetch_begins_to_wait(world: DataPath) -> None:
+    world.fetch_handler.finish_all()
+    answer = Peer(world).call(1, 11, fetch_request(0, committed=False, min_bytes=1, max_wait_ms=60_000))
+    assert isinstance(answer, FetchResponse)

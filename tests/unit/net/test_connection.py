@@ -397,6 +397,38 @@ def test_memory_for_what_does_not_come_goes_back_and_is_asked_for_again(world: W
     assert requests.used == 0
 
 
+def test_a_large_produce_may_begin_with_its_size_alone(world: World) -> None:
+    world.memory.requests.limit = 4 << 20
+    whole = large_produce(1 << 20)
+    world.send(whole[:4])
+    world.send(whole[4:])
+    assert len(world.handler.frames) == 1
+
+
+def test_what_a_request_is_decoded_to_waits_for_memory_too(world: World) -> None:
+    requests = world.memory.requests
+    requests.limit = 4 << 20
+    requests.charge(3 << 20)
+    world.send(frame(b"\x00\x03" + bytes(1 << 17)) + frame(b"after"))
+    assert requests.waiting == 1
+    assert world.handler.frames == []
+    requests.charge(-(3 << 20))
+    world.turn()
+    assert [len(each) for each in world.handler.frames] == [(1 << 17) + 2, 5]
+    assert requests.used == 0
+
+
+def test_one_that_is_gone_does_not_stand_in_the_way(world: World) -> None:
+    requests = world.memory.requests
+    requests.charge(requests.limit - 1000)
+    world.send(large_produce(1 << 20)[: 1 << 17])
+    granted: list[bool] = []
+    assert not requests.reserve(500, lambda: granted.append(True))
+    world.connection.close("gone")
+    assert granted == [True]
+    assert requests.waiting == 0
+
+
 def readers(world: World) -> list[int]:
     selector = world.loop._selector  # type: ignore[attr-defined]
     return [key.fd for key in selector.get_map().values() if key.data[0] is not None]

@@ -96,9 +96,11 @@ def test_who_does_not_send_gives_way_and_else_the_newest() -> None:
     silent, sending = Receiver(memory, 0.0, False), Receiver(memory, 9.8, False)
     memory.close_stalled(9.0)
     memory.close_stalled(10.0)
-    assert [each.closed for each in (*waiting, silent, sending)] == [False, False, False, True, False]
+    assert not any(each.closed for each in (*waiting, silent, sending)), "what still arrives comes to its end"
     sending.close("done")
     memory.close_stalled(11.0)
+    assert [each.closed for each in (*waiting, silent)] == [False, False, False, True]
+    memory.close_stalled(12.0)
     assert [each.closed for each in waiting] == [False, False, True]
 
 

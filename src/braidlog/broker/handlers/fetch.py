@@ -112,12 +112,14 @@ class WaitingFetch(ReadWaiter):
         self.exchange = exchange
         self.deadline = 0.0
         self.timer: Timer | None = None
+        self.fired = False
 
     def on_wake(self) -> None:
         self.handler.woken(self)
 
     def on_timeout(self) -> None:
         self.timer = None
+        self.fired = True
         self.wake()
 
 
@@ -142,6 +144,7 @@ class FetchHandler:
         self._slices = slices
         self._conversions = conversions
         self._waiting: dict[Channel, WaitingFetch] = {}
+        self._stopping = False
 
     @property
     def waiting(self) -> int:
@@ -183,13 +186,14 @@ class FetchHandler:
             or result.failed
             or not plan.targets
             or exchange.channel.closed
+            or self._stopping
         ):
             self._finish(plan, result, exchange)
             return
         waiter = WaitingFetch(self, request, plan, exchange)
         waiter.deadline = self._clock.monotonic() + request.max_wait_ms / 1000
         exchange.channel.mute()
-        self._wait(waiter, request.min_bytes - result.size)
+        self._wait(waiter, result)
 
     def channel_closed(self, channel: Channel) -> None:
         waiter = self._waiting.pop(channel, None)
@@ -200,14 +204,20 @@ class FetchHandler:
 
     def finish_all(self) -> None:
         """The broker stops: nobody waits any longer."""
+        self._stopping = True
         for waiter in list(self._waiting.values()):
             waiter.deadline = 0.0
             waiter.wake()
 
     # Waiting
 
-    def _wait(self, waiter: WaitingFetch, missing: int) -> None:
-        waiter.missing = missing
+    def _wait(self, waiter: WaitingFetch, result: Pass) -> None:
+        if len(waiter.plan.targets) > _MANY and self._has_grown(waiter, result):
+            # Others were served while this was read: what they appended would wake nobody.
+            self._waiting[waiter.exchange.channel] = waiter
+            self.woken(waiter)
+            return
+        waiter.missing = waiter.request.min_bytes - result.size
         waiter.woken = False
         for target in waiter.plan.targets:
             partition = self._registry.get(target.topic, target.index)
@@ -216,6 +226,21 @@ class FetchHandler:
         self._waiting[waiter.exchange.channel] = waiter
         if waiter.timer is None:
             waiter.timer = self._call_later(waiter.deadline - self._clock.monotonic(), waiter.on_timeout)
+
+    def _has_grown(self, waiter: WaitingFetch, result: Pass) -> bool:
+        """Whether a partition has more to read than when it was looked at."""
+        committed = waiter.request.isolation_level == READ_COMMITTED
+        for target, data in zip(waiter.plan.targets, result.data, strict=True):
+            partition = self._registry.get(target.topic, target.index)
+            if partition is not None and partition.log is not None and not data.error_code:
+                log_ = partition.log
+                if (
+                    log_.last_stable_offset > data.last_stable_offset
+                    if committed
+                    else log_.high_watermark > data.high_watermark
+                ):
+                    return True
+        return False
 
     def woken(self, waiter: WaitingFetch) -> None:
         exchange = waiter.exchange
@@ -238,10 +263,11 @@ class FetchHandler:
 
     def _read_again(self, waiter: WaitingFetch, result: Pass) -> None:
         request = waiter.request
-        over = waiter.timer is None or self._clock.monotonic() >= waiter.deadline
+        # The timer is set when it first waits, and gone when it has fired.
+        over = waiter.fired or self._stopping or self._clock.monotonic() >= waiter.deadline
         if result.size < request.min_bytes and not result.failed and not over:
             # Bytes came that this reader may not see yet (an open transaction): go on waiting.
-            self._wait(waiter, request.min_bytes - result.size)
+            self._wait(waiter, result)
             return
         if waiter.timer is not None:
             waiter.timer.cancel()
@@ -417,9 +443,15 @@ class FetchHandler:
     def _converted(
         self, plan: FetchPlan, result: Pass, exchange: Exchange, conversion: _DownConversion, problem: Exception | None
     ) -> None:
-        if problem is not None:
-            self._failed(exchange, problem)
-            return
+        try:
+            if problem is not None:
+                raise problem
+            self._take_converted(plan, result, conversion)
+            self._finish_converted(plan, result, exchange)
+        except Exception as failure:
+            self._failed(exchange, failure)
+
+    def _take_converted(self, plan: FetchPlan, result: Pass, conversion: _DownConversion) -> None:
         for target, data in zip(plan.targets, result.data, strict=True):
             partition = self._registry.get(target.topic, target.index)
             failure = conversion.failures.get(target.key)
@@ -433,7 +465,6 @@ class FetchHandler:
                     partition.meter.failed_fetches += 1
             elif partition is not None:
                 partition.meter.fetch_conversions += conversion.counts.get(target.key, 0)
-        self._finish_converted(plan, result, exchange)
 
     def _finish_converted(self, plan: FetchPlan, result: Pass, exchange: Exchange) -> None:
         answer = _FetchAnswer(plan)

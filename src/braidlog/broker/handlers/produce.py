@@ -61,6 +61,7 @@ from braidlog.wire.records.validation import ORIGIN_CLIENT, validate_for_append,
 
 log = logging.getLogger("braidlog.produce")
 
+_ACKS: Final = (1, ACKS_ALL, 0)
 # Bytes that may be unpacked on the loop for one request, about a millisecond's work; the rest is left to threads.
 MOST_WORK: Final = 1 << 20
 # Partitions of one request that are appended before the other connections get their turn.
@@ -220,7 +221,7 @@ class ProduceHandler:
             name: str | None = topic.name
             if by_id:
                 name = self._registry.name_of(topic.topic_id)
-            if ack.partition_at == 0:
+            if len(ack.topics) == ack.topic_at:
                 answer = TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=[])
                 ack.topics.append(answer)
             answers = ack.topics[-1].partition_responses
@@ -244,7 +245,9 @@ class ProduceHandler:
     def _long_work(self, topic: str | None, data: PartitionProduceData, ack: ProduceAck) -> _LongValidation | None:
         """What is to be done in a thread before this partition's records can be appended; none for most."""
         records = data.records
-        if topic is None or not isinstance(records, ByteSlice) or ack.refused is not None:
+        if topic is None or not isinstance(records, ByteSlice) or ack.refused is not None or ack.acks not in _ACKS:
+            return None
+        if ack.check is not None and TopicPartition(topic, data.index) in ack.check.refused:
             return None
         partition = self._registry.get(topic, data.index)
         if partition is None or partition.log is None or partition.internal:
@@ -281,7 +284,7 @@ class ProduceHandler:
     ) -> PartitionProduceResponse:
         partition: Partition | None = None
         try:
-            if ack.acks != 1 and ack.acks != ACKS_ALL and ack.acks != 0:
+            if ack.acks not in _ACKS:
                 raise InvalidRequiredAcksError(f"acks is {ack.acks}; use 0, 1 or -1 (all)")
             if ack.refused is not None:
                 raise ack.refused

@@ -211,7 +211,9 @@ def _most_snappy(buffer: bytes, start: int, end: int) -> int:
         return _snappy_length(buffer, start, end)
     at = start + len(_XERIAL_HEADER)
     most = 0
-    while end - at > 4:
+    while at < end:
+        if end - at < 4:
+            raise CorruptMessageError("snappy data ends inside a block's length")
         size = int.from_bytes(buffer[at : at + 4], "big")
         at += 4
         most += _snappy_length(buffer, at, min(at + size, end))

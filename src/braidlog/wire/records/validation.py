@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
+from braidlog.core.fairness import let_others_run
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRecordError,
@@ -23,6 +24,7 @@ from braidlog.wire.records.batch import (
     CODEC_NONE,
     CODEC_ZSTD,
     HEADER_SIZE,
+    LENGTH_AT,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -63,6 +65,8 @@ _ATTRIBUTES_AT: Final = 22
 # Beside unpacking, per byte: an object of every message of the old formats; compressing.
 _WORK_OF_OLD_FORMAT: Final = 32
 _WORK_OF_COMPRESSION: Final = 8
+# The smallest old message takes 26 bytes, and 7 as a record of a batch.
+_MOST_OLD_RATIO: Final = 4
 
 
 def validate_for_append(
@@ -84,6 +88,8 @@ def validate_for_append(
     beside the policy's own bound.
     """
     buffer = records.buffer
+    if origin == ORIGIN_CLIENT:
+        _check_old_set(records, policy)
     headers = iterate_headers(buffer, records.start, records.end)
     if not headers:
         raise UnfitRecordsError("an append must hold at least one whole record batch")
@@ -91,7 +97,9 @@ def validate_for_append(
         return _accept_replicated(buffer, headers, first_offset)
     if origin == ORIGIN_CLIENT:
         _check_request(headers, produce_version)
-    for header in headers:
+    for index, header in enumerate(headers):
+        if index & 0x7FF == 0x7FF:
+            let_others_run()
         check_size(header.size, policy)
         check_crc(buffer, header)
         if header.codec > CODEC_ZSTD:
@@ -119,6 +127,9 @@ def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> i
         return 0
     if buffer[start + MAGIC_AT] < 2:
         return size * _WORK_OF_OLD_FORMAT
+    if i64(read_i32_be(buffer, start + LENGTH_AT)) + LOG_OVERHEAD != size:
+        # Not the one batch that it should be: who knows how many.
+        return enough
     codec = buffer[start + _ATTRIBUTES_AT] & CODEC_MASK
     if codec == CODEC_NONE:
         work = size // 4
@@ -126,7 +137,8 @@ def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> i
         try:
             work = most_decompressed(codec, buffer, start + HEADER_SIZE, records.end, enough)
         except CorruptMessageError:
-            return 0
+            # Where it is broken is found by unpacking what comes before.
+            return enough
     if policy.codec is not None and policy.codec != codec:
         work *= _WORK_OF_COMPRESSION
     return work
@@ -168,6 +180,13 @@ def _check_request(headers: list[BatchHeader], produce_version: int) -> None:
             f"produce requests of version {produce_version} may hold only one record batch per partition, "
             f"not {len(headers)}"
         )
+
+
+def _check_old_set(records: ByteSlice, policy: AppendPolicy) -> None:
+    """Refuse a set of old messages that can become no batch that is small enough, before an object is made of each."""
+    size = records.end - records.start
+    if size > _MOST_OLD_RATIO * policy.max_message_bytes and records.buffer[records.start + MAGIC_AT] < 2:
+        check_size(size, policy)
 
 
 def _check_batch(header: BatchHeader, origin: int) -> None:

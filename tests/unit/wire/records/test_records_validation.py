@@ -15,7 +15,15 @@ from braidlog.core.protocol_errors import (
     UnsupportedCompressionTypeError,
 )
 from braidlog.core.slices import ByteSlice
-from braidlog.wire.records.batch import iterate_headers
+from braidlog.wire.records.batch import (
+    CODEC_GZIP,
+    CODEC_LZ4,
+    CODEC_NONE,
+    CODEC_SNAPPY,
+    CODEC_ZSTD,
+    HEADER_SIZE,
+    iterate_headers,
+)
 from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
 from braidlog.wire.records.reading import Record, read_records
 from braidlog.wire.records.rejection import record_errors_of
@@ -24,7 +32,9 @@ from braidlog.wire.records.validation import (
     ORIGIN_REPLICATION,
     AppendPolicy,
     ValidatedRecords,
+    place,
     validate_for_append,
+    work_to_validate,
 )
 
 RECORDS = [Record(timestamp=NOW + i, key=b"k", value=b"v" * 100) for i in range(4)]
@@ -260,3 +270,40 @@ def test_mutated_appends_raise_only_named_errors(
             if origin != ORIGIN_REPLICATION:
                 stored = read_records(b"".join(validated.parts))
                 assert [r.offset for r in stored] == list(range(50, validated.last_offset + 1))
+
+
+@pytest.mark.parametrize("codec", [CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD])
+@given(records=record_lists())
+@quick
+def test_what_unpacking_takes_is_never_underestimated(codec: int, records: list[Record]) -> None:
+    plain = build_batch(records)
+    packed = build_batch(records, codec=codec)
+    work = work_to_validate(ByteSlice(packed, 0, len(packed)), AppendPolicy(), 1 << 30)
+    assert work >= len(plain) - HEADER_SIZE
+
+
+@given(records=record_lists())
+@quick
+def test_a_batch_that_is_placed_afterwards_is_the_same(records: list[Record]) -> None:
+    for codec in (CODEC_NONE, CODEC_LZ4):
+        for policy in (ANY_TIME, AppendPolicy(timestamp_after_max_ms=2**63 - 1, codec=CODEC_GZIP)):
+            data = build_batch(records, codec=codec)
+            at_once = append(data, policy)
+            placed = append(data, policy, first_offset=0)
+            place(placed, 50, 6)
+            assert b"".join(placed.parts) == b"".join(at_once.parts)
+            for name in ("first_offset", "last_offset", "max_timestamp", "offset_of_max_timestamp", "count", "size"):
+                assert getattr(placed, name) == getattr(at_once, name), name
+            assert [header.base_offset for header in placed.headers] == [50]
+
+
+def test_an_old_set_that_can_become_no_batch_is_refused_before_it_is_taken_apart() -> None:
+    message = build_message_set([Record(timestamp=NOW, key=None, value=b"")], magic=0)
+    data = message * 2000
+    with pytest.raises(MessageTooLargeError):
+        append(data, AppendPolicy(max_message_bytes=len(data) // 5), version=2)
+
+
+def test_several_batches_where_one_may_be_are_left_to_a_thread() -> None:
+    data = build_batch(RECORDS) * 2
+    assert work_to_validate(ByteSlice(data, 0, len(data)), AppendPolicy(), 12345) == 12345
