@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.storage.files import OsFiles
+from braidlog.storage.inspection.verify import partition_directories, verify
 from braidlog.wire.apis import encode_request
+from braidlog.wire.generated.api_versions import ApiVersionsRequest
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from braidlog.wire.records.batch import CODEC_GZIP
+from support.attacks.target import batch_of, frame, produce_request, tiny_records
 from support.broker import Broker, start_braidlog
 from support.confluent import create_topic
 from support.eventually import eventually
@@ -108,6 +113,28 @@ def test_ending_under_load_drains_and_the_next_start_finds_it_clean(tmp_path: Pa
         assert writer is not None
         writer.flush()
         writer.check(bootstrap)
+
+
+def test_ending_while_records_are_unpacked_leaves_sound_logs(tmp_path: Path) -> None:
+    """More than the drain waits for: what is not unpacked by then is refused, not written behind a closed log."""
+    settings = {"braidlog.http.listen": ""}
+    with start_braidlog(tmp_path / "data", settings) as broker, ExitStack() as opened:
+        create_topic(broker.bootstrap, "packed", 4, max_message_bytes=str(8 << 20))
+        count = 200_000
+        records = batch_of(tiny_records(count), count, CODEC_GZIP)
+        request = frame("Produce", 9, produce_request("packed", [(index % 4, records) for index in range(60)]))
+        for _ in range(8):
+            opened.enter_context(RawConnection(broker.port)).send_bytes(request)
+        with RawConnection(broker.port) as line:
+            line.ask("ApiVersions", 0, ApiVersionsRequest())
+        assert broker.stop() == 0, broker.log()
+        assert "bug" not in broker.log(), broker.log()
+    files = OsFiles()
+    for directory in partition_directories(files, str(tmp_path / "data")):
+        report = verify(files, directory)
+        assert report.is_sound, report.findings
+    with start_braidlog(tmp_path / "data", settings) as broker:
+        assert "after a clean stop" in broker.log(), broker.log()
 
 
 def _long_fetch() -> bytes:
