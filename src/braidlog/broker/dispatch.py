@@ -23,7 +23,7 @@ from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, RequestTimes
 from braidlog.wire.apis import APIS, PRODUCE, encode_response
-from braidlog.wire.errors import MalformedError
+from braidlog.wire.errors import MalformedError, TooManyElementsError
 from braidlog.wire.message import Message
 from braidlog.wire.reader import Reader
 
@@ -32,7 +32,8 @@ log = logging.getLogger("braidlog.dispatch")
 API_VERSIONS: Final = 18
 # Elements in all arrays of one request: more than any client needs, and more than a second of work.
 MOST_ELEMENTS: Final = 1_000_000
-# A request of more bytes than this, records apart, is decoded in a thread.
+# A request of more elements, or of more bytes where records are not most of it, is decoded in a thread.
+FEW_ELEMENTS: Final = 5_000
 LONG_REQUEST: Final = 1 << 16
 
 CALL: Final = 0
@@ -113,9 +114,7 @@ class Dispatch(FrameHandler):
             channel.close("the broker is stopping")
             return
         try:
-            reader = Reader(buffer, start, end)
-            reader.elements_left = MOST_ELEMENTS
-            self._handle(channel, reader)
+            self._handle(channel, Reader(buffer, start, end))
         except Exception as problem:
             self.give_up(channel, problem)
 
@@ -145,17 +144,34 @@ class Dispatch(FrameHandler):
         if decode is None:
             decode = route.decode = APIS[api_key].request.decode
         exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic(), route.times)
-        if api_key != PRODUCE and reader.end - reader.position > LONG_REQUEST and self.conversions is not None:
+        request = self._decoded(route, decode, reader, version)
+        if request is None:
             channel.begin(exchange)
             channel.mute()
-            _LongDecoding(self, route, reader, decode, exchange).begin(self.conversions)
+            _LongDecoding(self, route, reader, decode, exchange).begin()
             return
-        request = decode(reader, version)
         if api_key != PRODUCE and channel.open_exchanges and self.commit is not None:
             # A peer's requests take effect in their order: what it produced before must be there for what it asks now.
             self.commit()
         channel.begin(exchange)
         self.serve(route, request, exchange)
+
+    def _decoded(
+        self, route: Route, decode: Callable[[Reader, int], Message], reader: Reader, version: int
+    ) -> Message | None:
+        """The request, or none where decoding it would take long."""
+        body = reader.position
+        if self.conversions is None:
+            reader.elements_left = MOST_ELEMENTS
+            return decode(reader, version)
+        if route.api_key != PRODUCE and reader.end - body > LONG_REQUEST:
+            return None
+        reader.elements_left = FEW_ELEMENTS
+        try:
+            return decode(reader, version)
+        except TooManyElementsError:
+            reader.position = body
+            return None
 
     def serve(self, route: Route, request: Message, exchange: Exchange) -> None:
         route.requests += 1
@@ -251,12 +267,14 @@ class _LongDecoding:
         self.exchange = exchange
         self.request: Message | None = None
 
-    def begin(self, conversions: Conversions) -> None:
+    def begin(self) -> None:
+        assert self.dispatch.conversions is not None
         # The memory was reserved when the request was received.
-        conversions.run(0, self.run, self.done)
+        self.dispatch.conversions.run(0, self.run, self.done)
 
     def run(self) -> None:
         """In a thread."""
+        self.reader.elements_left = MOST_ELEMENTS
         self.reader.pause_often()
         self.request = self.decode(self.reader, self.exchange.version)
 

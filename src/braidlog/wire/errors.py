@@ -27,3 +27,7 @@ def required_text(value: str | None, field: str, version: int) -> str:
     if value is None:
         refuse_null(field, version)
     return value
+
+
+class TooManyElementsError(MalformedError):
+    """The arrays of a message have more elements than whoever decodes it allowed."""

@@ -9,7 +9,7 @@ from mypy_extensions import i32, i64
 
 from braidlog.core.fairness import let_others_run
 from braidlog.core.slices import ByteSlice
-from braidlog.wire.errors import MalformedError
+from braidlog.wire.errors import MalformedError, TooManyElementsError
 
 UUID_SIZE: Final = 16
 # In both forms, though only the older one has no room for more.
@@ -170,7 +170,7 @@ class Reader:
             raise MalformedError(f"array of {count} before {self.position}, but {self.remaining()} bytes are left")
         self.elements_left -= count
         if self.elements_left < 0:
-            raise MalformedError(f"array of {count} before {self.position}: more elements than a request may have")
+            raise TooManyElementsError(f"array of {count} before {self.position}: more elements than are allowed")
         return count
 
     def int8s(self, flex: bool) -> list[int]:

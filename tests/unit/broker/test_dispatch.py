@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from braidlog.broker.conversions import Conversions
-from braidlog.broker.dispatch import API_VERSIONS, CALL, FLOW, MOST_ELEMENTS, Dispatch, Route
+from braidlog.broker.dispatch import API_VERSIONS, CALL, FEW_ELEMENTS, FLOW, MOST_ELEMENTS, Dispatch, Route
 from braidlog.broker.handlers.api_versions import ApiVersionsHandler
 from braidlog.broker.slices import Slices
 from braidlog.core.clock import ManualClock
@@ -25,6 +25,7 @@ from braidlog.wire.apis import decode_response, encode_request
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from braidlog.wire.message import Message
 
 METADATA = 3
@@ -294,10 +295,31 @@ def test_a_long_request_that_makes_no_sense_closes_its_connection(world: World) 
     assert world.dispatch.malformed == 1
 
 
+def test_a_produce_to_very_many_partitions_is_decoded_elsewhere(world: World) -> None:
+    threads = Threads()
+    world.dispatch.conversions = Conversions(threads.run, MemoryPool(1 << 20))
+    seen: list[int] = []
+    world.dispatch.add(Route(PRODUCE, FLOW, lambda request, exchange: seen.append(len(request.topic_data)), None))
+
+    def produce(topics: int, records: bytes) -> ProduceRequest:
+        data = [PartitionProduceData(index=0, records=records)]
+        return ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)] * topics)
+
+    world.ask(PRODUCE, 8, produce(1, bytes(1 << 20)))
+    assert seen == [1], "records are not decoded, however many"
+    world.ask(PRODUCE, 8, produce(FEW_ELEMENTS, b""))
+    assert seen == [1]
+    threads.finish()
+    assert seen == [1, FEW_ELEMENTS]
+
+
 def test_a_request_of_too_many_elements_is_refused(world: World) -> None:
+    threads = Threads()
+    world.dispatch.conversions = Conversions(threads.run, MemoryPool(1 << 20))
     world.dispatch.add(Route(METADATA, CALL, lambda request, exchange: MetadataResponse(), None))
     names = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * (MOST_ELEMENTS + 1))
     world.ask(METADATA, 8, names)
+    threads.finish()
     assert world.channel.reason == "malformed request"
 
 
