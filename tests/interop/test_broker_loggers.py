@@ -59,7 +59,7 @@ def test_a_level_has_its_effect_at_once_and_until_a_restart(tmp_path: Path) -> N
 
         told_of_the_end()
         assert admin.alter_configs({loggers: {NET: "DEBUG"}}) == {loggers: None}
-        assert f"log level of {NET}: DEBUG, was INFO" in broker.log()
+        eventually(lambda: f"log level of {NET}: DEBUG, was INFO" in broker.log())
         assert "DEBUG" not in broker.log().partition("log level of")[0]
         told_of_the_end()
         eventually(lambda: bool(re.search(rf"DEBUG {NET}: connection from 127.0.0.1 closed", broker.log())))
