@@ -1,6 +1,6 @@
 """How much memory clients' requests and answers may take, all connections together (`braidlog.memory.max`).
 
-    half       requests that are being received or worked on     a large one is received as far as there is room
+    half       requests that are being received or worked on     a large one is received when there is room for it
     a quarter  records being decompressed or converted           the request waits until there is room
     a quarter  answers that peers do not read                    the connection with the most of it is closed
 
