@@ -14,6 +14,7 @@ from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
 from pyspark_braidlog.sink.task_count import check_task_count
 from pyspark_braidlog.sink.tasks import TaskWritten, write_task
+from pyspark_braidlog.worker_process import SentToTasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ def new_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: 
     return BatchWriter(chosen, columns)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SentToTasks, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns

@@ -8,17 +8,14 @@ its marker could never be mended.
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
 from typing import Final, Protocol, cast
 
 from pyspark.serializers import SpecialLengths
 
 from braidlog.core.errors import BraidlogError, UserError
+from pyspark_braidlog.worker_process import worker_input
 
 _END: Final = SpecialLengths.END_OF_STREAM.to_bytes(4, "big", signed=True)
-# What PySpark's worker calls the file that it reads from.
-_INPUT: Final = "infile"
 
 
 class TaskInput(Protocol):
@@ -33,13 +30,9 @@ class InputCut(BraidlogError):
 
 def task_input() -> TaskInput:
     """Of the worker that runs this task; to be called within the task."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name == "main" and _INPUT in frame.f_code.co_varnames:
-            found = frame.f_locals.get(_INPUT)
-            if hasattr(found, "peek"):
-                return cast(TaskInput, found)
-        frame = frame.f_back
+    found = worker_input()
+    if found is not None:
+        return cast(TaskInput, found)
     raise UserError(
         "this PySpark runs its workers in a way that the sink does not know, so that it could not tell a complete "
         "batch from one that was cut: use PySpark 4.3, or set the option delivery to at-least-once"

@@ -13,6 +13,7 @@ from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
 from pyspark_braidlog.sink.task_count import check_task_count
 from pyspark_braidlog.sink.tasks import TaskWritten, write_task
+from pyspark_braidlog.worker_process import SentToTasks, freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,10 +27,11 @@ def new_stream_writer(options: Mapping[str, str], schema: StructType, overwrite:
     chosen = WriteOptions.checked(options, Delivery.EXACTLY_ONCE)
     columns = Columns.of(schema, chosen.topic)
     TARGETS.check(chosen)
+    freeze_imports()
     return StreamWriter(chosen, columns)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns

@@ -15,6 +15,7 @@ from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.input_end import check_complete, task_input
 from pyspark_braidlog.sink.options import Delivery, Recomputed, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
+from pyspark_braidlog.worker_process import freeze_imports
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class TaskWritten(WriterCommitMessage):
 
 
 def write_task(options: WriteOptions, columns: Columns, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
+    written = _written(options, columns, batches)
+    freeze_imports()
+    return written
+
+
+def _written(options: WriteOptions, columns: Columns, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
     batches = TARGETS.checked(options, columns, batches)
     if options.delivery is Delivery.AT_LEAST_ONCE:
         with PRODUCERS.use(options.client) as producer:

@@ -20,6 +20,7 @@ from pyspark_braidlog.kept_clients import Kept
 from pyspark_braidlog.source.arrow_rows import SparkRows
 from pyspark_braidlog.source.model import OffsetRange
 from pyspark_braidlog.source.read_loss import LogNow, ReadLoss, look, loss_of
+from pyspark_braidlog.worker_process import freeze_imports
 
 # A batch has about so many bytes of records: what the JVM takes at once, and a worker holds a few of.
 _BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -61,7 +62,7 @@ def read_range(
         progress = _Progress(position)
         try:
             yield from _read(options, rows, work, progress, pool)
-            return
+            break
         except _DOUBTFUL as problem:
             position = progress.position
             loss = _loss(options, work, position, problem, look)
@@ -70,6 +71,7 @@ def read_range(
             position = loss.resume
             # Of a Python worker this goes to the log of its executor.
             print(f"braidlog: {loss.notice()}", file=sys.stderr, flush=True)
+    freeze_imports()
 
 
 class _Progress:

@@ -18,6 +18,7 @@ from pyspark_braidlog.source.progress import GroupProgress, group_calls
 from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic, ranges
 from pyspark_braidlog.source.stream_planning import StreamPlanner
+from pyspark_braidlog.worker_process import SentToTasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ class RefusedStream(DataSourceStreamReader):
         raise self._problem
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One of these lives as long as the query, in a process beside the driver, and plans; another is sent to the
     tasks, and reads. Neither may count on `stop`: Spark ends the planning process the hard way.
 
