@@ -70,8 +70,13 @@ bench-spark: setup
 generate: $(VENV)/.dev
 	$(PY) -m tools.protocol
 
-wheel: $(VENV)/.dev
-	$(PY) -m build --wheel --no-isolation --outdir dist .
+# The wheel of this Python alone, compiled or taken from the cache.
+wheel: $(VENV)/.run
+	$(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+# An sdist and the wheels of every supported Python on this machine, each installed and tried.
+wheels: $(VENV)/.run
+	$(PY) -m tools.wheels
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
