@@ -4,30 +4,35 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run setup build test test-unit test-pure test-all check bench bench-client bench-spark demo soak wheel clean generate
+PIP := $(PY) -m pip install -q --disable-pip-version-check
+PORT ?= 9092
+DATA ?= ./data
 
+.PHONY: run setup build test test-all check bench bench-client bench-spark demo soak wheel wheels clean generate
+
+# The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check "setuptools>=75" "mypy[mypyc]>=2.4,<2.5" "librt>=0.16,<0.17"
-	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e .
+	$(PY) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep=chr(10))" | $(PIP) -r /dev/stdin
+	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e .
 	touch $@
 
 # Spark, and a Java if the machine has none. Nothing is compiled for it.
 $(VENV)/.spark: $(VENV)/.run
-	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[spark]"
+	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[spark]"
 	@$(PY) -c "from pyspark_braidlog.java import find_java; find_java()" 2>/dev/null || \
-		BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[spark,java]"
+		BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[spark,java]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.spark
-	BRAIDLOG_PURE=1 $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[dev,interop,spark]"
+	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[dev,interop,spark]"
 	touch $@
 
 build: $(VENV)/.run
 	$(PY) -m tools.build
 
-run: build
-	$(VENV)/bin/braidlog serve --data ./data --listen 127.0.0.1:9092
+run: $(VENV)/.run
+	@$(PY) -m tools.run --data $(DATA) --listen 127.0.0.1:$(PORT)
 
 setup: $(VENV)/.dev build
 
@@ -65,8 +70,13 @@ bench-spark: setup
 generate: $(VENV)/.dev
 	$(PY) -m tools.protocol
 
-wheel: $(VENV)/.dev
-	$(PY) -m build --wheel --no-isolation --outdir dist .
+# The wheel of this Python alone, compiled or taken from the cache.
+wheel: $(VENV)/.run
+	$(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+# An sdist and the wheels of every supported Python on this machine, each installed and tried.
+wheels: $(VENV)/.run
+	$(PY) -m tools.wheels
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,44 +1,67 @@
-"""Compiles the hot modules with mypyc.
+"""Installs the package with its hot modules compiled by mypyc (`tools/hot.py` names them, `tools/build.py` compiles).
 
-The same sources run uncompiled, so a machine without a C compiler still gets a working (slower) package;
-`BRAIDLOG_PURE=1` at build time asks for that on purpose. Which modules are hot is said in `tools/hot.py`.
+The same sources run uncompiled, so a machine without a C compiler still gets a working, slower package;
+`BRAIDLOG_PURE=1` asks for that on purpose.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from setuptools import setup
+from setuptools import Distribution, setup
+from setuptools.command.build import build
+from setuptools.command.build_ext import build_ext
 
-ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tools.build import compiled_modules, copy_libraries, why_uncompiled
+from tools.hot import SOURCE
+
+UNCOMPILED = why_uncompiled()
 
 
-def hot_extensions() -> Sequence[Any]:
-    if os.environ.get("BRAIDLOG_PURE") == "1":
+class BraidlogDistribution(Distribution):
+    """Its compiled modules are found when they are built; until then only their existence is known."""
+
+    def has_ext_modules(self) -> bool:
+        return UNCOMPILED is None
+
+
+class BuildFromScratch(build):
+    def run(self) -> None:
+        # pip builds inside the source tree, where an earlier build may have left modules that are gone by now.
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        if UNCOMPILED is not None:
+            print(f"braidlog: installing the uncompiled, slower package: {UNCOMPILED}", file=sys.stderr)
+        super().run()
+
+
+class CompiledModules(build_ext):
+    """Takes the compiled modules from `tools.build` instead of compiling extensions one by one."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.copied: list[str] = []
+
+    def run(self) -> None:
+        in_place = self.inplace or self.editable_mode
+        with compiled_modules() as compiled:
+            copies = copy_libraries(compiled, SOURCE if in_place else Path(self.build_lib))
+        self.copied = [str(copy) for copy in copies]
+
+    def get_outputs(self) -> list[str]:
+        return self.copied
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+    def get_source_files(self) -> list[str]:
         return []
-    if shutil.which(os.environ.get("CC", "cc")) is None:
-        print("braidlog: no C compiler found; installing the uncompiled (slower) package", file=sys.stderr)
-        return []
-    from mypyc.build import mypycify
-    from tools.hot import UNITS
-
-    sources = [path for unit in UNITS.values() for path in unit]
-    groups: list[tuple[list[str], str | None]] = [(unit, name) for name, unit in UNITS.items()]
-    if not sources:
-        return []
-    extensions: Sequence[Any] = mypycify(
-        ["--strict", *sources],
-        opt_level=os.environ.get("BRAIDLOG_OPT", "2"),
-        debug_level="0",
-        separate=groups,
-    )
-    return extensions
 
 
-setup(ext_modules=list(hot_extensions()))
+setup(
+    distclass=BraidlogDistribution,
+    cmdclass={"build": BuildFromScratch, "build_ext": CompiledModules},
+)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from braidlog.core.compilation import is_compiled
+from support.broker import start_braidlog
 
 
 def test_topic_names_for_the_shell(cli: Any, topic: str) -> None:
@@ -31,3 +37,14 @@ def test_help_comes_at_once(cli_of: Callable[[None], Any]) -> None:
         fastest = min(fastest, time.perf_counter() - began)
     # About 0.06 s on an idle machine; a heavy import would show even on a busy one.
     assert fastest < 1.0
+
+
+def test_serve_says_when_it_is_uncompiled(tmp_path: Path) -> None:
+    with start_braidlog(tmp_path, env={"BRAIDLOG_PURE": "1"}) as broker:
+        assert "WARNING braidlog.server: running uncompiled, several times slower" in broker.log()
+
+
+@pytest.mark.skipif(not is_compiled(), reason="these tests run uncompiled")
+def test_serve_says_nothing_when_it_is_compiled(tmp_path: Path) -> None:
+    with start_braidlog(tmp_path) as broker:
+        assert "compiled" not in broker.log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 
@@ -44,10 +45,14 @@ def _serve(options: argparse.Namespace) -> int:
     from braidlog.broker.allocator import keep_large_buffers
     from braidlog.broker.server import Server, run
     from braidlog.config.sources import load_settings
+    from braidlog.core.compilation import uncompiled_notice
     from braidlog.logs import set_up_logging
 
     loaded = load_settings(options.config, os.environ, [*_shorthands(options), *options.set])
     set_up_logging(loaded.settings)
+    notice = uncompiled_notice()
+    if notice is not None:
+        logging.getLogger("braidlog.server").warning("%s", notice)
     keep_large_buffers()
     return run(Server(loaded.settings, loaded.warnings))
 

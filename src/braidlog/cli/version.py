@@ -7,7 +7,8 @@ import platform
 
 from braidlog import __version__
 from braidlog.cli.options import add_output
-from braidlog.cli.output import show_one
+from braidlog.cli.output import remark, show_one
+from braidlog.core.compilation import is_compiled, uncompiled_notice
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,17 +17,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from braidlog.wire import reader
-
-    compiled = not (reader.__file__ or "").endswith(".py")
     show_one(
         {
             "braidlog": __version__,
-            "compiled": compiled,
+            "compiled": is_compiled(),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "protocol": "Kafka 3.9",
         },
         options.output,
     )
+    notice = uncompiled_notice()
+    if notice is not None:
+        remark(notice)
     return 0

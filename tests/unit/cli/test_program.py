@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 from braidlog.cli.program import NOUNS, Command, build_parser, main, run
 from braidlog.cli.starts import At, Start
+from braidlog.core import slices
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError, UnknownServerError
 
@@ -142,3 +144,24 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.startswith("braidlog  0.")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == told
+
+
+def test_version_says_when_it_is_uncompiled_and_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BRAIDLOG_PURE", raising=False)
+    monkeypatch.setattr(slices, "__file__", "slices.py")
+    assert main(["version", "--output", "json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["compiled"] is False
+    assert "several times slower; to compile, install a C compiler" in told.err
+
+    monkeypatch.setenv("BRAIDLOG_PURE", "1")
+    main(["version"])
+    assert "because BRAIDLOG_PURE=1 is set" in capsys.readouterr().err
+
+    monkeypatch.setattr(slices, "__file__", "slices.so")
+    main(["version", "--output", "json"])
+    told = capsys.readouterr()
+    assert json.loads(told.out)["compiled"] is True
+    assert told.err == ""
