@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from braidlog.cli.options import port_number, shortened
 from braidlog.cli.program import Parser
 from braidlog.core.errors import FatalError, UserError
 
@@ -20,12 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", metavar="DIR", help="where the logs go (sets log.dirs)")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="where clients connect; port 0 picks a free one (sets listeners)"
+        "--listen",
+        metavar="HOST:PORT",
+        type=_listen_address,
+        help="where clients connect; port 0 picks a free one (sets listeners)",
     )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="any other setting; may be repeated"
     )
     parser.add_argument("--log-format", choices=("text", "json"), help="sets braidlog.log.format")
+
+
+def _listen_address(text: str) -> str:
+    """The type of --listen."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{shortened(text)}: give HOST:PORT, such as 127.0.0.1:9092")
+    return f"{host or '127.0.0.1'}:{port_number(port)}"
 
 
 def main(arguments: list[str]) -> int:
@@ -57,10 +69,7 @@ def _shorthands(options: argparse.Namespace) -> list[str]:
     if options.data:
         assignments.append(f"log.dirs={options.data}")
     if options.listen:
-        host, colon, port = options.listen.rpartition(":")
-        if not colon or not port.isdigit():
-            raise UserError(f"--listen {options.listen}: give HOST:PORT, such as 127.0.0.1:9092")
-        assignments.append(f"listeners=PLAINTEXT://{host or '127.0.0.1'}:{port}")
+        assignments.append(f"listeners=PLAINTEXT://{options.listen}")
     if options.log_format:
         assignments.append(f"braidlog.log.format={options.log_format}")
     return assignments

@@ -79,7 +79,7 @@ def parse_servers(servers: tuple[str, ...]) -> list[Address]:
         host, colon, port = word.rpartition(":")
         if not colon or (word.startswith("[") and word.endswith("]")):
             found.append((word.strip("[]"), DEFAULT_PORT))
-        elif host and port.isdigit() and 0 < int(port) < 65536:
+        elif host and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
             found.append((host.strip("[]"), int(port)))
         else:
             raise SettingError(f"bootstrap.servers: {word!r} is not HOST:PORT")
