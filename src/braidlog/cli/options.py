@@ -49,6 +49,7 @@ def add_client_config(parser: argparse.ArgumentParser, *, config_is_taken: bool)
         *(() if config_is_taken else ("--config",)),
         dest="command_config",
         metavar="FILE",
+        type=path_name,
         help="settings of a Kafka client (security.protocol, sasl.*, ssl.*, …) in its properties syntax",
     )
     parser.add_argument(
@@ -143,6 +144,13 @@ def _seconds(text: str, most: float) -> float:
     if not 0.001 <= value < most:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is not a positive number of seconds below {most:.0f}")
     return value
+
+
+def path_name(text: str) -> str:
+    """The name of a file or directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("an empty text names no file or directory")
+    return text
 
 
 def positive(text: str) -> int:

@@ -6,20 +6,19 @@ import argparse
 import os
 import sys
 
-from braidlog.cli.options import port_number, shortened
-from braidlog.cli.program import Parser
-from braidlog.core.errors import FatalError, UserError
-
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
+from braidlog.cli.options import path_name, port_number, shortened
+from braidlog.cli.program import EXIT_FAILED, EXIT_INTERRUPTED, Parser
+from braidlog.core.errors import BraidlogError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", metavar="FILE", help="settings in Kafka's server.properties syntax, by Kafka's names"
+        "--config",
+        metavar="FILE",
+        type=path_name,
+        help="settings in Kafka's server.properties syntax, by Kafka's names",
     )
-    parser.add_argument("--data", metavar="DIR", help="where the logs go (sets log.dirs)")
+    parser.add_argument("--data", metavar="DIR", type=path_name, help="where the logs go (sets log.dirs)")
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
@@ -46,10 +45,19 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         return _serve(options)
-    except (UserError, FatalError) as problem:
-        for line in str(problem).splitlines():
-            print(f"braidlog: {line}", file=sys.stderr)
-        return EXIT_FAILED
+    except BraidlogError as problem:
+        return _fail(str(problem))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        return _fail(f"cannot serve: {where}{problem.strerror or problem}")
+
+
+def _fail(message: str) -> int:
+    for line in message.splitlines():
+        print(f"braidlog: {line}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _serve(options: argparse.Namespace) -> int:
