@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
+    _open_standard_streams()
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] == "serve":
         from braidlog.cli.serve import main as serve
@@ -14,6 +16,18 @@ def main(arguments: list[str] | None = None) -> int:
     from braidlog.cli.program import main as program
 
     return program(words)
+
+
+def _open_standard_streams() -> None:
+    """What was started with one of them closed would print into the first file or socket that it opens."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def test_explicit_replicas(cli: Any, topic: str) -> None:
     cli("topics", "create", other, "--replica-assignment", f"{broker_id},{broker_id}").succeeded()
     (described,) = cli("topics", "describe", other, "--output", "json").json
     assert [each["replicas"] for each in described["partitions"]] == [[broker_id], [broker_id]]
-    cli("topics", "create", f"{topic}-x", "--replica-assignment", "1:a").failed("give broker ids as 1:2,2:3")
+    cli("topics", "create", f"{topic}-x", "--replica-assignment", "1:a").failed("give broker ids as 1:2,2:3", code=2)
     both = ("--replica-assignment", "1", "--partitions", "2")
     cli("topics", "create", f"{topic}-x", *both).failed("leave out --partitions")
 
@@ -94,4 +94,4 @@ def test_exactly_one_action(cli: Any) -> None:
 
 def test_no_broker(cli_of: Callable[[Broker | None], Any]) -> None:
     cli_of(None)("topics", "list", "--bootstrap", "127.0.0.1:1").failed("no broker answers at 127.0.0.1:1")
-    cli_of(None)("topics", "list", "--bootstrap", "127.0.0.1:x").failed("is not HOST:PORT")
+    cli_of(None)("topics", "list", "--bootstrap", "127.0.0.1:x").failed("is not HOST:PORT", code=2)

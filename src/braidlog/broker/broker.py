@@ -106,7 +106,10 @@ class Broker:
         except (BlockingIOError, CorruptStoreError) as problem:
             raise UserError(str(problem)) from problem
         except OSError as problem:
-            raise FatalError(f"cannot open the coordination store in {store_dir}: {problem}") from problem
+            raise FatalError(
+                f"cannot open the coordination store in {store_dir}: {problem}; it has to be a directory that this "
+                "user may write to, on a disk with room"
+            ) from problem
         self.store.on_failure(self._fatal)
         self.store.starting = True
         self.session: EmbeddedSession = self.store.connect()

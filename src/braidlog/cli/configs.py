@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from braidlog.cli.options import add_connection, add_output, connect, not_negative, pairs
+from braidlog.cli.options import add_connection, add_output, broker_number, connect, pairs
 from braidlog.cli.output import report, show
 from braidlog.client.admin.configs import (
     Alter,
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb in (describe, alter):
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--topic", metavar="TOPIC", help="settings of this topic")
-        which.add_argument("--broker", metavar="ID", type=not_negative, help="settings of this broker")
+        which.add_argument("--broker", metavar="ID", type=broker_number, help="settings of this broker")
         which.add_argument("--brokers", action="store_true", help="what holds for every broker")
-        which.add_argument("--broker-loggers", metavar="ID", type=not_negative, help="log levels of this broker")
+        which.add_argument("--broker-loggers", metavar="ID", type=broker_number, help="log levels of this broker")
         which.add_argument("--group", metavar="GROUP", help="settings of this group")
         add_connection(verb)
         add_output(verb)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
-from braidlog.cli.options import add_connection, add_output, connect, not_negative, positive, seconds, unescaped
+from braidlog.cli.options import add_connection, add_output, connect, partition_number, positive, seconds, unescaped
 from braidlog.cli.pace import Pace
 from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
 from braidlog.cli.record_bytes import shown
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "--partition", metavar="N", type=not_negative, action="append", help="only this partition; repeatable"
+        "--partition", metavar="N", type=partition_number, action="append", help="only this partition; repeatable"
     )
     parser.add_argument("--offset", metavar="WHERE", type=start, help="where to begin, see below; default latest")
     parser.add_argument("--group", metavar="GROUP", help="read as a member of this group, and commit for it")

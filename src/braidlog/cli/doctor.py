@@ -18,7 +18,14 @@ from braidlog.cli.checkup.finding import OK, PROBLEM, WARNING, Finding, ok, prob
 from braidlog.cli.checkup.listening import check_listeners, check_open_files
 from braidlog.cli.checkup.stored_cluster import stored_cluster_id
 from braidlog.cli.option_words import in_options
-from braidlog.cli.options import add_client_config, add_output, client_properties, resolve_connection, seconds
+from braidlog.cli.options import (
+    add_client_config,
+    add_output,
+    client_properties,
+    path_name,
+    resolve_connection,
+    timeout_seconds,
+)
 from braidlog.cli.output import show
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.refusals import SettingsRefusedError
@@ -40,13 +47,17 @@ Exit code 1 when there is a problem; warnings do not count.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
-    parser.add_argument("--data", metavar="DIR", help="the broker's data directory (as for serve)")
-    parser.add_argument("--config", metavar="FILE", help="the broker's server.properties (as for serve)")
+    parser.add_argument("--data", metavar="DIR", type=path_name, help="the broker's data directory (as for serve)")
+    parser.add_argument(
+        "--config", metavar="FILE", type=path_name, help="the broker's server.properties (as for serve)"
+    )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="another of its settings (as for serve)"
     )
     parser.add_argument("--bootstrap", "--bootstrap-server", metavar="HOST:PORT", help="a broker of a running cluster")
-    parser.add_argument("--request-timeout", metavar="SECONDS", type=seconds, help="for each answer (default 5)")
+    parser.add_argument(
+        "--request-timeout", metavar="SECONDS", type=timeout_seconds, help="for each answer (default 5)"
+    )
     add_client_config(parser, config_is_taken=True)
     add_output(parser)
     parser.set_defaults(run=run)

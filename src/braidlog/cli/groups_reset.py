@@ -11,9 +11,9 @@ from typing import Final
 
 from braidlog.cli import reset_plan
 from braidlog.cli.groups_describe import named_groups
-from braidlog.cli.options import connect, timestamp_ms
+from braidlog.cli.options import INT64_MAX, connect, offset_number, timestamp_ms
 from braidlog.cli.output import remark, remark_failure, show
-from braidlog.cli.partition_words import INT64_MAX, chosen_partitions, group_name, moment, offset_number, topic_choice
+from braidlog.cli.partition_words import chosen_partitions, group_name, moment, topic_choice
 from braidlog.cli.reset_plan import Bounds, Change, FileOffsets, Target
 from braidlog.client.admin.group_offsets import GroupOffsetCalls
 from braidlog.client.admin.groups import GroupCalls, GroupDescription

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
-from braidlog.cli.options import add_output, not_negative, positive
+from braidlog.cli.options import add_output, offset_number, positive
 from braidlog.cli.output import Progress, remark, show
 from braidlog.core.clock import SystemClock
 from braidlog.core.errors import UserError
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a partition's directory stands for its .log files",
     )
     dump.add_argument("--records", action="store_true", help="also the records of each batch")
-    dump.add_argument("--from-offset", metavar="N", type=not_negative, default=0, help="leave out batches before this")
+    dump.add_argument("--from-offset", metavar="N", type=offset_number, default=0, help="leave out batches before this")
     dump.add_argument("--max-entries", metavar="N", type=positive, help="stop after so many lines")
     dump.set_defaults(run=run_dump)
 

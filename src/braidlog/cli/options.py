@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _REQUEST_TIMEOUT_S: Final = 30.0
 
+# What the fields of the protocol have room for.
+INT16_MAX: Final = 2**15 - 1
+UINT16_MAX: Final = 2**16 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -29,7 +35,10 @@ def add_connection(parser: argparse.ArgumentParser, *, config_is_taken: bool = F
         help=f"a broker of the cluster (default: of --command-config, $BRAIDLOG_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
-        "--request-timeout", metavar="SECONDS", type=seconds, help="how long to wait for each answer (default 30)"
+        "--request-timeout",
+        metavar="SECONDS",
+        type=timeout_seconds,
+        help="how long to wait for each answer (default 30)",
     )
     add_client_config(parser, config_is_taken=config_is_taken)
 
@@ -40,6 +49,7 @@ def add_client_config(parser: argparse.ArgumentParser, *, config_is_taken: bool)
         *(() if config_is_taken else ("--config",)),
         dest="command_config",
         metavar="FILE",
+        type=path_name,
         help="settings of a Kafka client (security.protocol, sasl.*, ssl.*, …) in its properties syntax",
     )
     parser.add_argument(
@@ -90,8 +100,16 @@ def resolve_connection(
             settings.get("bootstrap.servers") or os.environ.get("BRAIDLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
         )
     if options.request_timeout is None:
-        given = str(settings.get("request.timeout.ms", ""))
-        options.request_timeout = int(given) / 1000.0 if given.isdecimal() and int(given) > 0 else timeout_s
+        options.request_timeout = _request_timeout_s(settings) or timeout_s
+
+
+def _request_timeout_s(settings: Mapping[str, Any]) -> float:
+    """What the file and -X say; 0 where they say nothing."""
+    if "request.timeout.ms" not in settings:
+        return 0.0
+    from braidlog.client.settings import ADMIN, Settings
+
+    return Settings.of(ADMIN, {"request.timeout.ms": settings["request.timeout.ms"]}).seconds("request.timeout.ms")
 
 
 def pairs(texts: list[str], option: str) -> dict[str, str]:
@@ -109,37 +127,92 @@ def pairs(texts: list[str], option: str) -> dict[str, str]:
 
 
 def seconds(text: str) -> float:
+    return _seconds(text, 1e9)
+
+
+def timeout_seconds(text: str) -> float:
+    """Milliseconds of it fit the protocol's int32."""
+    return _seconds(text, INT32_MAX / 1000)
+
+
+def _seconds(text: str, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    # "Not a number" compares as neither.
+    if not 0.001 <= value < most:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a positive number of seconds below {most:.0f}")
     return value
 
 
+def path_name(text: str) -> str:
+    """The name of a file or directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("an empty text names no file or directory")
+    return text
+
+
 def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
+    """A count that no wire field limits; the protocol's largest integer does."""
+    return _whole_number(text, 1, INT64_MAX, "a positive whole number")
 
 
-def not_negative(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
-    return int(text)
+def partition_count(text: str) -> int:
+    return _whole_number(text, 1, INT32_MAX, "a number of partitions: a positive whole number")
+
+
+def replication_factor(text: str) -> int:
+    return _whole_number(text, 1, INT16_MAX, "a replication factor: a positive whole number")
+
+
+def broker_number(text: str) -> int:
+    return _whole_number(text, 0, INT32_MAX, "a broker's id: a whole number from 0")
+
+
+def partition_number(text: str) -> int:
+    return _whole_number(text, 0, INT32_MAX, "a partition: a whole number from 0")
+
+
+def offset_number(text: str) -> int:
+    return _whole_number(text, 0, INT64_MAX, "an offset: a whole number from 0")
+
+
+def producer_number(text: str) -> int:
+    return _whole_number(text, 0, INT64_MAX, "a producer id: a whole number from 0")
+
+
+def port_number(text: str) -> int:
+    return _whole_number(text, 0, UINT16_MAX, "a port: a whole number from 0")
+
+
+def _whole_number(text: str, least: int, most: int, what: str) -> int:
+    plain = text.strip()
+    # The length is looked at first: Python refuses to read numbers of thousands of digits.
+    if not (plain.isascii() and plain.isdecimal()) or len(plain) > 19 or not least <= int(plain) <= most:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not {what} up to {most}")
+    return int(plain)
+
+
+def shortened(text: str) -> str:
+    """Quoted for a message, which has to stay one that can be read."""
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")
 
 
 def timestamp_ms(text: str) -> int:
     """Milliseconds since 1970, or ISO 8601; without a zone the local one is meant."""
-    if text.isdecimal():
-        return int(text)
+    if text.isascii() and text.isdecimal():
+        return _whole_number(text, 0, INT64_MAX, "a time in milliseconds since 1970")
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
+        moment_ms = round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as problem:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither milliseconds since 1970 nor ISO 8601 such as 2024-05-01T12:00:00Z"
+            f"{shortened(text)} is neither milliseconds since 1970 nor ISO 8601 such as 2024-05-01T12:00:00Z"
         ) from problem
+    if moment_ms < 0:
+        # The protocol uses negative ones as signs for the start and the end of a partition.
+        raise argparse.ArgumentTypeError(f"{text!r} is before 1970, where the time of records begins")
+    return moment_ms
 
 
 def unescaped(text: str) -> str:

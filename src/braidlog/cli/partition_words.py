@@ -1,20 +1,17 @@
-"""Words of groups and transactions: partitions as people write them (`orders:0,2`), numbers that fit, states."""
+"""Words of groups and transactions: partitions as people write them (`orders:0,2`), names, states."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from braidlog.cli.options import partition_number
 from braidlog.client.cluster import Cluster
 from braidlog.client.refusals import check
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
-
-# What the protocol has room for.
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 
 def group_name(text: str) -> str:
@@ -48,18 +45,6 @@ def topic_choice(text: str) -> TopicChoice:
     return TopicChoice(topic, tuple(dict.fromkeys(partition_number(word) for word in numbers.split(","))))
 
 
-def partition_number(text: str) -> int:
-    return _bounded(text, INT32_MAX, "a partition: a whole number from 0 up")
-
-
-def offset_number(text: str) -> int:
-    return _bounded(text, INT64_MAX, "an offset: a whole number from 0 up")
-
-
-def producer_number(text: str) -> int:
-    return _bounded(text, INT64_MAX, "a producer id: a whole number from 0 up")
-
-
 def chosen_words(text: str, names: Sequence[str], what: str) -> list[str]:
     """Words, by commas, as the protocol spells them."""
     spelled = {name.lower(): name for name in names}
@@ -69,14 +54,6 @@ def chosen_words(text: str, names: Sequence[str], what: str) -> list[str]:
             raise argparse.ArgumentTypeError(f"{word!r} is no {what}; choose from {', '.join(names)}")
         chosen.append(spelled[word.strip().lower()])
     return chosen
-
-
-def _bounded(text: str, largest: int, what: str) -> int:
-    plain = text.strip()
-    # The length is looked at first: Python refuses to read numbers of thousands of digits.
-    if not (plain.isascii() and plain.isdecimal()) or len(plain) > 19 or int(plain) > largest:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what} that the protocol has room for")
-    return int(plain)
 
 
 def chosen_partitions(cluster: Cluster, choices: Sequence[TopicChoice]) -> list[TopicPartition]:

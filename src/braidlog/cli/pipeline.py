@@ -6,8 +6,8 @@ import argparse
 from importlib import import_module
 from typing import Final
 
-from braidlog.cli.options import add_connection, add_output, timestamp_ms
-from braidlog.cli.partition_words import group_name, offset_number, topic_choice
+from braidlog.cli.options import add_connection, add_output, offset_number, timestamp_ms
+from braidlog.cli.partition_words import group_name, topic_choice
 from braidlog.cli.program import Command
 from braidlog.cli.reset_plan import duration_ms
 

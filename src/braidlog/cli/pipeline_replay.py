@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from braidlog.cli import reset_plan
-from braidlog.cli.options import connect
+from braidlog.cli.options import INT64_MAX, connect
 from braidlog.cli.output import remark, show
-from braidlog.cli.partition_words import INT64_MAX, TopicChoice, moment
+from braidlog.cli.partition_words import TopicChoice, moment
 from braidlog.cli.reset_plan import Bounds, Change, Target
 from braidlog.client.admin.records import OffsetSpec, RecordCalls
 from braidlog.client.admin.routing import Routing

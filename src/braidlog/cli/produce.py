@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
-from braidlog.cli.options import add_connection, add_output, connect, not_negative, separator, timestamp_ms
+from braidlog.cli.options import add_connection, add_output, connect, partition_number, separator, timestamp_ms
 from braidlog.cli.output import report
 from braidlog.cli.pace import Pace
 from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="lines",
         help="json: one object per line, as consume --output json prints them",
     )
-    parser.add_argument("--partition", metavar="N", type=not_negative, help="write to this partition")
+    parser.add_argument("--partition", metavar="N", type=partition_number, help="write to this partition")
     parser.add_argument(
         "--timestamp", metavar="TIME", type=timestamp_ms, help="of every record: ISO 8601, or milliseconds since 1970"
     )
@@ -70,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-idempotence", action="store_true", help="let a record that is sent again be written again"
     )
     parser.add_argument(
-        "--transactional-id", metavar="ID", help="write all of it or nothing: in one transaction of this id"
+        "--transactional-id",
+        metavar="TRANSACTIONAL-ID",
+        help="write all of it or nothing: in one transaction of this id",
     )
     add_connection(parser)
     add_output(parser)

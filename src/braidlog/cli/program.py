@@ -123,7 +123,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
     except ProtocolError as problem:
         return _fail(f"{problem.message or 'the broker refused'} [{problem.name}]")
     except BraidlogError as problem:
-        return _fail(str(problem))
+        return _fail(str(problem), EXIT_USAGE if _is_wrong_setting(problem) else EXIT_FAILED)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         return _fail(f"{where}{problem.strerror or problem}")
@@ -131,6 +131,13 @@ def run(command: Command, options: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
 
 
-def _fail(message: str) -> int:
+def _is_wrong_setting(problem: BraidlogError) -> bool:
+    """Whether a client refused its settings before it did anything: -X, --bootstrap or a file is wrong."""
+    from braidlog.client.errors import SettingError
+
+    return isinstance(problem, SettingError)
+
+
+def _fail(message: str, code: int = EXIT_FAILED) -> int:
     print(f"braidlog: {' '.join(in_options(message).split())}", file=sys.stderr)
-    return EXIT_FAILED
+    return code

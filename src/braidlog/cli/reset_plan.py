@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from braidlog.cli.partition_words import INT64_MAX, offset_number, partition_number
+from braidlog.cli.options import INT64_MAX, offset_number, partition_number, shortened
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -139,7 +139,7 @@ def shift(text: str) -> int:
     plain = text.strip()
     sign, digits = (-1, plain[1:]) if plain.startswith("-") else (1, plain.removeprefix("+"))
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > 19 or int(digits) > INT64_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of offsets such as 10 or -10")
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a whole number of offsets such as 10 or -10")
     return sign * int(digits)
 
 
@@ -148,5 +148,5 @@ def duration_ms(text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     parts = {name: value for name, value in found.groupdict().items() if value} if found else {}
     if not parts:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an ISO 8601 duration such as PT30M, PT1H30M or P1D")
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not an ISO 8601 duration such as PT30M, PT1H30M or P1D")
     return round(sum(float(value.replace(",", ".")) * _UNIT_S[name] for name, value in parts.items()) * 1000)

@@ -7,26 +7,37 @@ import logging
 import os
 import sys
 
-from braidlog.cli.program import Parser
-from braidlog.core.errors import FatalError, UserError
-
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
+from braidlog.cli.options import path_name, port_number, shortened
+from braidlog.cli.program import EXIT_FAILED, EXIT_INTERRUPTED, Parser
+from braidlog.core.errors import BraidlogError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", metavar="FILE", help="settings in Kafka's server.properties syntax, by Kafka's names"
+        "--config",
+        metavar="FILE",
+        type=path_name,
+        help="settings in Kafka's server.properties syntax, by Kafka's names",
     )
-    parser.add_argument("--data", metavar="DIR", help="where the logs go (sets log.dirs)")
+    parser.add_argument("--data", metavar="DIR", type=path_name, help="where the logs go (sets log.dirs)")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="where clients connect; port 0 picks a free one (sets listeners)"
+        "--listen",
+        metavar="HOST:PORT",
+        type=_listen_address,
+        help="where clients connect; port 0 picks a free one (sets listeners)",
     )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="any other setting; may be repeated"
     )
     parser.add_argument("--log-format", choices=("text", "json"), help="sets braidlog.log.format")
+
+
+def _listen_address(text: str) -> str:
+    """The type of --listen."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{shortened(text)}: give HOST:PORT, such as 127.0.0.1:9092")
+    return f"{host or '127.0.0.1'}:{port_number(port)}"
 
 
 def main(arguments: list[str]) -> int:
@@ -35,10 +46,19 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         return _serve(options)
-    except (UserError, FatalError) as problem:
-        for line in str(problem).splitlines():
-            print(f"braidlog: {line}", file=sys.stderr)
-        return EXIT_FAILED
+    except BraidlogError as problem:
+        return _fail(str(problem))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        return _fail(f"cannot serve: {where}{problem.strerror or problem}")
+
+
+def _fail(message: str) -> int:
+    for line in message.splitlines():
+        print(f"braidlog: {line}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -62,10 +82,7 @@ def _shorthands(options: argparse.Namespace) -> list[str]:
     if options.data:
         assignments.append(f"log.dirs={options.data}")
     if options.listen:
-        host, colon, port = options.listen.rpartition(":")
-        if not colon or not port.isdigit():
-            raise UserError(f"--listen {options.listen}: give HOST:PORT, such as 127.0.0.1:9092")
-        assignments.append(f"listeners=PLAINTEXT://{host or '127.0.0.1'}:{port}")
+        assignments.append(f"listeners=PLAINTEXT://{options.listen}")
     if options.log_format:
         assignments.append(f"braidlog.log.format={options.log_format}")
     return assignments

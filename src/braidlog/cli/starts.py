@@ -6,7 +6,7 @@ import argparse
 from enum import Enum, auto
 from typing import NamedTuple
 
-from braidlog.cli.options import timestamp_ms
+from braidlog.cli.options import offset_number, shortened, timestamp_ms
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.core.types import TopicPartition
 
@@ -37,11 +37,12 @@ def start(text: str) -> Start:
     if text.startswith("@"):
         return Start(At.TIME, timestamp_ms(text[1:]))
     if text.isdecimal():
-        return Start(At.OFFSET, int(text))
+        return Start(At.OFFSET, offset_number(text))
     back = text.removeprefix("end")
     if back.startswith("-") and back[1:].isdecimal():
-        return Start(At.BEFORE_END, int(back[1:]))
-    raise argparse.ArgumentTypeError(f"{text!r} is none of earliest, latest, committed, N, end-N (or -N), @TIME")
+        return Start(At.BEFORE_END, offset_number(back[1:]))
+    known = "earliest, latest, committed, N, end-N (or -N), @TIME"
+    raise argparse.ArgumentTypeError(f"{shortened(text)} is none of {known}")
 
 
 def positions_of(consumer: Consumer, partitions: list[TopicPartition], where: Start) -> dict[TopicPartition, int]:

@@ -6,7 +6,15 @@ import argparse
 import os
 from typing import Any
 
-from braidlog.cli.options import add_connection, add_output, connect, pairs, positive
+from braidlog.cli.options import (
+    add_connection,
+    add_output,
+    broker_number,
+    connect,
+    pairs,
+    partition_count,
+    replication_factor,
+)
 from braidlog.cli.output import remark, remark_failure, report, show
 from braidlog.client.admin.routing import Routing
 from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicDescription, TopicId
@@ -25,10 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     create = verbs.add_parser("create", help="create a topic")
     create.add_argument("topic", metavar="TOPIC")
-    create.add_argument("--partitions", type=positive, metavar="N", help="default: the broker's num.partitions")
-    create.add_argument("--replication-factor", type=positive, metavar="N", help="default: the broker's")
+    create.add_argument("--partitions", type=partition_count, metavar="N", help="default: the broker's num.partitions")
+    create.add_argument("--replication-factor", type=replication_factor, metavar="N", help="default: the broker's")
     create.add_argument(
-        "--replica-assignment", metavar="1:2,2:3", help="brokers of each partition, instead of the two numbers above"
+        "--replica-assignment",
+        metavar="1:2,2:3",
+        type=_assignment,
+        help="brokers of each partition, instead of the two numbers above",
     )
     create.add_argument(
         "--topic-config",
@@ -56,8 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     alter = verbs.add_parser("alter", help="raise the number of partitions")
     alter.add_argument("topic", metavar="TOPIC")
-    alter.add_argument("--partitions", type=positive, required=True, metavar="N", help="how many there shall be in all")
-    alter.add_argument("--replica-assignment", metavar="1:2,2:3", help="brokers of each added partition")
+    alter.add_argument(
+        "--partitions", type=partition_count, required=True, metavar="N", help="how many there shall be in all"
+    )
+    alter.add_argument(
+        "--replica-assignment", metavar="1:2,2:3", type=_assignment, help="brokers of each added partition"
+    )
     alter.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     alter.set_defaults(run=run_alter)
 
@@ -72,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_create(options: argparse.Namespace) -> int:
-    assigned = _assignment(options.replica_assignment)
+    assigned: list[list[int]] = options.replica_assignment or []
     if assigned and (options.partitions is not None or options.replication_factor is not None):
         raise UserError("--replica-assignment says it all: leave out --partitions and --replication-factor")
     name: str = options.topic
@@ -152,7 +167,7 @@ def run_describe(options: argparse.Namespace) -> int:
 
 
 def run_alter(options: argparse.Namespace) -> int:
-    assigned = _assignment(options.replica_assignment)
+    assigned: list[list[int]] = options.replica_assignment or []
     name: str = options.topic
     with connect(options) as cluster:
         calls = TopicCalls(Routing(cluster))
@@ -190,13 +205,12 @@ def run_delete(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _assignment(text: str | None) -> list[list[int]]:
-    if text is None:
-        return []
+def _assignment(text: str) -> list[list[int]]:
+    """The type of --replica-assignment."""
     try:
-        return [[int(broker) for broker in part.split(":")] for part in text.split(",")]
-    except ValueError as problem:
-        raise UserError(f"--replica-assignment {text}: give broker ids as 1:2,2:3") from problem
+        return [[broker_number(broker) for broker in part.split(":")] for part in text.split(",")]
+    except argparse.ArgumentTypeError as problem:
+        raise argparse.ArgumentTypeError(f"{problem}; give broker ids as 1:2,2:3") from problem
 
 
 def _refuse_collisions(calls: TopicCalls, name: str) -> None:

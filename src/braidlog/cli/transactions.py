@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from braidlog.cli import transactions_abort
-from braidlog.cli.options import add_connection, add_output, connect, seconds
+from braidlog.cli.options import add_connection, add_output, connect, partition_number, producer_number, seconds
 from braidlog.cli.output import Row, remark, remark_failure, show
 from braidlog.cli.partition_words import (
     TopicChoice,
@@ -16,8 +16,6 @@ from braidlog.cli.partition_words import (
     chosen_partitions,
     chosen_words,
     moment,
-    partition_number,
-    producer_number,
     transactional_id,
     written,
 )

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from braidlog.cli.options import connect
+from braidlog.cli.options import connect, offset_number, partition_number
 from braidlog.cli.output import report
-from braidlog.cli.partition_words import offset_number, partition_number, transactional_id
+from braidlog.cli.partition_words import transactional_id
 from braidlog.client.admin.routing import Routing
 from braidlog.client.admin.transactions import ActiveProducer, TransactionCalls, TransactionState
 from braidlog.core.errors import UserError

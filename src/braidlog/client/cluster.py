@@ -158,9 +158,16 @@ class Cluster:
         if broker_id not in self.addresses:
             self.metadata([])
         if broker_id not in self.addresses:
-            raise UserError(f"there is no broker {broker_id} in this cluster ({_listing(self.addresses)})")
+            raise self.absent(broker_id)
         self._nodes[broker_id] = self._connected(self._connection(broker_id), f"broker {broker_id}")
         return self._nodes[broker_id]
+
+    def absent(self, broker_id: int) -> UserError:
+        """Why a broker that metadata does not tell of cannot be asked: it is stopped, or there is none."""
+        up = ", ".join(map(str, sorted(self.addresses))) or "none"
+        if any(broker_id in each.replica_nodes for topic in self.metadata(None) for each in topic.partitions):
+            return UserError(f"broker {broker_id} is unreachable: it holds replicas, but is not up (up: {up})")
+        return UserError(f"there is no broker {broker_id} in this cluster; it has {up}")
 
     async def _connection(self, broker_id: int) -> Connection:
         self._network.learn(self.addresses)
@@ -261,7 +268,3 @@ def _is_coming_up(topic: MetadataResponseTopic) -> bool:
     if topic.error_code != NONE:
         return topic.error_code in _PASSING
     return any(partition.leader_id < 0 for partition in topic.partitions)
-
-
-def _listing(addresses: Mapping[int, tuple[str, int]]) -> str:
-    return f"it has {', '.join(map(str, sorted(addresses)))}" if addresses else "none is known"

@@ -84,6 +84,15 @@ def _not_null(value: Value) -> str | None:
     return "a value is needed" if value is None else None
 
 
+def _address(value: Value) -> str | None:
+    if not value:
+        return None
+    port = str(value).rpartition(":")[2]
+    if ":" in str(value) and re.fullmatch("[0-9]{1,5}", port) and int(port) < 65536:
+        return None
+    return "expected host:port with a port from 0 to 65535"
+
+
 def _gzip_level(value: Value) -> str | None:
     good = isinstance(value, int) and (value == -1 or 1 <= value <= 9)
     return None if good else "expected 1 to 9, or -1 for the library's choice"
@@ -109,6 +118,7 @@ NOT_NULL: Final = Rule("not null", _not_null)
 GZIP_LEVEL: Final = Rule("1 to 9, or -1", _gzip_level)
 POOL_SIZE: Final = Rule("1 or more, or -1", _pool_size)
 VOTERS: Final = matching("id@host:port entries", r"[0-9]+@.+:[0-9]+")
+ADDRESS_OR_EMPTY: Final = Rule("host:port, or nothing", _address)
 ADDRESSES: Final = matching("host:port entries", r".+:[0-9]+")
 THROTTLED_REPLICAS: Final = Rule("* or partition:broker pairs, comma separated", _throttled)
 COMPRESSION: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

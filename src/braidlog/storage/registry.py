@@ -112,7 +112,10 @@ class LogRegistry:
     def require_one_directory(self) -> None:
         if not self.online_directories:
             reasons = "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
-            raise FatalError(f"all data directories have failed, nothing is left to serve ({reasons})")
+            raise FatalError(
+                f"all data directories have failed, nothing is left to serve ({reasons}); each has to be a directory "
+                "that this user may write to, on a disk with room (--data or log.dirs names another)"
+            )
 
     def clear(self) -> None:
         self.logs.clear()

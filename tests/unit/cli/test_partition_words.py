@@ -1,4 +1,4 @@
-"""Partitions as people write them, and numbers that fit the protocol."""
+"""Partitions as people write them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.cli.partition_words import (
-    INT32_MAX,
-    INT64_MAX,
-    TopicChoice,
-    chosen_words,
-    group_name,
-    moment,
-    offset_number,
-    partition_number,
-    topic_choice,
-    written,
-)
+from braidlog.cli.options import INT64_MAX
+from braidlog.cli.partition_words import TopicChoice, chosen_words, group_name, moment, topic_choice, written
 from braidlog.core.types import TopicPartition
 
 
@@ -39,16 +29,6 @@ def test_topics(text: str, choice: TopicChoice) -> None:
 def test_what_is_no_topic(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         topic_choice(text)
-
-
-def test_numbers_end_where_the_protocol_does() -> None:
-    assert partition_number(str(INT32_MAX)) == INT32_MAX
-    assert offset_number(str(INT64_MAX)) == INT64_MAX
-    for bad in (str(INT32_MAX + 1), "-1", "", "1e3", "٣", "9" * 5000):
-        with pytest.raises(argparse.ArgumentTypeError, match="room for"):
-            partition_number(bad)
-    with pytest.raises(argparse.ArgumentTypeError):
-        offset_number(str(INT64_MAX + 1))
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z._-]{1,9}", fullmatch=True), st.sets(st.integers(0, 99), min_size=1)))

@@ -34,7 +34,7 @@ def usage_error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("topic",), "invalid choice"),
         (("topics",), "ACTION"),
         (("topics", "create"), "TOPIC"),
-        (("topics", "create", "x", "--partitions", "0"), "not a positive whole number"),
+        (("topics", "create", "x", "--partitions", "0"), "a positive whole number"),
         (("topics", "create", "x", "--part", "1"), "unrecognized arguments"),
         (("topics", "create", "list", "x", "y"), "unrecognized arguments"),
         (("configs", "describe"), "one of the arguments"),

@@ -9,7 +9,6 @@ from braidlog.client.admin.results import Failure, Item
 from braidlog.client.admin.routing import ANY, Located
 from braidlog.client.cluster import Cluster
 from braidlog.client.refusals import refusal
-from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
     BrokerNotAvailableError,
@@ -89,8 +88,7 @@ class Brokers(Generic[Item]):
         for item in items:
             broker_id = self._broker_of(item)
             if broker_id != ANY and broker_id not in cluster.addresses and broker_id not in cluster.broker_ids:
-                there = ", ".join(map(str, cluster.broker_ids)) or "none"
-                located.refused[item] = UserError(f"there is no broker {broker_id} in this cluster; it has {there}")
+                located.refused[item] = cluster.absent(broker_id)
             else:
                 located.by_broker.setdefault(broker_id, []).append(item)
         return located

@@ -284,12 +284,15 @@ class Connection:
         if first.deadline > self._loop.time():
             self._set_timer(first.deadline)
             return
-        self._end(
-            RequestTimeout(
-                f"the broker at {self.address} did not answer {APIS[first.api_key].name} in time "
-                "(request.timeout.ms); whether it acted on it is not known"
+        if first.api_key == API_VERSIONS:
+            # The first request of a connection, which changes nothing.
+            told = "takes connections but does not answer (request.timeout.ms); is it overloaded, or stopped?"
+        else:
+            told = (
+                f"did not answer {APIS[first.api_key].name} in time (request.timeout.ms); whether it acted on it is "
+                "not known"
             )
-        )
+        self._end(RequestTimeout(f"the broker at {self.address} {told}"))
 
     # End
 

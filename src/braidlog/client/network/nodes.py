@@ -79,7 +79,7 @@ def parse_servers(servers: tuple[str, ...]) -> list[Address]:
         host, colon, port = word.rpartition(":")
         if not colon or (word.startswith("[") and word.endswith("]")):
             found.append((word.strip("[]"), DEFAULT_PORT))
-        elif host and port.isdigit() and 0 < int(port) < 65536:
+        elif host and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
             found.append((host.strip("[]"), int(port)))
         else:
             raise SettingError(f"bootstrap.servers: {word!r} is not HOST:PORT")
@@ -116,6 +116,8 @@ class Nodes:
         self._random = random or Random()
         self._open_connection = open_connection or self._open
         self._addresses: dict[int, Address] = {}
+        # Those of the cluster that were given up together, until metadata tells of brokers again.
+        self._unreachable: dict[int, Address] = {}
         self._slots: dict[tuple[int, str], _Slot] = {}
         self._closed = False
         self._sweep: asyncio.TimerHandle | None = None
@@ -137,10 +139,14 @@ class Nodes:
                 self._drop(slot)
                 del self._slots[(node_id, lane)]
         self._addresses = dict(addresses)
+        if addresses:
+            self._unreachable = {}
 
     def forget_brokers(self) -> None:
         """Start from `bootstrap.servers` again: none of the known brokers can be reached."""
+        unreachable = {**self._unreachable, **self._addresses}
         self.learn({})
+        self._unreachable = unreachable
 
     def is_known(self, node_id: int) -> bool:
         return node_id < 0 or node_id in self._addresses
@@ -179,6 +185,8 @@ class Nodes:
         # Dropped meanwhile. To whoever waits that is a failure as any other: nobody cancelled them.
         if self._closed:
             raise ClosedError("the client is closed")
+        if node_id in self._unreachable:
+            raise self._absent(node_id)
         raise NoConnection(f"broker {node_id} moved, or left the cluster, while it was being called")
 
     async def any(self) -> Connection:
@@ -209,7 +217,7 @@ class Nodes:
             await asyncio.sleep(slot.not_before - loop.time())
         address = self.bootstrap[-1 - node_id] if node_id < 0 else self._addresses.get(node_id)
         if address is None:
-            raise NoConnection(f"there is no broker {node_id} in the cluster now")
+            raise self._absent(node_id)
         try:
             connection = await self._open_connection(address)
         except Exception as problem:
@@ -228,6 +236,13 @@ class Nodes:
             self._sweep = loop.call_later(self._idle_s, self._close_idle)
         return connection
 
+    def _absent(self, node_id: int) -> NoConnection:
+        """Why a broker without an address cannot be called."""
+        address = self._unreachable.get(node_id)
+        if address is None:
+            return NoConnection(f"there is no broker {node_id} in the cluster now")
+        return NoConnection(f"broker {node_id} is unreachable at {_shown(address)}; is it running?")
+
     def _failed(self, slot: _Slot, now: float) -> None:
         pause = min(self._backoff_s * 2**slot.failures, self._longest_backoff_s)
         slot.failures = min(slot.failures + 1, 30)
@@ -241,8 +256,7 @@ class Nodes:
                 self._suspects.add(closed.address)
 
     async def _open(self, address: Address) -> Connection:
-        host, port = address
-        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        host, shown = address[0], _shown(address)
         loop = asyncio.get_running_loop()
         connected = await self._connect(loop, address, shown)
         try:
@@ -354,6 +368,11 @@ class Nodes:
         for slot in self._slots.values():
             self._drop(slot)
         self._slots.clear()
+
+
+def _shown(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _opened(slot: _Slot) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.config.rules import at_least, one_of
+from braidlog.config.rules import ADDRESS_OR_EMPTY, at_least, one_of
 from braidlog.config.setting import LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
-    Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM,
+    Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM, rule=ADDRESS_OR_EMPTY,
         doc="Where /metrics, /healthz and /readyz are served, as host:port; empty switches them off.",
     ),
     Setting("braidlog.memory.max", LONG, 0, MEDIUM, rule=at_least(0),

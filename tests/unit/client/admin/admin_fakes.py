@@ -55,6 +55,8 @@ class ScriptedCluster(Cluster):
         self.deadline = None
         self.nodes = nodes
         self.topics = topics or {}
+        # By topic, where it is not the leader alone.
+        self.replicas: dict[str, list[int]] = {}
         self.addresses = {broker_id: ("broker", 9000 + broker_id) for broker_id in nodes}
         self.coordinator_ids: dict[str, int] = {}
         self.coming_up = 0
@@ -86,7 +88,9 @@ class ScriptedCluster(Cluster):
         if name not in self.topics:
             return MetadataResponseTopic(error_code=3, name=name)
         partitions = [
-            MetadataResponsePartition(partition_index=index, leader_id=leader)
+            MetadataResponsePartition(
+                partition_index=index, leader_id=leader, replica_nodes=self.replicas.get(name, [leader])
+            )
             for index, leader in enumerate(self.topics[name])
         ]
         return MetadataResponseTopic(name=name, partitions=partitions)

@@ -91,6 +91,14 @@ def test_one_broker_that_stays_away_is_its_items_error() -> None:
     assert "there is no broker 9 in this cluster; it has 1, 2" in str(found.errors[9])
 
 
+def test_a_broker_that_holds_replicas_and_is_not_up_is_unreachable() -> None:
+    election = Election()
+    election.cluster.replicas = {"orders": [1, 3]}
+    found = election.routing.ask([3], Brokers(lambda each: each), election.question)
+    assert "broker 3 is unreachable" in str(found.errors[3])
+    assert "(up: 1, 2)" in str(found.errors[3])
+
+
 def test_leaders_are_asked_for_theirs_and_followed() -> None:
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
     election = Election()

@@ -107,6 +107,32 @@ async def test_a_broker_that_hangs_up_is_called_again() -> None:
         nodes.close()
 
 
+async def test_brokers_that_were_given_up_together_are_unreachable_not_unknown() -> None:
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker)
+        nodes.learn({7: ("127.0.0.1", 1), 8: ("::1", 2)})
+        nodes.forget_brokers()
+        nodes.forget_brokers()
+        with pytest.raises(NoConnection, match=r"broker 7 is unreachable at 127\.0\.0\.1:1; is it running"):
+            await nodes.connection(7)
+        with pytest.raises(NoConnection, match=r"broker 8 is unreachable at \[::1\]:2"):
+            await nodes.connection(8)
+        # Metadata says again who there is: then the other is gone for good.
+        nodes.learn({8: ("127.0.0.1", 2)})
+        with pytest.raises(NoConnection, match="there is no broker 7 in the cluster now"):
+            await nodes.connection(7)
+        nodes.close()
+
+
+async def test_a_broker_that_takes_the_connection_and_is_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        nodes = Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": address, "request_timeout_ms": 50}))
+        with pytest.raises(RequestTimeout, match="takes connections but does not answer"):
+            await nodes.connection(-1)
+        nodes.close()
+
+
 async def test_another_protocol_is_told_from_a_broker() -> None:
     async with ScriptedBroker(lambda *_: GARBAGE) as broker:
         nodes = _nodes(broker)
