@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
+from braidlog.cli.interrupts import exit_code_of, interrupts_wait
 from braidlog.cli.options import add_connection, add_output, connect, not_negative, positive, seconds, unescaped
 from braidlog.cli.pace import Pace
-from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
+from braidlog.cli.program import EXIT_OK
 from braidlog.cli.record_bytes import shown
 from braidlog.cli.record_format import RecordFormat, Style
 from braidlog.cli.record_json import JsonFormat
@@ -89,16 +90,17 @@ def run(options: argparse.Namespace) -> int:
             idle_s=options.timeout,
             commits=options.group is not None,
         )
-        interrupted = False
+        code = EXIT_OK
         try:
             _begin(consumer, reader, options, where, partitions)
             reader.run()
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as interruption:
+            code = exit_code_of(interruption)
         if options.group is not None:
-            reader.commit()
-    pace.conclude(interrupted=interrupted)
-    return EXIT_INTERRUPTED if interrupted else EXIT_OK
+            with interrupts_wait():
+                reader.commit()
+    pace.conclude(interrupted=code != EXIT_OK)
+    return code
 
 
 def _checked_start(options: argparse.Namespace) -> Start:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
+from braidlog.cli.interrupts import exit_code_of
 from braidlog.cli.options import add_connection, add_output, connect, not_negative, separator, timestamp_ms
 from braidlog.cli.output import report
 from braidlog.cli.pace import Pace
-from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
+from braidlog.cli.program import EXIT_OK
 from braidlog.cli.record_bytes import BadRecord, bytes_of
 from braidlog.cli.record_json import Parsed
 from braidlog.cli.record_lines import JsonLines, TextLines, read_lines
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         settings = _settings(options, cluster.settings)
     is_unanswered = str(settings.get("acks")) == "0"
     pace = Pace("sent" if is_unanswered else "written")
-    interrupted = False
+    interruption: KeyboardInterrupt | None = None
     with RecordWriter(options.topic, partitions, settings, pace) as writer:
         try:
             try:
@@ -93,15 +94,15 @@ def run(options: argparse.Namespace) -> int:
                     writer.send(
                         parsed.record, options.partition if options.partition is not None else parsed.partition
                     )
-            except KeyboardInterrupt:
-                interrupted = True
-            writer.finish(give_up=interrupted)
+            except KeyboardInterrupt as problem:
+                interruption = problem
+            writer.finish(give_up=interruption is not None)
         except (ProtocolError, BraidlogError) as problem:
             pace.clear()
             raise writer.told_how_far(problem) from problem
-    if interrupted:
+    if interruption is not None:
         pace.conclude(interrupted=True)
-        return EXIT_INTERRUPTED
+        return exit_code_of(interruption)
     pace.conclude()
     _report(writer, options, is_unanswered)
     return EXIT_OK
