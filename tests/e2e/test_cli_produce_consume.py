@@ -89,7 +89,8 @@ def test_all_or_nothing(cli: Any, topic: str) -> None:
     assert cli("consume", topic, *START, *committed).succeeded().lines == ["a", "b"]
 
 
-def test_an_interrupted_consumer_says_how_far_it_came(cli: Any, topic: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_consumer_says_how_far_it_came(cli: Any, topic: str, number: signal.Signals) -> None:
     cli("topics", "create", topic).succeeded()
     cli("produce", topic, stdin="a\nb\n").succeeded()
     command = [*cli.program, "consume", topic, "--offset", "earliest", "--group", f"g-{topic}"]
@@ -98,17 +99,39 @@ def test_an_interrupted_consumer_says_how_far_it_came(cli: Any, topic: str) -> N
     ) as reading:
         assert reading.stdout is not None
         assert [reading.stdout.readline(), reading.stdout.readline()] == ["a\n", "b\n"]
-        reading.send_signal(signal.SIGINT)
+        reading.send_signal(number)
         out, err = reading.communicate(timeout=60)
-    assert reading.returncode == 130
+    assert reading.returncode == 128 + number
     assert out == ""
     assert "interrupted: 2 records read" in err
     assert "Traceback" not in err
+    described = cli("groups", "describe", f"g-{topic}", "--output", "json").succeeded().json
+    assert [row["consumer_id"] for row in described] == [None], "it has left"
     again = cli("consume", topic, "--group", f"g-{topic}", "--until-end", "--timeout", "30").succeeded()
     assert again.lines == [], "what was printed was committed"
 
 
-def test_an_interrupted_producer_sends_what_it_has_read(cli: Any, topic: str) -> None:
+def test_a_consumer_stopped_in_mid_stream_has_committed_exactly_what_it_printed(cli: Any, topic: str) -> None:
+    lines = b"".join(b"line %06d\n" % number for number in range(LINES))
+    cli("topics", "create", topic, "--partitions", "2").succeeded()
+    assert cli.bytes("produce", topic, stdin=lines).returncode == 0
+    command = [*cli.program, "consume", topic, "--offset", "earliest", "--group", f"g-{topic}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment) as reading:
+        assert reading.stdout is not None
+        assert reading.stderr is not None
+        seen = reading.stdout.readline()
+        # It writes more than a pipe holds, so it is in the middle of that now.
+        reading.send_signal(signal.SIGTERM)
+        printed = (seen + reading.stdout.read()).splitlines()
+        err = reading.stderr.read()
+        assert reading.wait(60) == 143, err
+    assert 0 < len(printed) < LINES
+    described = cli("groups", "describe", f"g-{topic}", "--output", "json").succeeded().json
+    assert sum(row["current_offset"] or 0 for row in described) == len(printed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_producer_sends_what_it_has_read(cli: Any, topic: str, number: signal.Signals) -> None:
     cli("topics", "create", topic).succeeded()
     command = [*cli.program, "produce", topic]
     with subprocess.Popen(
@@ -119,9 +142,9 @@ def test_an_interrupted_producer_sends_what_it_has_read(cli: Any, topic: str) ->
         typing.stdin.flush()
         read = ("consume", topic, "--offset", "earliest", "--max-messages", "1", "--timeout", "30")
         assert cli(*read).succeeded().out == "hello\n"
-        typing.send_signal(signal.SIGINT)
+        typing.send_signal(number)
         _, err = typing.communicate(timeout=60)
-    assert typing.returncode == 130
+    assert typing.returncode == 128 + number
     assert b"interrupted: 1 record written" in err
     assert b"Traceback" not in err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 from collections.abc import Callable
@@ -120,6 +121,59 @@ def test_from_a_time_on(cli: Any, topic: str) -> None:
     assert cli("consume", topic, "--offset", "@2030-01-01T00:00:00Z", "--exit-at-end").succeeded().out == ""
 
 
+def test_ranges_end_by_themselves(cli: Any, topic: str) -> None:
+    cli("topics", "create", topic, "--partitions", "2").succeeded()
+    for partition in "01":
+        lines = "".join(f"{partition}-{number}\n" for number in range(10))
+        cli("produce", topic, "--partition", partition, "--timestamp", "2024-01-01T00:00:00Z", stdin=lines).succeeded()
+    cli("produce", topic, "--partition", "0", "--value", "later", "--timestamp", "2024-01-02T00:00:00Z").succeeded()
+
+    def read(offset: str, *options: str) -> list[str]:
+        return sorted(cli("consume", topic, "--offset", offset, *options).succeeded().lines)
+
+    assert read("3:5") == ["0-3", "0-4", "1-3", "1-4"]
+    assert read("3:5", "--partition", "1") == ["1-3", "1-4"]
+    assert read("3:9", "--partition", "1", "--max-messages", "2") == ["1-3", "1-4"]
+    assert read("3:3") == []
+    assert read(":1") == ["0-0", "1-0"]
+    assert read("-2:-1") == ["0-9", "1-8"]
+    assert read("-1:", "--exit-at-end") == ["1-9", "later"]
+    assert len(read("earliest:latest")) == 21
+    assert read("8:99", "--exit-at-end") == ["0-8", "0-9", "1-8", "1-9", "later"]
+    assert read("@2024-01-01T12:00:00Z:@2024-01-03T00:00:00Z") == ["later"]
+    assert read("9:@2024-01-01T12:00:00Z", "--partition", "0") == ["0-9"]
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_range_ends_in_markers_and_aborted_records(cli: Any, topic: str, isolation: str) -> None:
+    """0, 1 committed, 2 marker, 3 aborted, 4 marker, 5 plain: a range may end at any of them."""
+    cli("topics", "create", topic).succeeded()
+    identity = ("--transactional-id", f"id-{topic}")
+    cli("produce", topic, *identity, stdin="a\nb\n").succeeded()
+    cli("produce", topic, *identity, "--input", "json", stdin='{"value": "x"}\nnot json\n').failed("line 2: not JSON")
+    cli("produce", topic, "--value", "c").succeeded()
+    shows = {0: "a", 1: "b", 5: "c", **({3: "x"} if isolation == "read_uncommitted" else {})}
+    for end in range(7):
+        done = cli("consume", topic, "--offset", f"0:{end}", "--isolation", isolation).succeeded()
+        assert done.lines == [shows[offset] for offset in sorted(shows) if offset < end]
+
+
+def test_who_waits_on_a_terminal_is_told_so(cli: Any, topic: str) -> None:
+    cli("topics", "create", topic).succeeded()
+    cli("produce", topic, "--value", "old").succeeded()
+    own, theirs = pty.openpty()
+    command = [*cli.program, "consume", topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=cli.environment) as waiting:
+        os.close(theirs)
+        said = b""
+        while b"\n" not in said:
+            said += os.read(own, 4096)
+        assert said == b"braidlog: waiting for new records; --offset earliest for old ones\r\n"
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(30) == 143
+    os.close(own)
+
+
 def test_follows_what_comes_until_told_to_stop(cli: Any, topic: str) -> None:
     cli("topics", "create", topic).succeeded()
     command = [*cli.program, "consume", topic, "--offset", "earliest"]
@@ -193,7 +247,12 @@ def test_mistakes_of_consumers(cli: Any, topic: str) -> None:
     cli("produce", topic, "--value", "x").succeeded()
     cli("consume", f"{topic}-missing").failed("[UNKNOWN_TOPIC_OR_PARTITION]")
     cli("consume", topic, "--partition", "1").failed("no partition 1; it has 1")
-    cli("consume", topic, "--offset", "50").failed("no offset 50 yet")
+    cli("consume", topic, "--offset", "50").failed("ends at offset 1 and has no offset 50 yet")
+    cli("consume", topic, "--offset", "50", "--exit-at-end").failed("ends at offset 1 and has no offset 50 yet")
+    cli("consume", topic, "--offset", "50:60").failed("ends at offset 1 and has no offset 50 yet")
+    cli("consume", topic, "--offset", "12345678901234567890123").failed("offsets go up to", code=2)
+    cli("consume", topic, "--offset", "5:3").failed("ends before it begins", code=2)
+    cli("consume", topic, "--offset", "0:1", "--group", "g").failed("ranges are read without --group")
     cli("consume", topic, "--output", "json", "--format", "%v").failed("leave out --format")
     cli("consume", topic, "--offset", "-x").failed("--offset", code=2)
 

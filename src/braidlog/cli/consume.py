@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
+from braidlog.cli.interrupts import exit_code_of, interrupts_wait
 from braidlog.cli.options import add_connection, add_output, connect, partition_number, positive, seconds, unescaped
+from braidlog.cli.output import remark
 from braidlog.cli.pace import Pace
-from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
+from braidlog.cli.program import EXIT_OK
 from braidlog.cli.record_bytes import shown
 from braidlog.cli.record_format import RecordFormat, Style
 from braidlog.cli.record_json import JsonFormat
 from braidlog.cli.record_reader import Emit, RecordReader
-from braidlog.cli.starts import At, Start, positions_of, start
+from braidlog.cli.starts import At, Range, Start, offset_range, positions_of
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.record import ConsumerRecord
@@ -37,6 +40,7 @@ _EPILOG: Final = """\
   N            the record with this offset
   end-N, -N    the last N records of each partition
   @TIME        the first record at or after a time: ISO 8601, or milliseconds since 1970
+  START:END    from the one up to but not including the other, then stop; :END begins at earliest, START: does not stop
 With --group, earliest and latest say where to begin where the group has committed nothing.
 
 --format takes text with these fields, and the escapes \\n \\t \\r \\0 \\\\ \\xNN:
@@ -52,7 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition", metavar="N", type=partition_number, action="append", help="only this partition; repeatable"
     )
-    parser.add_argument("--offset", metavar="WHERE", type=start, help="where to begin, see below; default latest")
+    # Else "-10:" would be taken for an option, as "-10" is not.
+    parser._negative_number_matcher = re.compile(r"^-\d")
+    parser.add_argument(
+        "--offset", metavar="WHERE", type=offset_range, help="where to begin (and end), see below; default latest"
+    )
     parser.add_argument("--group", metavar="GROUP", help="read as a member of this group, and commit for it")
     parser.add_argument("--max-messages", metavar="N", type=positive, help="stop after so many records")
     parser.add_argument(
@@ -74,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    where = _checked_start(options)
+    where = _checked_range(options)
     remark_on_logs()
     with connect(options) as cluster:
         partitions = _chosen(cluster.topic(options.topic), options.partition)
@@ -88,33 +96,50 @@ def run(options: argparse.Namespace) -> int:
             most=options.max_messages,
             idle_s=options.timeout,
             commits=options.group is not None,
+            waiting=_on_waiting(options, where),
         )
-        interrupted = False
+        code = EXIT_OK
         try:
             _begin(consumer, reader, options, where, partitions)
             reader.run()
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as interruption:
+            code = exit_code_of(interruption)
         if options.group is not None:
-            reader.commit()
-    pace.conclude(interrupted=interrupted)
-    return EXIT_INTERRUPTED if interrupted else EXIT_OK
+            with interrupts_wait():
+                reader.commit()
+    pace.conclude(interrupted=code != EXIT_OK)
+    return code
 
 
-def _checked_start(options: argparse.Namespace) -> Start:
+def _checked_range(options: argparse.Namespace) -> Range:
     if options.output == "json" and (options.format or options.delimiter is not None):
         raise UserError("--output json prints one object per line: leave out --format and --delimiter")
     if options.group is None:
-        if options.offset is not None and options.offset.at is At.COMMITTED:
+        if options.offset is not None and options.offset.start.at is At.COMMITTED:
             raise UserError("--offset committed is where a group is: say which with --group")
-        return options.offset or Start(At.LATEST)
-    where: Start = options.offset or Start(At.COMMITTED)
-    if where.at not in (At.COMMITTED, At.EARLIEST, At.LATEST):
+        return options.offset or Range(Start(At.LATEST))
+    where: Range = options.offset or Range(Start(At.COMMITTED))
+    if where.start.at not in (At.COMMITTED, At.EARLIEST, At.LATEST) or where.end is not None:
         raise UserError(
             "a group goes on where it is: --offset takes earliest or latest for where it has committed nothing; "
-            "`braidlog groups reset-offsets` puts it elsewhere"
+            "`braidlog groups reset-offsets` puts it elsewhere, and ranges are read without --group"
         )
     return where
+
+
+def _on_waiting(options: argparse.Namespace, where: Range) -> Callable[[Consumer], None] | None:
+    """For somebody who looks at a terminal on which nothing happens."""
+    if not sys.stderr.isatty():
+        return None
+
+    def say(consumer: Consumer) -> None:
+        assigned = consumer.assignment()
+        first, ends = consumer.beginning_offsets(assigned), consumer.end_offsets(assigned)
+        is_new_only = options.group is None and where.end is None and where.start.at is not At.EARLIEST
+        has_old = is_new_only and any(first[each] < ends[each] for each in assigned)
+        remark(f"waiting for new records{'; --offset earliest for old ones' if has_old else ''}")
+
+    return say
 
 
 def _chosen(topic: MetadataResponseTopic, wanted: list[int] | None) -> list[TopicPartition]:
@@ -125,7 +150,7 @@ def _chosen(topic: MetadataResponseTopic, wanted: list[int] | None) -> list[Topi
     return [TopicPartition(topic.name or "", number) for number in (sorted(set(wanted)) if wanted else there)]
 
 
-def _settings(options: argparse.Namespace, where: Start, file: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(options: argparse.Namespace, where: Range, file: Mapping[str, Any]) -> dict[str, Any]:
     settings = client_settings(options, file, default_api_timeout_ms=round(options.request_timeout * 1000))
     if options.isolation is not None:
         settings["isolation.level"] = options.isolation
@@ -133,7 +158,7 @@ def _settings(options: argparse.Namespace, where: Start, file: Mapping[str, Any]
     settings.pop("group.id", None)
     if options.group is not None:
         settings["group.id"] = options.group
-        settings["auto.offset.reset"] = "earliest" if where.at is At.EARLIEST else "latest"
+        settings["auto.offset.reset"] = "earliest" if where.start.at is At.EARLIEST else "latest"
     else:
         # What lies before the log's start is told, and what lies after its end is a mistake.
         settings["auto.offset.reset"] = "none"
@@ -158,7 +183,7 @@ def _begin(
     consumer: Consumer,
     reader: RecordReader,
     options: argparse.Namespace,
-    where: Start,
+    where: Range,
     partitions: list[TopicPartition],
 ) -> None:
     if options.group is not None and options.partition is None:
@@ -166,7 +191,10 @@ def _begin(
         return
     consumer.assign(partitions)
     if options.group is None:
-        for partition, offset in positions_of(consumer, partitions, where).items():
+        positions = positions_of(consumer, partitions, where.start)
+        if where.end is not None:
+            reader.stop_at(positions_of(consumer, partitions, where.end))
+        for partition, offset in positions.items():
             consumer.seek(partition, offset)
 
 

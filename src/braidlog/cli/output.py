@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from braidlog.core.errors import BraidlogError
@@ -52,7 +53,9 @@ def remark_failure(problem: ProtocolError | BraidlogError) -> None:
 
 def remark(text: str) -> None:
     """Worth knowing, but not what was asked for: on standard error, so that it spoils nobody's input."""
-    print(f"braidlog: {text}", file=sys.stderr)
+    with suppress(OSError):
+        # A terminal that was closed meanwhile takes nothing any more.
+        print(f"braidlog: {text}", file=sys.stderr)
 
 
 def _cell(value: Any) -> str:

@@ -6,28 +6,39 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
+from braidlog.cli.interrupts import exit_code_of, interrupts_wait
 from braidlog.cli.options import add_connection, add_output, connect, partition_number, separator, timestamp_ms
 from braidlog.cli.output import report
 from braidlog.cli.pace import Pace
-from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
+from braidlog.cli.program import EXIT_OK
 from braidlog.cli.record_bytes import BadRecord, bytes_of
 from braidlog.cli.record_json import Parsed
-from braidlog.cli.record_lines import JsonLines, TextLines, read_lines
+from braidlog.cli.record_lines import BlockReader, JsonLines, TextLines, split_lines
 from braidlog.cli.record_writer import RecordWriter
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.records.compression import CODEC_NAMES
+from braidlog.wire.records.encoding import encode_headers
+
+# From a line and the present to a record; raises BadRecord.
+Parse = Callable[[bytes, int], Parsed]
+# Sends lines; how many, and what is wrong with the next one if that is fewer than all.
+SendLines = Callable[[list[bytes]], tuple[int, BadRecord | None]]
 
 _ACKS: Final = ("all", "1", "0", "-1")
 _LINGER_MS: Final = 5
 # Whether a record is too large is the broker's to say: its topic's settings decide.
 _LARGEST_REQUEST: Final = 1 << 30
 _BUFFER: Final = 64 << 20
+# Settings that have something to say about every single record.
+_EACH_RECORD: Final = (
+    "interceptor.classes", "key.serializer", "partitioner.class", "partitioner.ignore.keys", "value.serializer"
+)  # fmt: skip
 
 _DESCRIPTION: Final = """\
 Write records to a topic: one per line of standard input or of files, or the one of --value or --value-file.
@@ -87,23 +98,20 @@ def run(options: argparse.Namespace) -> int:
         settings = _settings(options, cluster.settings)
     is_unanswered = str(settings.get("acks")) == "0"
     pace = Pace("sent" if is_unanswered else "written")
-    interrupted = False
+    interruption: KeyboardInterrupt | None = None
     with RecordWriter(options.topic, partitions, settings, pace) as writer:
         try:
             try:
-                for parsed in _records(options, parse):
-                    writer.send(
-                        parsed.record, options.partition if options.partition is not None else parsed.partition
-                    )
-            except KeyboardInterrupt:
-                interrupted = True
-            writer.finish(give_up=interrupted)
+                _send_all(options, parse, writer, settings)
+            except KeyboardInterrupt as problem:
+                interruption = problem
+            writer.finish(give_up=interruption is not None)
         except (ProtocolError, BraidlogError) as problem:
             pace.clear()
             raise writer.told_how_far(problem) from problem
-    if interrupted:
+    if interruption is not None:
         pace.conclude(interrupted=True)
-        return EXIT_INTERRUPTED
+        return exit_code_of(interruption)
     pace.conclude()
     _report(writer, options, is_unanswered)
     return EXIT_OK
@@ -134,43 +142,87 @@ def _settings(options: argparse.Namespace, file: Any) -> dict[str, Any]:
 # Records in
 
 
-def _records(options: argparse.Namespace, parse: Callable[[bytes, int], Parsed]) -> Iterator[Parsed]:
+def _send_all(options: argparse.Namespace, parse: Parse, writer: RecordWriter, settings: Mapping[str, Any]) -> None:
+    writer.check_partition(options.partition)
     if options.value is not None:
-        yield _parsed(parse, os.fsencode(options.value), "--value")
+        _send_one(os.fsencode(options.value), "--value", options, parse, writer)
     elif options.value_file is not None:
-        yield _parsed(parse, Path(options.value_file).read_bytes(), options.value_file)
+        _send_one(Path(options.value_file).read_bytes(), options.value_file, options, parse, writer)
     else:
+        if isinstance(parse, TextLines) and parse.is_raw and not any(name in settings for name in _EACH_RECORD):
+            send = _in_batches(options, parse, writer)
+        else:
+            send = _one_by_one(options, parse, writer)
         for name in options.file or ["-"]:
-            yield from _lines_of(name, options, parse)
+            _send_lines_of(name, options, writer, send)
 
 
-def _lines_of(name: str, options: argparse.Namespace, parse: Callable[[bytes, int], Parsed]) -> Iterator[Parsed]:
+def _send_one(data: bytes, where: str, options: argparse.Namespace, parse: Parse, writer: RecordWriter) -> None:
+    try:
+        record, partition = parse(data, _now_ms())
+    except BadRecord as problem:
+        raise UserError(f"{where}: {problem}") from problem
+    writer.send(record, partition if options.partition is None else options.partition)
+
+
+def _send_lines_of(name: str, options: argparse.Namespace, writer: RecordWriter, send: SendLines) -> None:
     delimiter = b"\n" if options.delimiter is None else options.delimiter.encode()
     descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
     where = "line" if name == "-" else f"{name}: line"
     try:
+        reader = BlockReader(descriptor, delimiter, writer.linger_s)
         number = 0
-        for lines in read_lines(descriptor, delimiter):
-            now = _now_ms()
-            for line in lines:
-                number += 1
-                try:
-                    yield parse(line, now)
-                except BadRecord as problem:
-                    raise UserError(f"{where} {number}: {problem}") from problem
+        while not reader.is_at_end:
+            reader.wait()
+            # What was read is sent, also where somebody interrupts at once.
+            with interrupts_wait():
+                lines = split_lines(reader.read(), delimiter)
+                taken, problem = send(lines)
+                number += taken
+                if problem is not None:
+                    raise UserError(f"{where} {number + 1}: {problem}") from problem
+                writer.look()
     finally:
         if name != "-":
             os.close(descriptor)
 
 
-def _parsed(parse: Callable[[bytes, int], Parsed], data: bytes, where: str) -> Parsed:
-    try:
-        return parse(data, _now_ms())
-    except BadRecord as problem:
-        raise UserError(f"{where}: {problem}") from problem
+def _in_batches(options: argparse.Namespace, parse: TextLines, writer: RecordWriter) -> SendLines:
+    """Lines whose bytes are the records' own."""
+    batches = writer.batches_of_lines(
+        headers=encode_headers(parse.headers),
+        partition=-1 if options.partition is None else options.partition,
+        key=parse.key,
+        key_separator=parse.separator,
+        null=parse.null,
+    )
+
+    def send(lines: list[bytes]) -> tuple[int, BadRecord | None]:
+        now = _now_ms() if options.timestamp is None else options.timestamp
+        for batch in batches.add(lines, now):
+            writer.send_batch(batch)
+        return batches.taken, parse.no_separator() if batches.taken < len(lines) else None
+
+    return send
 
 
-def _parser_of(options: argparse.Namespace) -> Callable[[bytes, int], Parsed]:
+def _one_by_one(options: argparse.Namespace, parse: Parse, writer: RecordWriter) -> SendLines:
+    """Lines that have to be understood first, or settings of the producer that want to see each record."""
+
+    def send(lines: list[bytes]) -> tuple[int, BadRecord | None]:
+        now = _now_ms()
+        for taken, line in enumerate(lines):
+            try:
+                record, partition = parse(line, now)
+            except BadRecord as problem:
+                return taken, problem
+            writer.send(record, partition if options.partition is None else options.partition)
+        return len(lines), None
+
+    return send
+
+
+def _parser_of(options: argparse.Namespace) -> Parse:
     """From a line and the present to a record, by what the options say."""
     if options.key is not None and options.key_separator is not None:
         raise UserError("give --key or --key-separator, not both")

@@ -1,6 +1,6 @@
 """The command line's parser and its one way of failing: a line on standard error and an exit code.
 
-    0   done        1   failed        2   the command was not understood
+    0   done        1   failed        2   the command was not understood        128 + N   ended by signal N
 
 Only the module of the noun that was asked for is imported, so that a command starts as quickly as what it does allows.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
+from braidlog.cli.interrupts import exit_code_of, interrupts_heard
 from braidlog.cli.option_words import in_options
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
@@ -22,7 +23,6 @@ from braidlog.core.protocol_errors import ProtocolError
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
 
 # A noun's module is `braidlog.cli.<noun>` and offers `add_arguments(parser)`, which sets `run` for what it parses.
 NOUNS: Final = {
@@ -49,7 +49,7 @@ first steps:
   braidlog doctor --data ./data                     when something is wrong
 
 Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP); --output json is for scripts.
-Exit codes: 0 done, 1 failed, 2 the command was not understood.
+Exit codes: 0 done, 1 failed, 2 the command was not understood, 130 or 143 interrupted (Ctrl-C, SIGTERM).
 """
 
 Command = Callable[[argparse.Namespace], int]
@@ -108,7 +108,8 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name or a value that the terminal cannot show is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
-    return run(options.run, options)
+    with interrupts_heard():
+        return run(options.run, options)
 
 
 def run(command: Command, options: argparse.Namespace) -> int:
@@ -127,8 +128,8 @@ def run(command: Command, options: argparse.Namespace) -> int:
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         return _fail(f"{where}{problem.strerror or problem}")
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as interruption:
+        return exit_code_of(interruption)
 
 
 def _is_wrong_setting(problem: BraidlogError) -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable, Iterator
+import select
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from braidlog.cli.record_bytes import BadRecord, as_it_is
@@ -11,7 +15,9 @@ from braidlog.cli.record_json import Parsed, record_from_json
 from braidlog.core.errors import UserError
 from braidlog.wire.records.reading import Record
 
-_CHUNK: Final = 1 << 16
+# Read at once at most, and below which it is worth a moment to wait for more.
+_BLOCK: Final = 1 << 20
+_LITTLE: Final = 1 << 18
 # A line without end would fill the memory; brokers take nothing near it.
 _LONGEST_LINE: Final = 1 << 30
 
@@ -33,26 +39,34 @@ class TextLines:
     ) -> None:
         self._key_bytes = key_bytes
         self._value_bytes = value_bytes
-        self._key = key
-        self._separator = key_separator
-        self._null = null
-        self._headers = headers
+        self.key = key
+        self.separator = key_separator
+        self.null = null
+        self.headers = headers
         self._timestamp = timestamp
 
     def __call__(self, line: bytes, now_ms: int) -> Parsed:
-        key, value = self._key, line
-        if self._separator is not None:
-            key, found, value = line.partition(self._separator)
+        key, value = self.key, line
+        if self.separator is not None:
+            key, found, value = line.partition(self.separator)
             if not found:
-                raise BadRecord(f"no {self._separator.decode(errors='replace')!r} between a key and a value")
+                raise self.no_separator()
         timestamp = now_ms if self._timestamp is None else self._timestamp
         record = Record(
             timestamp=timestamp,
-            key=None if key is None or key == self._null else self._key_bytes(key),
-            value=None if value == self._null else self._value_bytes(value),
-            headers=self._headers,
+            key=None if key is None or key == self.null else self._key_bytes(key),
+            value=None if value == self.null else self._value_bytes(value),
+            headers=self.headers,
         )
         return Parsed(record, None)
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the bytes of a line are those of its record."""
+        return self._key_bytes is as_it_is and self._value_bytes is as_it_is
+
+    def no_separator(self) -> BadRecord:
+        return BadRecord(f"no {(self.separator or b'').decode(errors='replace')!r} between a key and a value")
 
 
 class JsonLines:
@@ -70,17 +84,78 @@ class JsonLines:
         return parsed
 
 
-def read_lines(descriptor: int, delimiter: bytes = b"\n") -> Iterator[list[bytes]]:
-    """Whole lines, in lists, as they come.
+def split_lines(block: bytes, delimiter: bytes = b"\n") -> list[bytes]:
+    """The lines of a block; what follows the last delimiter is one if it is not empty.
 
     A carriage return before a newline belongs to it; other delimiters are taken as they are.
     """
-    rest = b""
-    while chunk := os.read(descriptor, _CHUNK):
-        *lines, rest = (rest + chunk).split(delimiter) if rest else chunk.split(delimiter)
-        if len(rest) > _LONGEST_LINE:
-            raise UserError("a line is longer than 1 GiB; end records with newlines, or say --delimiter")
-        if lines:
-            yield [line.removesuffix(b"\r") for line in lines] if delimiter == b"\n" else lines
+    lines = block.split(delimiter)
+    rest = lines.pop()
+    if delimiter == b"\n" and b"\r\n" in block:
+        lines = [line.removesuffix(b"\r") for line in lines]
     if rest:
-        yield [rest]
+        lines.append(rest)
+    return lines
+
+
+class BlockReader:
+    """Whole lines of a file descriptor, many at once where there are many, few where they come slowly.
+
+    `wait` may be interrupted without loss; what `read` has taken must be used.
+    """
+
+    def __init__(self, descriptor: int, delimiter: bytes = b"\n", linger_s: float = 0.0) -> None:
+        self.is_at_end = False
+        self._descriptor = descriptor
+        self._delimiter = delimiter
+        self._linger_s = linger_s
+        # The beginning of a line whose end did not come yet. The last piece has all that a delimiter may begin with.
+        self._rest: list[bytes] = []
+        self._rest_size = 0
+        with suppress(OSError, AttributeError):
+            # Fewer turns between who writes and us; nothing but a pipe on Linux takes it.
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK)
+
+    def wait(self) -> None:
+        """Until there is something to read, or the end."""
+        select.select([self._descriptor], [], [])
+
+    def read(self) -> bytes:
+        """Lines with their delimiters; nothing while there is no whole one. At the end all that is left."""
+        data = self._take()
+        if self.is_at_end:
+            data = b"".join([*self._rest, data])
+            self._rest = []
+            return data
+        overlap = len(self._delimiter) - 1
+        if overlap and self._rest:
+            last = self._rest[-1]
+            self._rest[-1] = last[:-overlap]
+            data = last[-overlap:] + data
+        cut = data.rfind(self._delimiter)
+        if cut < 0:
+            self._rest.append(data)
+            self._rest_size += len(data)
+            if self._rest_size > _LONGEST_LINE:
+                raise UserError("a line is longer than 1 GiB; end records with newlines, or say --delimiter")
+            return b""
+        cut += len(self._delimiter)
+        block = b"".join([*self._rest, data[:cut]])
+        self._rest = [data[cut:]] if cut < len(data) else []
+        self._rest_size = len(data) - cut
+        return block
+
+    def _take(self) -> bytes:
+        """What is there, and what comes within the linger while that is little."""
+        descriptor = self._descriptor
+        pieces = [os.read(descriptor, _BLOCK)]
+        size = len(pieces[0])
+        deadline = time.monotonic() + self._linger_s
+        while pieces[-1] and size < _BLOCK:
+            left = deadline - time.monotonic() if size < _LITTLE else 0.0
+            if not select.select([descriptor], [], [], max(left, 0.0))[0]:
+                return b"".join(pieces)
+            pieces.append(os.read(descriptor, _BLOCK - size))
+            size += len(pieces[-1])
+        self.is_at_end = not pieces[-1]
+        return b"".join(pieces)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+from braidlog.cli.line_batches import LineBatch, LineBatches
 from braidlog.cli.pace import Pace
-from braidlog.client.producer.delivery import Delivery
+from braidlog.client.producer.batch import Batch
 from braidlog.client.producer.producer import Producer
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.wire.records.columns_partitioning import Turns
 from braidlog.wire.records.reading import Record
 
 # Of records that were read before the interruption.
 _GRACE_S: Final = 10.0
-# What became of records is looked at this often: by count for who is quick, by time for who types.
-_LOOK_EVERY: Final = 1000
-_LOOK_EVERY_S: Final = 0.1
+_BATCH_BYTES: Final = 256 * 1024
 
 
 class RecordWriter:
@@ -32,10 +31,10 @@ class RecordWriter:
         self._topic = topic
         self._partitions = partitions
         self._pace = pace
-        # Sent and not looked at since, in order.
-        self._pending: deque[Delivery] = deque()
-        self._looked = time.monotonic()
+        # Sent and not looked at since, in order, with the bytes of their keys and values.
+        self._pending: dict[Batch, int] = {}
         self._producer = Producer(settings)
+        self._has_batch_size = "batch.size" in settings
         self._is_transactional = bool(settings.get("transactional.id"))
 
     def __enter__(self) -> Self:
@@ -54,45 +53,83 @@ class RecordWriter:
         # What is worth sending was sent by `finish`; after a failure nobody waits for the rest.
         self._producer.close(0 if not self._is_transactional else _GRACE_S)
 
-    def send(self, record: Record, partition: int | None) -> None:
+    @property
+    def linger_s(self) -> float:
+        return self._producer.limits.linger_s
+
+    def batches_of_lines(self, **options: Any) -> LineBatches:
+        """What makes batches for `send_batch`; `options` are those of LineBatches."""
+        limits = self._producer.limits
+        # Many lines are there at once, so that batches need not be as small as those that wait for single records.
+        batch_size = int(limits.batch_size) if self._has_batch_size else max(int(limits.batch_size), _BATCH_BYTES)
+        batch_size = min(batch_size, int(limits.memory))
+        partitions = self._producer.partitions_for(self._topic)
+        available = [each.index for each in partitions if each.leader >= 0] or [each.index for each in partitions]
+        # Elsewhere each time, so that many small inputs do not all fill the first partition.
+        turns = Turns(available, batch_size, time.monotonic_ns() // 1000)
+        return LineBatches(len(partitions), turns, batch_size, **options)
+
+    def check_partition(self, partition: int | None) -> None:
         if partition is not None and partition >= self._partitions:
             raise UserError(
                 f"topic {self._topic} has no partition {partition}; it has {self._partitions}, counted from 0"
             )
-        self._pending.append(
-            self._producer.send(
-                self._topic,
-                record.value,
-                record.key,
-                partition=partition,
-                timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
-                headers=record.headers or None,
-            )
+
+    def send(self, record: Record, partition: int | None) -> None:
+        self.check_partition(partition)
+        delivery = self._producer.send(
+            self._topic,
+            record.value,
+            record.key,
+            partition=partition,
+            timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
+            headers=record.headers or None,
         )
-        if len(self._pending) % _LOOK_EVERY == 0 or time.monotonic() - self._looked > _LOOK_EVERY_S:
-            self._look()
-            self._pace.show()
+        self._add(delivery.batch, len(record.key or b"") + len(record.value or b""))
+
+    def send_batch(self, lines: LineBatch) -> None:
+        delivery = self._producer.append_batch(
+            self._topic, lines.partition, lines.body, lines.count, lines.timestamp, lines.timestamp
+        )
+        self._add(delivery.batch, lines.payload)
+
+    def _add(self, batch: Batch, payload: int) -> None:
+        self._pending[batch] = self._pending.get(batch, 0) + payload
+
+    def look(self) -> None:
+        """As `_look`, and show it to who watches."""
+        self._look()
+        self._pace.show()
 
     def _look(self) -> None:
-        """Count what was written meanwhile; raises what the first record failed with that was not."""
-        self._looked = time.monotonic()
-        pending, offsets = self._pending, self.offsets
-        written = size = 0
-        try:
-            while pending and pending[0].done():
-                metadata, error = pending.popleft().outcome()
-                if metadata is None:
-                    assert error is not None
-                    raise error
-                written += 1
-                size += max(metadata.serialized_key_size, 0) + max(metadata.serialized_value_size, 0)
-                offset = metadata.offset
-                if offset >= 0:
-                    first, last = offsets.get(metadata.partition, (offset, offset))
-                    offsets[metadata.partition] = (min(first, offset), max(last, offset))
-        finally:
-            self.written += written
-            self._pace.add(written, size)
+        """Count what was written meanwhile; raises what the first batch failed with that was not."""
+        pending = self._pending
+        while pending:
+            batch = next(iter(pending))
+            if not batch.all_done():
+                break
+            payload = pending.pop(batch)
+            before = self.written
+            error = self._book(batch)
+            written = self.written - before
+            # Of a batch of which a part was refused about as much was written as its records say.
+            self._pace.add(written, payload * written // max(int(batch.count), 1))
+            if error is not None:
+                raise error
+
+    def _book(self, batch: Batch) -> Exception | None:
+        """Take in a batch that is done, with whatever it was split into; the first thing that went wrong."""
+        if batch.parts is not None:
+            errors = [self._book(part.batch) for part in batch.parts]
+            return next((error for error in errors if error is not None), None)
+        if batch.error is not None:
+            return batch.error_of(min(batch.record_errors)) if batch.record_errors else batch.error
+        count, first = int(batch.count), int(batch.base_offset)
+        self.written += count
+        if first >= 0:
+            low, high = self.offsets.get(batch.partition, (first, first))
+            self.offsets[batch.partition] = (min(low, first), max(high, first + count - 1))
+        return None
 
     def finish(self, *, give_up: bool = False) -> None:
         """Wait for what was sent; raises the first failure. To give up is to wait a little, or to abort."""

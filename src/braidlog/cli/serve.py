@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 
+from braidlog.cli.interrupts import exit_code_of
 from braidlog.cli.options import path_name, port_number, shortened
-from braidlog.cli.program import EXIT_FAILED, EXIT_INTERRUPTED, Parser
+from braidlog.cli.program import EXIT_FAILED, Parser
 from braidlog.core.errors import BraidlogError
 
 
@@ -48,8 +49,8 @@ def main(arguments: list[str]) -> int:
         return _serve(options)
     except BraidlogError as problem:
         return _fail(str(problem))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as interruption:
+        return exit_code_of(interruption)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         return _fail(f"cannot serve: {where}{problem.strerror or problem}")

@@ -1,10 +1,10 @@
-"""Where `braidlog consume` begins: the words of --offset, and what they mean for the partitions there are."""
+"""Where `braidlog consume` begins and ends: the words of --offset, and what they mean for the partitions there are."""
 
 from __future__ import annotations
 
 import argparse
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from braidlog.cli.options import offset_number, shortened, timestamp_ms
 from braidlog.client.consumer.consumer import Consumer
@@ -29,24 +29,75 @@ class Start(NamedTuple):
     number: int = 0
 
 
-def start(text: str) -> Start:
-    """The type of --offset."""
-    words = {"earliest": At.EARLIEST, "latest": At.LATEST, "end": At.LATEST, "committed": At.COMMITTED}
-    if text in words:
-        return Start(words[text])
+class Range(NamedTuple):
+    """The type of --offset; without an `end` it goes on with what comes."""
+
+    start: Start
+    # The first place that is not read any more.
+    end: Start | None = None
+
+
+_WORDS: Final = {
+    "earliest": At.EARLIEST,
+    "beginning": At.EARLIEST,
+    "latest": At.LATEST,
+    "end": At.LATEST,
+    "committed": At.COMMITTED,
+}
+
+
+def offset_range(text: str) -> Range:
+    """The type of --offset: a place, or two with a colon between them (either may be left out, not both)."""
+    whole = _place(text)
+    if whole is not None:
+        return Range(whole)
+    # Times have colons of their own: the last one with a place on either side is the range's.
+    at = text.rfind(":")
+    while at >= 0:
+        first = _place(text[:at]) if at > 0 else Start(At.EARLIEST)
+        last = _place(text[at + 1 :]) if at + 1 < len(text) else None
+        if first is not None and (last is not None or 0 < at == len(text) - 1):
+            return _checked(text, Range(first, last))
+        at = text.rfind(":", 0, at)
+    raise argparse.ArgumentTypeError(
+        f"{shortened(text)} is none of earliest, latest, committed, N, end-N (or -N), @TIME, "
+        "nor a range START:END of them"
+    )
+
+
+def _checked(text: str, found: Range) -> Range:
+    first, last = found
+    if first.at is At.COMMITTED or (last is not None and last.at is At.COMMITTED):
+        raise argparse.ArgumentTypeError(f"{text!r}: a range is not for groups; leave out committed")
+    if last is None or first.at is not last.at:
+        return found
+    backwards = first.number < last.number if first.at is At.BEFORE_END else first.number > last.number
+    if backwards:
+        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
+    return found
+
+
+def _place(text: str) -> Start | None:
+    if text in _WORDS:
+        return Start(_WORDS[text])
     if text.startswith("@"):
-        return Start(At.TIME, timestamp_ms(text[1:]))
-    if text.isdecimal():
+        try:
+            return Start(At.TIME, timestamp_ms(text[1:]))
+        except argparse.ArgumentTypeError:
+            if ":" in text:
+                # Perhaps of a range.
+                return None
+            raise
+    if text.isascii() and text.isdecimal():
         return Start(At.OFFSET, offset_number(text))
     back = text.removeprefix("end")
-    if back.startswith("-") and back[1:].isdecimal():
+    if back.startswith("-") and back[1:].isascii() and back[1:].isdecimal():
         return Start(At.BEFORE_END, offset_number(back[1:]))
-    known = "earliest, latest, committed, N, end-N (or -N), @TIME"
-    raise argparse.ArgumentTypeError(f"{shortened(text)} is none of {known}")
+    return None
 
 
 def positions_of(consumer: Consumer, partitions: list[TopicPartition], where: Start) -> dict[TopicPartition, int]:
-    """By partition the offset to begin with; the end is what may be read at the consumer's isolation level."""
+    """By partition the offset that a place means now; the end is what may be read at the consumer's isolation level."""
     if where.at is At.OFFSET:
         return dict.fromkeys(partitions, where.number)
     if where.at is At.EARLIEST:

@@ -1,30 +1,85 @@
 from __future__ import annotations
 
 import os
+import threading
+from pathlib import Path
 
 import pytest
 
 from braidlog.cli.record_bytes import BadRecord, bytes_of
-from braidlog.cli.record_lines import JsonLines, TextLines, read_lines
+from braidlog.cli.record_lines import BlockReader, JsonLines, TextLines, split_lines
+
+
+def blocks_of(descriptor: int, delimiter: bytes = b"\n") -> list[bytes]:
+    reader = BlockReader(descriptor, delimiter)
+    blocks = []
+    while not reader.is_at_end:
+        reader.wait()
+        blocks.append(reader.read())
+    return [block for block in blocks if block]
 
 
 def test_lines_come_whole_however_they_are_written() -> None:
     reading, writing = os.pipe()
-    lines = read_lines(reading)
-    os.write(writing, b"one\ntw")
-    assert next(lines) == [b"one"]
-    os.write(writing, b"o\r\n\nlast")
-    assert next(lines) == [b"two", b""]
+    reader = BlockReader(reading)
+    for written, read in ((b"one\ntw", b"one\n"), (b"o\r", b""), (b"\n\nlast", b"two\r\n\n")):
+        os.write(writing, written)
+        assert reader.read() == read
     os.close(writing)
-    assert list(lines) == [[b"last"]]
+    assert reader.read() == b"last"
+    assert reader.is_at_end
+    os.close(reading)
+
+
+@pytest.mark.parametrize("delimiter", [b"\n", b"--", b"<end>"])
+def test_a_delimiter_may_come_in_pieces(delimiter: bytes) -> None:
+    text = delimiter.join([b"one", b"", b"-two-", b"<e", b"rest"])
+    reading, writing = os.pipe()
+    reader = BlockReader(reading, delimiter)
+    read = []
+    for at in range(len(text)):
+        os.write(writing, text[at : at + 1])
+        read.append(reader.read())
+    os.close(writing)
+    assert b"".join(read) + reader.read() == text
+    assert all(block.endswith(delimiter) for block in read if block)
+    assert b"".join(read) == text.removesuffix(b"rest")
+    os.close(reading)
+
+
+def test_what_comes_soon_is_waited_for() -> None:
+    reading, writing = os.pipe()
+    reader = BlockReader(reading, linger_s=60.0)
+    os.write(writing, b"one\n")
+    later = threading.Thread(target=lambda: (os.write(writing, b"two\n"), os.close(writing)))
+    later.start()
+    assert reader.read() == b"one\ntwo\n"
+    assert reader.is_at_end
+    later.join()
     os.close(reading)
 
 
 def test_no_input_no_lines() -> None:
     reading, writing = os.pipe()
     os.close(writing)
-    assert list(read_lines(reading)) == []
+    assert blocks_of(reading) == []
     os.close(reading)
+
+
+def test_a_line_longer_than_a_block(tmp_path: Path) -> None:
+    file = tmp_path / "long"
+    file.write_bytes(b"x" * 3_000_000 + b"\n" + b"y" * 2_000_000 + b"\nz")
+    with file.open("rb") as opened:
+        blocks = blocks_of(opened.fileno())
+    assert b"".join(blocks) == file.read_bytes()
+    assert [len(line) for line in split_lines(b"".join(blocks))] == [3_000_000, 2_000_000, 1]
+
+
+def test_lines_of_a_block() -> None:
+    assert split_lines(b"") == []
+    assert split_lines(b"one\n\nlast") == [b"one", b"", b"last"]
+    assert split_lines(b"one\r\n\r\ntwo\nlast\r") == [b"one", b"", b"two", b"last\r"]
+    assert split_lines(b"one\r\n--two--three\n", b"--") == [b"one\r\n", b"two", b"three\n"]
 
 
 def test_a_line_is_a_value() -> None:
@@ -52,14 +107,6 @@ def test_json_lines_with_the_options_timestamp_and_headers() -> None:
     record, partition = JsonLines((("b", b"2"),), 9)(b'{"value": "v", "headers": {"a": "1"}, "partition": 3}', 5)
     assert (record.value, record.timestamp, partition) == (b"v", 9, 3)
     assert record.headers == (("a", b"1"), ("b", b"2"))
-
-
-def test_other_delimiters_are_taken_as_they_are() -> None:
-    reading, writing = os.pipe()
-    os.write(writing, b"one\r\n--two--three\n")
-    os.close(writing)
-    assert list(read_lines(reading, b"--")) == [[b"one\r\n", b"two"], [b"three\n"]]
-    os.close(reading)
 
 
 def test_formats_of_keys_and_values() -> None:

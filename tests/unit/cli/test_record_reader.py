@@ -48,6 +48,9 @@ class FakeConsumer:
     def position(self, partition: TopicPartition) -> int:
         return self.positions[partition]
 
+    def lag(self, partition: TopicPartition, timeout_s: float) -> int:
+        return max(self.logs[partition].stop - self.positions[partition], 0)
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self.positions[partition] = offset
 
@@ -123,8 +126,61 @@ def test_what_retention_took_is_left_out_with_a_remark(capsys: pytest.CaptureFix
 def test_an_offset_that_is_still_to_come_is_a_mistake() -> None:
     fake = FakeConsumer({ZERO: range(5)})
     fake.seek(ZERO, 50)
-    with pytest.raises(UserError, match="t-0 has no offset 50 yet"):
+    with pytest.raises(UserError, match="t-0 ends at offset 5 and has no offset 50 yet"):
         reader(fake)[0].run()
+    with pytest.raises(UserError, match="t-0 ends at offset 5 and has no offset 50 yet"):
+        reader(fake, until_end=True)[0].run()
+
+
+def test_a_range_ends_by_itself_in_each_partition() -> None:
+    fake = FakeConsumer({ZERO: range(10), ONE: range(4)})
+    fake.seek(ZERO, 2)
+    fake.seek(ONE, 4)
+    reading, printed = reader(fake)
+    reading.stop_at({ZERO: 5, ONE: 4})
+    reading.run()
+    assert printed == [(0, 2), (0, 3), (0, 4)]
+    assert fake.paused == {ZERO, ONE}
+
+
+def test_a_range_beyond_the_log_waits_for_it_unless_told_to_end_there() -> None:
+    fake = FakeConsumer({ZERO: range(3)})
+    reading, printed = reader(fake, until_end=True)
+    reading.stop_at({ZERO: 9})
+    reading.run()
+    assert printed == [(0, 0), (0, 1), (0, 2)]
+    fake = FakeConsumer({ZERO: range(3)})
+    reading, printed = reader(fake)
+    reading.stop_at({ZERO: 5})
+    original = fake.poll
+
+    def poll(timeout_s: float, max_records: int) -> list[ConsumerRecord]:
+        records = original(timeout_s, max_records)
+        fake.logs[ZERO] = range(9)
+        return records
+
+    fake.poll = poll  # type: ignore[method-assign]
+    reading.run()
+    assert printed == [(0, offset) for offset in range(5)]
+
+
+def test_a_range_that_begins_beyond_the_log_is_a_mistake() -> None:
+    fake = FakeConsumer({ZERO: range(3)})
+    fake.seek(ZERO, 7)
+    reading, _ = reader(fake)
+    reading.stop_at({ZERO: 9})
+    with pytest.raises(UserError, match="ends at offset 3 and has no offset 7 yet"):
+        reading.run()
+
+
+def test_who_waits_is_told_once_and_only_if_nothing_was_read() -> None:
+    said: list[object] = []
+    fake = FakeConsumer({ZERO: range(3)})
+    reader(fake, idle_s=0.01, waiting=said.append)[0].run()
+    assert said == [], "records came"
+    fake.seek(ZERO, 3)
+    reader(fake, idle_s=0.01, waiting=said.append)[0].run()
+    assert said == [fake]
 
 
 def test_a_group_that_settles_is_told_later_and_one_that_went_on_not_at_all(

@@ -17,6 +17,7 @@ from braidlog.wire.records.batch import HEADER_SIZE, NO_TIMESTAMP
 from braidlog.wire.records.encoding import varint_size, write_varint
 
 _WORD: Final = 8
+_MANY: Final = 512
 
 
 class BytesColumn:
@@ -160,7 +161,7 @@ def build_bodies(
         if values is not None:
             value_length = values.length(row)
         # All but the two deltas; attributes take one byte, and so do no headers.
-        fixed: i64 = 1 + _size(key_length) + _size(value_length)
+        fixed: i64 = 1 + nullable_size(key_length) + nullable_size(value_length)
         fixed += 1 if headers is None else _headers_size(headers, row)
         size: i64 = fixed + varint_size(timestamp - base_timestamp) + varint_size(delta)
         if delta > 0 and len(out) + varint_size(size) + size > room:
@@ -175,16 +176,16 @@ def build_bodies(
             raise MessageTooLargeError(f"row {row} makes a batch of {whole} bytes, more than the {largest} allowed")
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        _write_number(out, size)
+        write_number(out, size)
         out.append(0)
-        _write_number(out, timestamp - base_timestamp)
-        _write_number(out, delta)
-        _write_number(out, key_length)
+        write_number(out, timestamp - base_timestamp)
+        write_number(out, delta)
+        write_number(out, key_length)
         if key_length > 0 and keys is not None:
-            _copy(out, keys.data, keys.start(row), key_length)
-        _write_number(out, value_length)
+            append_bytes(out, keys.data, keys.start(row), key_length)
+        write_number(out, value_length)
         if value_length > 0 and values is not None:
-            _copy(out, values.data, values.start(row), value_length)
+            append_bytes(out, values.data, values.start(row), value_length)
         if headers is None:
             out.append(0)
         else:
@@ -196,7 +197,7 @@ def build_bodies(
     return bodies
 
 
-def _size(length: i64) -> i64:
+def nullable_size(length: i64) -> i64:
     """Bytes of a string of this length as a record holds it; -1: null."""
     if length < 0:
         return 1
@@ -205,7 +206,7 @@ def _size(length: i64) -> i64:
     return varint_size(length) + length
 
 
-def _write_number(out: BytesWriter, value: i64) -> None:
+def write_number(out: BytesWriter, value: i64) -> None:
     """As `write_varint`, with the usual one or two bytes written at once."""
     if value >= 0 and value < 64:
         out.append(u8(value << 1))
@@ -221,7 +222,7 @@ def _headers_size(headers: HeaderColumns, row: i64) -> i64:
     size: i64 = varint_size(count)
     stop: i64 = at + count
     while at < stop:
-        size += _size(headers.keys.length(at)) + _size(headers.values.length(at))
+        size += nullable_size(headers.keys.length(at)) + nullable_size(headers.values.length(at))
         at += 1
     return size
 
@@ -229,7 +230,7 @@ def _headers_size(headers: HeaderColumns, row: i64) -> i64:
 def _write_headers(out: BytesWriter, headers: HeaderColumns, row: i64) -> None:
     count: i64 = headers.count(row)
     at: i64 = headers.first(row)
-    _write_number(out, count)
+    write_number(out, count)
     stop: i64 = at + count
     while at < stop:
         if headers.keys.is_null(at):
@@ -241,14 +242,17 @@ def _write_headers(out: BytesWriter, headers: HeaderColumns, row: i64) -> None:
 
 def _write_string(out: BytesWriter, column: BytesColumn, row: i64) -> None:
     length: i64 = column.length(row)
-    _write_number(out, length)
+    write_number(out, length)
     if length > 0:
-        _copy(out, column.data, column.start(row), length)
+        append_bytes(out, column.data, column.start(row), length)
 
 
-def _copy(out: BytesWriter, data: bytes, at: i64, length: i64) -> None:
-    """Append `length` bytes by words: cheaper than the object that a slice would make."""
+def append_bytes(out: BytesWriter, data: bytes, at: i64, length: i64) -> None:
+    """Append `length` bytes by words: cheaper than the object that a slice would make, unless there are many."""
     stop: i64 = at + length
+    if length > _MANY:
+        out.write(data[at:stop])
+        return
     while stop - at >= _WORD:
         write_i64_le(out, read_i64_le(data, at))
         at += _WORD
