@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from braidlog.testing import Broker
+from pyspark_braidlog.errors import clear_error
 from support.spark_sink_scene import FileStream, Records
 
 PARTITIONS = 3
@@ -123,10 +124,36 @@ def test_a_batch_that_is_recomputed_differently_is_refused_until_somebody_decide
     assert records.values() == Counter("abc")
 
 
-def test_output_mode_complete_appends_the_whole_result(stream: FileStream, records: Records) -> None:
-    def counts(rows: Any) -> Any:
-        return rows.groupBy("value").count().selectExpr("concat(value, count) AS value")
+def counts(rows: Any) -> Any:
+    return rows.groupBy("value").count().selectExpr("concat(value, count) AS value")
 
+
+def test_output_mode_update_appends_what_changed_exactly_once(stream: FileStream, records: Records) -> None:
+    stream.add("a", "a", "b")
+    stream.run(counts, output_mode="update", for_each_batch=True)
+    stream.forget_last_commit()
+    stream.run(counts, output_mode="update", for_each_batch=True)
+    assert records.values() == Counter(["a2", "b1"])
+    stream.add("b", "c")
+    stream.run(counts, output_mode="update", for_each_batch=True)
+    assert records.values() == Counter(["a2", "b1", "b2", "c1"])
+
+
+def test_output_mode_update_of_the_format_says_what_to_write_instead(stream: FileStream) -> None:
+    stream.add("a")
+    with pytest.raises(Exception, match="does not support Update mode") as refused:
+        stream.run(counts, output_mode="update")
+    assert ".foreachBatch(topic_sink(options)) instead" in clear_error(refused.value)
+
+
+def test_a_batch_without_a_mode_says_what_to_write_instead(spark: Any, braidlog_broker: Broker, topic: str) -> None:
+    writer = spark.sql("SELECT 'x' AS value").write.format("braidlog").option("topic", topic)
+    with pytest.raises(Exception, match="ErrorIfExists") as refused:
+        writer.option("kafka.bootstrap.servers", braidlog_broker.bootstrap_servers).save()
+    assert 'add .mode("append")' in clear_error(refused.value)
+
+
+def test_output_mode_complete_appends_the_whole_result(stream: FileStream, records: Records) -> None:
     stream.add("a", "a", "b")
     stream.run(counts, output_mode="complete")
     stream.add("b")
