@@ -101,7 +101,9 @@ def _client_settings(options: Mapping[str, str], delivery: Delivery) -> dict[str
         guarantees_of(Settings.of(PRODUCER, {**found, "transactional.id": "to be chosen"}))
     else:
         guarantees_of(Settings.of(PRODUCER, found))
-    return found
+    # A table and a view have options for reading too, which the producer would only remark upon.
+    own, reading = definitions(PRODUCER), definitions(CONSUMER)
+    return {name: value for name, value in found.items() if name in own or name not in reading}
 
 
 def _check_spelling(names: Mapping[str, str]) -> None:
