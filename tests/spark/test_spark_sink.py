@@ -62,7 +62,11 @@ def test_every_column_of_the_connector_arrives(
     [
         ("SELECT 1 AS key", {}, "there is no column value"),
         ("SELECT 1 AS value", {}, "column value is int, but has to be binary or string"),
-        ("SELECT 'x' AS value", {"topic": "no-such"}, "topic no-such does not exist"),
+        (
+            "SELECT 'x' AS value",
+            {"topic": "no-such", "kafka.allow.auto.create.topics": "false"},
+            "topic no-such does not exist",
+        ),
         ("SELECT 'x' AS value", {"delivery": "twice"}, "option delivery='twice' is not known"),
         ("SELECT 'x' AS value", {"kafka.value.serializer": "x"}, "kafka.value.serializer is not supported"),
         ("SELECT 'x' AS value", {"kafka.bootstrap.servers": "127.0.0.1:1"}, "no answer from kafka.bootstrap.servers"),
@@ -214,3 +218,13 @@ def test_several_sinks_of_one_query_within_for_each_batch(
     run()
     assert records.values() == Counter("ab")
     assert Records(braidlog_broker, other, 1).values() == Counter("ab")
+
+
+def test_a_missing_topic_is_created_by_the_broker_or_as_the_options_say(
+    spark: Any, braidlog_broker: Broker, stream: FileStream
+) -> None:
+    save(spark.sql("SELECT 'x' AS value"), braidlog_broker, topic="made-by-broker")
+    assert Records(braidlog_broker, "made-by-broker", 1).values() == Counter("x")
+    stream.add("a")
+    stream.run(topic="made-by-sink", **{"topic.creation.default.partitions": "4"})
+    assert Records(braidlog_broker, "made-by-sink", 4).values() == Counter("a")
