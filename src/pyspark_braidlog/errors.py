@@ -27,7 +27,21 @@ _CLASS: Final = re.compile(r"^\s*\[[A-Z][A-Z0-9_.]*\]\s*")
 _QUERY: Final = re.compile(r"Query [^\[\n]*\[id = .*?\] terminated with exception: ", re.S)
 # From here on it is no longer about what is wrong.
 _END: Final = re.compile(r"\s*(?:SQLSTATE:|=== |JVM stacktrace|Driver stacktrace|\n\s*at [a-z][\w.$]+\(|\n\s*\n|;\n)")
-_NO_CHECKPOINT: Final = "checkpointLocation must be specified"
+# What Spark says without telling a user of ours what to write instead.
+_ADVICE: Final = {
+    "checkpointLocation must be specified": (
+        "the query has no place for its checkpoint: give the option checkpointLocation, or a queryName and "
+        "--checkpoints DIR"
+    ),
+    "braidlog does not support Update mode": (
+        'Spark keeps output mode update from Python data sources: write .foreachBatch(topic_sink(options)) instead of '
+        '.format("braidlog"), after `from pyspark_braidlog.pipeline import topic_sink`'
+    ),
+    'The data source "braidlog" cannot be written in the': (
+        'a topic can only be appended to: add .mode("append") to the write (Spark keeps its default, errorifexists, '
+        "from Python data sources)"
+    ),
+}
 
 
 def clear_error(problem: BaseException) -> str:
@@ -59,11 +73,9 @@ def clear_text(text: str) -> str:
 
 
 def _spark_sentence(text: str) -> str:
-    if _NO_CHECKPOINT in text:
-        return (
-            "the query has no place for its checkpoint: give the option checkpointLocation, or a queryName and "
-            "--checkpoints DIR"
-        )
+    for said, advice in _ADVICE.items():
+        if said in text:
+            return advice
     text = _CLASS.sub("", text.strip())
     text = _QUERY.sub("", text)
     return _sentence(_CLASS.sub("", text))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from braidlog.testing import Broker
+from pyspark_braidlog.errors import clear_error
 from support.spark_sink_scene import FileStream, Records
 
 PARTITIONS = 3
@@ -61,7 +62,11 @@ def test_every_column_of_the_connector_arrives(
     [
         ("SELECT 1 AS key", {}, "there is no column value"),
         ("SELECT 1 AS value", {}, "column value is int, but has to be binary or string"),
-        ("SELECT 'x' AS value", {"topic": "no-such"}, "topic no-such does not exist"),
+        (
+            "SELECT 'x' AS value",
+            {"topic": "no-such", "kafka.allow.auto.create.topics": "false"},
+            "topic no-such does not exist",
+        ),
         ("SELECT 'x' AS value", {"delivery": "twice"}, "option delivery='twice' is not known"),
         ("SELECT 'x' AS value", {"kafka.value.serializer": "x"}, "kafka.value.serializer is not supported"),
         ("SELECT 'x' AS value", {"kafka.bootstrap.servers": "127.0.0.1:1"}, "no answer from kafka.bootstrap.servers"),
@@ -123,10 +128,36 @@ def test_a_batch_that_is_recomputed_differently_is_refused_until_somebody_decide
     assert records.values() == Counter("abc")
 
 
-def test_output_mode_complete_appends_the_whole_result(stream: FileStream, records: Records) -> None:
-    def counts(rows: Any) -> Any:
-        return rows.groupBy("value").count().selectExpr("concat(value, count) AS value")
+def counts(rows: Any) -> Any:
+    return rows.groupBy("value").count().selectExpr("concat(value, count) AS value")
 
+
+def test_output_mode_update_appends_what_changed_exactly_once(stream: FileStream, records: Records) -> None:
+    stream.add("a", "a", "b")
+    stream.run(counts, output_mode="update", for_each_batch=True)
+    stream.forget_last_commit()
+    stream.run(counts, output_mode="update", for_each_batch=True)
+    assert records.values() == Counter(["a2", "b1"])
+    stream.add("b", "c")
+    stream.run(counts, output_mode="update", for_each_batch=True)
+    assert records.values() == Counter(["a2", "b1", "b2", "c1"])
+
+
+def test_output_mode_update_of_the_format_says_what_to_write_instead(stream: FileStream) -> None:
+    stream.add("a")
+    with pytest.raises(Exception, match="does not support Update mode") as refused:
+        stream.run(counts, output_mode="update")
+    assert ".foreachBatch(topic_sink(options)) instead" in clear_error(refused.value)
+
+
+def test_a_batch_without_a_mode_says_what_to_write_instead(spark: Any, braidlog_broker: Broker, topic: str) -> None:
+    writer = spark.sql("SELECT 'x' AS value").write.format("braidlog").option("topic", topic)
+    with pytest.raises(Exception, match="ErrorIfExists") as refused:
+        writer.option("kafka.bootstrap.servers", braidlog_broker.bootstrap_servers).save()
+    assert 'add .mode("append")' in clear_error(refused.value)
+
+
+def test_output_mode_complete_appends_the_whole_result(stream: FileStream, records: Records) -> None:
     stream.add("a", "a", "b")
     stream.run(counts, output_mode="complete")
     stream.add("b")
@@ -187,3 +218,13 @@ def test_several_sinks_of_one_query_within_for_each_batch(
     run()
     assert records.values() == Counter("ab")
     assert Records(braidlog_broker, other, 1).values() == Counter("ab")
+
+
+def test_a_missing_topic_is_created_by_the_broker_or_as_the_options_say(
+    spark: Any, braidlog_broker: Broker, stream: FileStream
+) -> None:
+    save(spark.sql("SELECT 'x' AS value"), braidlog_broker, topic="made-by-broker")
+    assert Records(braidlog_broker, "made-by-broker", 1).values() == Counter("x")
+    stream.add("a")
+    stream.run(topic="made-by-sink", **{"topic.creation.default.partitions": "4"})
+    assert Records(braidlog_broker, "made-by-sink", 4).values() == Counter("a")

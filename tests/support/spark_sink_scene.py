@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from braidlog.client.arrow.reading import RangeReader
 from braidlog.testing import Broker
+from pyspark_braidlog.pipeline import topic_sink
 
 
 class Records:
@@ -60,20 +61,17 @@ class FileStream:
         change: Callable[[DataFrame], DataFrame] = lambda rows: rows,
         tasks: int = 2,
         output_mode: str = "append",
+        for_each_batch: bool = False,
         **options: str,
     ) -> None:
         rows = change(self._spark.readStream.text(str(self._files))).repartition(tasks, "value")
-        query = (
-            rows.writeStream.format("braidlog")
-            .outputMode(output_mode)
-            .option("kafka.bootstrap.servers", self._broker.bootstrap_servers)
-            .option("topic", self._topic)
-            .option("checkpointLocation", str(self.checkpoint))
-            .options(**options)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        options = {"kafka.bootstrap.servers": self._broker.bootstrap_servers, "topic": self._topic, **options}
+        writer = rows.writeStream.outputMode(output_mode).option("checkpointLocation", str(self.checkpoint))
+        if for_each_batch:
+            writer = writer.foreachBatch(topic_sink(options))
+        else:
+            writer = writer.format("braidlog").options(**options)
+        writer.trigger(availableNow=True).start().awaitTermination()
 
     def forget_last_commit(self) -> None:
         """As if the driver had been killed before it wrote to its commit log."""

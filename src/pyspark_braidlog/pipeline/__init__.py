@@ -12,6 +12,7 @@ from pyspark_braidlog.pipeline.upsert_delta import upsert_delta
 from pyspark_braidlog.pipeline.upsert_jdbc import upsert_jdbc
 from pyspark_braidlog.pipeline.upsert_parquet import read_parquet_table, upsert_parquet
 from pyspark_braidlog.pipeline.upsert_sqlite import upsert_sqlite
+from pyspark_braidlog.sink.foreach_batch import topic_sink
 
 __all__ = [
     "Registry",
@@ -30,6 +31,7 @@ __all__ = [
     "sessions",
     "spark_schema",
     "split_malformed",
+    "topic_sink",
     "upsert_delta",
     "upsert_jdbc",
     "upsert_parquet",

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def new_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """On the driver, before any task runs: refuses what cannot be written."""
+def new_batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_insert: bool = False
+) -> DataSourceArrowWriter:
+    """On the driver, before any task runs: refuses what cannot be written.
+
+    `is_insert`: rows have the columns of a table, those that are not the writer's to fill among them.
+    """
     if overwrite:
         raise UserError("mode overwrite is not possible: topics are only appended to; use mode append")
     chosen = WriteOptions.checked(options, Delivery.AT_LEAST_ONCE)
@@ -33,16 +38,28 @@ def new_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: 
         )
     columns = Columns.of(schema, chosen.topic)
     TARGETS.check(chosen)
-    return BatchWriter(chosen, columns)
+    return BatchWriter(chosen, columns, is_insert)
 
 
 class BatchWriter(SentToTasks, DataSourceArrowWriter):
-    def __init__(self, options: WriteOptions, columns: Columns) -> None:
+    def __init__(self, options: WriteOptions, columns: Columns, is_insert: bool) -> None:
         self._options = options
         self._columns = columns
+        self._is_insert = is_insert
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._is_insert:
+            iterator = map(_without_offsets, iterator)
         return write_task(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         check_task_count(self._options, cast(list[TaskWritten | None], messages))
+
+
+def _without_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    offsets = batch.column("offset")
+    if offsets.null_count < len(offsets):
+        raise UserError(
+            "rows that are inserted have no offset yet: name the columns, as in INSERT INTO table (key, value) SELECT …"
+        )
+    return batch

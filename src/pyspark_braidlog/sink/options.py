@@ -22,6 +22,12 @@ _REFUSED: Final = {
     "partitioner.class": "records are spread many at a time; give each row its partition in a column named partition",
     "transactional.id": "the writer chooses it by query and task; tell several sinks of a query apart with sinkName",
 }
+# As Kafka Connect names them.
+PARTITIONS: Final = "topic.creation.default.partitions"
+REPLICATION_FACTOR: Final = "topic.creation.default.replication.factor"
+# As many as the protocol has numbers for.
+_MOST: Final = {PARTITIONS: 2**31 - 1, REPLICATION_FACTOR: 2**15 - 1}
+_ALLOW: Final = "kafka.allow.auto.create.topics"
 _ALIKE: Final = 0.92
 # What fits into names of groups and transactional ids, and can be told from what they are made of besides.
 _SINK_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -46,12 +52,23 @@ class Recomputed(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """What becomes of a topic that does not exist: with `partitions` it is created, else the brokers are asked to."""
+
+    is_allowed: bool = True
+    partitions: int | None = None
+    # None: the brokers' default.
+    replication_factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
     topic: str | None
     delivery: Delivery
     # Tells several sinks of one query apart; "" where there is one.
     sink_name: str
     recomputed: Recomputed
+    creation: TopicCreation
     # A producer's, by Kafka's names; there may be passwords among them.
     client: dict[str, str] = field(repr=False)
 
@@ -71,6 +88,7 @@ class WriteOptions:
             delivery=delivery,
             sink_name=name,
             recomputed=_one_of(Recomputed, "recomputed", given.get("recomputed", Recomputed.REFUSE.value)),
+            creation=_topic_creation(given),
             client=_client_settings(given, delivery),
         )
 
@@ -87,6 +105,25 @@ def _one_of(kind: type[Choice], name: str, text: str) -> Choice:
         raise UserError(f"option {name}={text!r} is not known; give {known}") from None
 
 
+def _topic_creation(options: Mapping[str, str]) -> TopicCreation:
+    partitions, factor = (_count(options, name) for name in (PARTITIONS, REPLICATION_FACTOR))
+    if factor is not None and partitions is None:
+        raise UserError(f"option {REPLICATION_FACTOR} goes with {PARTITIONS}: give both, or leave both to the brokers")
+    allowed = options.get(_ALLOW, "true").strip().lower()
+    if allowed not in ("true", "false"):
+        raise UserError(f"option {_ALLOW}={allowed!r} is neither true nor false")
+    return TopicCreation(allowed == "true", partitions, factor)
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or not 1 <= int(text) <= _MOST[name]:
+        raise UserError(f"option {name}={text!r} is no whole number from 1 to {_MOST[name]}")
+    return int(text)
+
+
 def _client_settings(options: Mapping[str, str], delivery: Delivery) -> dict[str, str]:
     found = {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
     for name, reason in _REFUSED.items():
@@ -101,7 +138,9 @@ def _client_settings(options: Mapping[str, str], delivery: Delivery) -> dict[str
         guarantees_of(Settings.of(PRODUCER, {**found, "transactional.id": "to be chosen"}))
     else:
         guarantees_of(Settings.of(PRODUCER, found))
-    return found
+    # A table and a view have options for reading too, which the producer would only remark upon.
+    own, reading = definitions(PRODUCER), definitions(CONSUMER)
+    return {name: value for name, value in found.items() if name in own or name not in reading}
 
 
 def _check_spelling(names: Mapping[str, str]) -> None:

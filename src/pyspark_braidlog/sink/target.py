@@ -1,4 +1,7 @@
-"""Whether there is somewhere to write to: asked by the driver before any task runs, and by tasks for topics of rows."""
+"""Whether there is somewhere to write to: asked by the driver before any task runs, and by tasks for topics of rows.
+
+A topic that does not exist is created: as the options say, or else by the brokers, where they do that for producers.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,15 @@ from typing import Final
 
 import pyarrow as pa
 
+from braidlog import Admin
+from braidlog.client.admin.topics import NewTopic
+from braidlog.client.cluster import Cluster
+from braidlog.core.errors import BraidlogError
+from braidlog.core.protocol_errors import ProtocolError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from pyspark_braidlog.sink.clients import admin_settings
 from pyspark_braidlog.sink.columns import Columns
-from pyspark_braidlog.sink.options import WriteOptions
-from pyspark_braidlog.source.cluster_view import ClusterView
+from pyspark_braidlog.sink.options import PARTITIONS, WriteOptions
+from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, told
 from pyspark_braidlog.source.topics import Choice, Subscribe, SubscribePattern
 
 # A stream asks for every batch, in processes that live as long as the query.
@@ -22,7 +31,44 @@ _NO_TOPIC: Final = SubscribePattern("(?!)")
 
 def _ask(options: WriteOptions, choice: Choice) -> None:
     with ClusterView(options.client) as cluster:
-        cluster.topics(choice)
+        try:
+            cluster.topics(choice)
+        except MissingTopics as problem:
+            if not options.creation.is_allowed:
+                raise
+            missing, patience_s = problem.topics, cluster.patience_s
+        else:
+            return
+    try:
+        if options.creation.partitions is not None:
+            _create(options, missing)
+        else:
+            _have_created(options, missing, patience_s)
+    except (ProtocolError, BraidlogError) as problem:
+        raise told(problem, options.servers) from None
+
+
+def _create(options: WriteOptions, topics: Sequence[str]) -> None:
+    wanted = [NewTopic(each, options.creation.partitions, options.creation.replication_factor) for each in topics]
+    with Admin(admin_settings(options.client)) as admin:
+        for problem in admin.create_topics(wanted).errors.values():
+            # Another task, or somebody else, was quicker.
+            if not isinstance(problem, TopicAlreadyExistsError):
+                raise problem
+
+
+def _have_created(options: WriteOptions, topics: Sequence[str], patience_s: float) -> None:
+    """Ask for them as a producer does, whereupon brokers create what is missing, unless they were told not to."""
+    with Cluster(options.servers, patience_s, admin_settings(options.client)) as cluster:
+        for topic in topics:
+            try:
+                cluster.topic(topic, create=True)
+            except UnknownTopicOrPartitionError:
+                raise MissingTopics(
+                    f"topic {topic} does not exist at {options.servers}, and its brokers do not create topics by "
+                    f"themselves: create it first, correct the name, or set the option {PARTITIONS}",
+                    [topic],
+                ) from None
 
 
 class Targets:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 
 from braidlog.core.errors import UserError
+from braidlog.testing import Broker
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import Targets
@@ -79,3 +82,52 @@ def test_topics_of_rows_are_looked_for_once_each() -> None:
     # The option says where to, and was looked for by the driver.
     fixed = Columns("a", key=False, headers=False, partition=False)
     assert list(cluster.targets.checked(options("a"), fixed, iter(batches(["zzz"]))))
+
+
+@pytest.fixture(scope="module", params=["true", "false"])
+def broker(request: pytest.FixtureRequest) -> Iterator[tuple[Broker, bool]]:
+    with Broker(settings={"auto.create.topics.enable": request.param, "num.partitions": "2"}) as running:
+        yield running, request.param == "true"
+
+
+def write_options(broker: Broker, **more: str) -> WriteOptions:
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, **more}
+    return WriteOptions.checked(given, Delivery.AT_LEAST_ONCE)
+
+
+def partitions(broker: Broker, topic: str) -> int:
+    return {each.name: each.partitions for each in broker.admin().list_topics()}.get(topic, 0)
+
+
+def test_a_missing_topic_is_created_where_the_brokers_do_that(broker: tuple[Broker, bool]) -> None:
+    running, creates = broker
+    wanted = write_options(running, topic="by.broker")
+    if creates:
+        Targets().check(wanted)
+        assert partitions(running, "by.broker") == 2
+    else:
+        with pytest.raises(UserError, match="create it first, correct the name, or set the option topic"):
+            Targets().check(wanted)
+        assert partitions(running, "by.broker") == 0
+
+
+def test_a_missing_topic_is_created_as_the_options_say(broker: tuple[Broker, bool]) -> None:
+    running, _ = broker
+    more = {"topic.creation.default.partitions": "5", "topic.creation.default.replication.factor": "1"}
+    for _attempt in range(2):
+        Targets().check(write_options(running, topic="by.options", **more))
+    assert partitions(running, "by.options") == 5
+    columns = Columns(None, key=False, headers=False, partition=False)
+    rows = pa.RecordBatch.from_pydict({"value": ["v"], "topic": ["by.row"]})
+    assert list(Targets().checked(write_options(running, **more), columns, iter([rows]))) == [rows]
+    assert partitions(running, "by.row") == 5
+    too_many = {**more, "topic.creation.default.replication.factor": "3"}
+    with pytest.raises(UserError, match="eplication"):
+        Targets().check(write_options(running, topic="nowhere", **too_many))
+
+
+def test_a_missing_topic_is_not_created_where_the_options_forbid_it(broker: tuple[Broker, bool]) -> None:
+    running, _ = broker
+    with pytest.raises(UserError, match="topic forbidden does not exist"):
+        Targets().check(write_options(running, topic="forbidden", **{"kafka.allow.auto.create.topics": "false"}))
+    assert partitions(running, "forbidden") == 0
