@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
 from kafka.partitioner.default import murmur2 as their_murmur2
 
-from braidlog.client.errors import ClosedError, ConcurrentUseError, RecordTooLargeError
+from braidlog.client.errors import ClosedError, ConcurrentUseError, DeliveryTimeoutError, RecordTooLargeError
 from braidlog.client.producer.delivery import Delivery, RecordMetadata
 from braidlog.client.producer.producer import Producer
 from braidlog.core.protocol_errors import InvalidTopicError, MessageTooLargeError, UnknownTopicOrPartitionError
@@ -200,8 +200,6 @@ def test_an_event_loop_is_never_kept(broker: Broker, topic: str) -> None:
                     await asyncio.sleep(0)
             places = await asyncio.gather(*deliveries)
             assert [place.offset for place in places] == list(range(3_000))
-            with pytest.raises(ConcurrentUseError, match="flush_async"):
-                producer.flush()
             await producer.flush_async()
         ticking.cancel()
         return longest
@@ -258,3 +256,69 @@ def test_nobody_there(topic: str) -> None:
         with pytest.raises(Exception, match="no metadata of topic"):
             producer.send(topic, b"v")
         assert time.monotonic() - before < 5.0
+
+
+def test_a_notebooks_cell_may_wait(broker: Broker, topic: str) -> None:
+    """Its code runs within the loop of the kernel: whatever waits there works all the same, and keeps the loop."""
+
+    async def cell() -> None:
+        with Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000) as producer:
+            first = producer.send(topic, b"0", partition=0)
+            producer.flush(30)
+            assert first.result(0).offset == 0
+            assert [each.index for each in producer.partitions_for(topic)] == [0]
+            second = producer.send(topic, b"1", partition=0)
+            with pytest.raises(TimeoutError):
+                second.result(0.01)
+        assert second.result(0).offset == 1
+        eager = Producer(bootstrap_servers=broker.bootstrap)
+        assert eager.send(topic, b"2", partition=0).result(30).offset == 2
+        eager.close()
+
+    asyncio.run(cell())
+
+
+def test_sys_exit_in_a_callback_keeps_nobody_waiting(broker: Broker, topic: str) -> None:
+    def leave(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        raise SystemExit
+
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        deliveries = [producer.send(topic, b"v", partition=0, on_delivery=leave) for _ in range(10)]
+        assert [each.result(30).offset for each in deliveries] == list(range(10))
+        deliveries[0].add_done_callback(print)
+        producer.flush(30)
+        assert producer.send(topic, b"v", partition=0).result(30).offset == 10
+
+
+def test_an_engine_that_dies_takes_everybody_who_waits_with_it(broker: Broker, topic: str) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000)
+    told: list[Exception | None] = []
+    delivery = producer.send(topic, b"v", on_delivery=lambda _, error: told.append(error))
+    producer._engine.soon(setattr, producer._engine.loop._selector, "select", None)  # type: ignore[attr-defined]
+    with pytest.raises(ClosedError, match="the thread of this producer ended"):
+        delivery.result(30)
+    assert [type(each) for each in told] == [ClosedError]
+    with pytest.raises(ClosedError):
+        producer.send(topic, b"v")
+    with pytest.raises(ClosedError):
+        producer.flush()
+    producer.close()
+
+
+def test_a_callback_that_hangs_does_not_keep_those_who_wait_for_ever(broker: Broker, topic: str) -> None:
+    release = threading.Event()
+    settings = {"delivery_timeout_ms": 500, "request_timeout_ms": 400, "linger_ms": 0}
+    with Producer(bootstrap_servers=broker.bootstrap, **settings) as producer:
+        hanging = threading.Event()
+
+        def hang(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            hanging.set()
+            release.wait(60)
+
+        producer.send(topic, b"v", on_delivery=hang)
+        assert hanging.wait(30)
+        try:
+            with pytest.raises(DeliveryTimeoutError, match="does a delivery callback keep it"):
+                producer.send(topic, b"v").result()
+        finally:
+            release.set()

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
@@ -30,8 +31,14 @@ class Engine:
         self._tasks = Tasks(name)
         self._process = os.getpid()
         self._closed = False
-        # Held while work is handed over, so that nothing is handed over behind the end and then waits for ever.
-        self._handing = threading.Lock()
+        # Why the thread ended without having been closed; told to `on_death`.
+        self._death: ClosedError | None = None
+        self.on_death: list[Callable[[ClosedError], None]] = []
+        # Those who wait for work that was handed over: told if the thread ends before it.
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
+        # Held while work is handed over, so that nothing is handed over behind the end and then waits for ever. A
+        # finalizer may hand over at any point, also while its own thread does so.
+        self._handing = threading.RLock()
         # Daemon: a program that forgets to close a client must still be able to end.
         self._thread = threading.Thread(target=self._serve, name=f"braidlog {name}", daemon=True)
         self._thread.start()
@@ -39,9 +46,39 @@ class Engine:
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while True:
+                try:
+                    self.loop.run_forever()
+                    return
+                except (SystemExit, KeyboardInterrupt) as problem:
+                    # Only the main thread can end the program. To end here would leave everybody waiting instead.
+                    log.error("%r was raised on the thread of this %s, where it ends nothing", problem, self.name)
+        except BaseException as problem:
+            self._die(problem)
         finally:
-            self.loop.close()
+            # One that is broken cannot always be closed.
+            with suppress(Exception):
+                self.loop.close()
+
+    def _die(self, problem: BaseException) -> None:
+        """The loop itself failed: nobody may wait for it any more."""
+        log.critical("the thread of this %s ended", self.name, exc_info=problem)
+        death = ClosedError(f"the thread of this {self.name} ended ({problem!r}); make a new one")
+        with self._handing:
+            self._closed = True
+            self._death = death
+            waiting = list(self._waiting)
+        for each in waiting:
+            # Whoever gave up waiting has been told otherwise.
+            with suppress(concurrent.futures.InvalidStateError):
+                each.set_exception(death)
+        for callback in self.on_death:
+            callback(death)
+        for task in asyncio.all_tasks(self.loop):
+            # No loop will ever end it; what it holds is let go of now, not whenever it is collected.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with suppress(Exception):
+                task.get_coro().close()
 
     @property
     def is_current(self) -> bool:
@@ -54,7 +91,7 @@ class Engine:
 
     def check_usable(self) -> None:
         if self._closed:
-            raise ClosedError(f"this {self.name} is closed; make a new one")
+            raise self._death or ClosedError(f"this {self.name} is closed; make a new one")
         if os.getpid() != self._process:
             raise ClosedError(f"this {self.name} was made before a fork, and its thread stayed behind; make a new one")
 
@@ -86,7 +123,10 @@ class Engine:
             self.check_usable()
             with self._handing:
                 self.check_usable()
-                return asyncio.run_coroutine_threadsafe(work, self.loop)
+                waiting = asyncio.run_coroutine_threadsafe(work, self.loop)
+                self._waiting.add(waiting)
+            waiting.add_done_callback(self._waiting.discard)
+            return waiting
         except BaseException:
             work.close()
             raise

@@ -12,6 +12,7 @@ from braidlog.client.producer.delivery import Bell, Delivery, RecordMetadata
 
 async def outcome_of(delivery: Delivery) -> RecordMetadata:
     while not delivery.done():
+        delivery.batch.guard.check()
         arrival = _arrival_of(delivery.batch, asyncio.get_running_loop())
         if arrival is None:
             continue

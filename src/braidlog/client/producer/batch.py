@@ -34,14 +34,21 @@ WHOLE: Final = -1
 class Guard:
     """The one lock of a producer's queues, and the thread that must never wait for them."""
 
-    __slots__ = ("engine_thread", "lock")
+    __slots__ = ("engine_thread", "gone", "lock")
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.engine_thread = -1
+        # Why that thread is gone, where it went without a word (a fork): nobody tells of a batch, or frees the lock.
+        self.gone: Exception | None = None
 
     def is_engine_thread(self) -> bool:
         return get_ident() == self.engine_thread
+
+    def check(self) -> None:
+        """Before anybody waits."""
+        if self.gone is not None:
+            raise self.gone
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

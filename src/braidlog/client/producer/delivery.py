@@ -9,16 +9,20 @@ from __future__ import annotations
 import logging
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from braidlog.client.errors import ConcurrentUseError
+from braidlog.client.errors import ConcurrentUseError, DeliveryTimeoutError
 from braidlog.client.producer.batch import WHOLE, Batch, Waiter
 
 log = logging.getLogger("braidlog.client")
 
 Header = tuple[str, bytes | None]
+
+# How long the engine may take to tell that a record ran out of time.
+_GRACE_S: Final = 2.0
 
 
 class ProducerRecord(NamedTuple):
@@ -100,18 +104,34 @@ class Delivery:
         batch = self.batch
         if batch.guard.is_engine_thread():
             raise ConcurrentUseError("a delivery callback cannot wait for another delivery; use add_done_callback")
+        batch.guard.check()
         bell = Bell(self.index)
-        if batch.watch(bell) and not bell.wait(timeout):
-            raise TimeoutError(
-                f"no answer yet for a record of {batch.topic}-{batch.partition} after {timeout:g} s; "
-                "it may still be written"
-            )
+        if not batch.watch(bell):
+            return
+        began = monotonic()
+        while True:
+            # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.
+            late_after = self.settled_in().expires - began + _GRACE_S
+            if timeout is not None and timeout < late_after:
+                if bell.wait(timeout):
+                    return
+                raise TimeoutError(
+                    f"no answer yet for a record of {batch.topic}-{batch.partition} after {timeout:g} s; "
+                    "it may still be written"
+                )
+            if bell.wait(late_after - (monotonic() - began)):
+                return
+            if self.settled_in().expires - began + _GRACE_S <= late_after:
+                raise DeliveryTimeoutError(
+                    f"a record for {batch.topic}-{batch.partition} was not acknowledged within delivery.timeout.ms, "
+                    "and the producer's thread does not say why; does a delivery callback keep it?"
+                )
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
         waiter = CallbackWaiter(self, callback)
         if not self.batch.watch(waiter):
-            waiter.settle()
+            waiter.call()
 
     def call_on_delivery(self, callback: OnDelivery) -> None:
         """Under the lock, of a record that was appended just now."""
@@ -125,7 +145,8 @@ class Delivery:
                 callback(None, error)
             else:
                 callback(self._metadata(), None)
-        except Exception:
+        except BaseException:
+            # Also sys.exit(): here it would only keep others from being told.
             log.exception("a delivery callback failed")
 
     def outcome(self) -> tuple[RecordMetadata | None, Exception | None]:
@@ -149,6 +170,12 @@ class CallbackWaiter(Waiter):
         self.on_done = on_done
 
     def settle(self) -> None:
+        try:
+            self.call()
+        except BaseException:
+            log.exception("a delivery callback failed")
+
+    def call(self) -> None:
         try:
             self.on_done(self.delivery)
         except Exception:

@@ -279,6 +279,8 @@ class Doorway:
             stand_in, 0, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
         )
         expires = accumulator.clock.monotonic() + accumulator.limits.max_block_s
+        # At the latest: once it is let in, its batch says.
+        stand_in.expires = expires + accumulator.limits.delivery_timeout_s
         seat = Seat(delivery, partition, key, value, headers, size, expires)
         accumulator.lock.acquire()
         try:

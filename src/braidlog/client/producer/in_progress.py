@@ -29,6 +29,7 @@ class InProgress:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Until everything accepted before this call is done; false when time was too short."""
+        self._accumulator.guard.check()
         bell = self._accumulator.bell()
         if bell is None:
             return True
@@ -40,6 +41,7 @@ class InProgress:
 
     async def drained(self) -> None:
         """As `wait`, without end."""
+        self._accumulator.guard.check()
         bell = self._accumulator.bell()
         if bell is None:
             return
@@ -53,19 +55,18 @@ class InProgress:
         """Fail what no broker can have; the rest goes on, retries included."""
         self._fail(error, unsent_only=True)
 
-    def fail_all(self, error: Exception) -> None:
-        """Fail everything; answers that still come are ignored."""
-        self._fail(error, unsent_only=False)
+    def fail_all(self, error: Exception, *, quietly: bool = False) -> None:
+        """Fail everything; answers that still come are ignored. `quietly`: the log was told already."""
+        self._fail(error, unsent_only=False, quietly=quietly)
 
     def end(self, error: Exception) -> None:
         """Nothing can be sent any more."""
         self.refuse(error)
         self.fail_all(error)
 
-    def _fail(self, error: Exception, unsent_only: bool) -> None:
+    def _fail(self, error: Exception, *, unsent_only: bool, quietly: bool = False) -> None:
         for topic in list(self._accumulator.seats):
             tell(fail_seats(self._accumulator, topic, error))
         failed, told = fail_all(self._accumulator, error, unsent_only)
-        for batch in failed:
-            self._outcomes.tell_failed(batch, error)
+        self._outcomes.tell_failed(failed, error, quietly=quietly)
         tell(told)

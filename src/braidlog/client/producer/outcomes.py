@@ -26,6 +26,8 @@ from braidlog.wire.generated.produce import PartitionProduceResponse
 log = logging.getLogger("braidlog.client")
 
 _JITTER: Final = 0.2
+# Partitions that one line names.
+_MOST_PLACES: Final = 5
 _TOO_LARGE: Final = (errors.MessageTooLargeError.code, errors.RecordListTooLargeError.code)
 # The broker is not, or not yet, the one to ask.
 _STALE_METADATA: Final = (
@@ -168,17 +170,22 @@ class Outcomes:
             if batch.queue is not None:
                 accumulator.identity.failed(batch.queue, batch, in_doubt)
             waiters = accumulator.finish(batch, -1, -1, error, record_errors)
-        self.tell_failed(batch, error)
+        self.tell_failed([batch], error)
         tell(waiters)
 
-    def tell_failed(self, batch: Batch, error: Exception | None) -> None:
-        """After a batch failed, here or elsewhere."""
-        if batch.queue is None:
+    def tell_failed(self, batches: list[Batch], error: Exception, *, quietly: bool = False) -> None:
+        """After batches failed for one reason, here or elsewhere; one line for all of them."""
+        # Records that wait to be let in have no queue yet; those who sent them are told.
+        queued = [batch for batch in batches if batch.queue is not None]
+        if not queued:
             return
-        self.records_failed += batch.count
-        log.warning("%d records for %s-%d failed: %s", batch.count, batch.topic, batch.partition, error)
-        if self.transactions is not None and error is not None:
-            self.transactions.on_batch_failed(batch, error)
+        count = sum(batch.count for batch in queued)
+        self.records_failed += count
+        if not quietly:
+            log.warning("%d records for %s failed: %s", count, _places(queued), error)
+        if self.transactions is not None:
+            for batch in queued:
+                self.transactions.on_batch_failed(batch, error)
 
     def _split(self, batch: Batch) -> None:
         self.batches_split += 1
@@ -197,3 +204,9 @@ class Outcomes:
     @staticmethod
     def lost(node: int) -> NoConnection:
         return NoConnection(f"the connection to broker {node} ended before the request was written")
+
+
+def _places(batches: list[Batch]) -> str:
+    places = list(dict.fromkeys(f"{batch.topic}-{batch.partition}" for batch in batches))
+    more = f" and {len(places) - _MOST_PLACES} more partitions" if len(places) > _MOST_PLACES else ""
+    return ", ".join(places[:_MOST_PLACES]) + more

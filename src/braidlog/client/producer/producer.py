@@ -13,18 +13,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import warnings
 from _thread import get_ident
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from braidlog.client.errors import ClosedError, ConcurrentUseError, TransactionStateError
+from braidlog.client.errors import ClosedError, TransactionStateError
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer import lifetime
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.dressing import COSTLY, OwnDressing, TransactionDressing
@@ -33,6 +30,7 @@ from braidlog.client.producer.identity import ProducerIdentity
 from braidlog.client.producer.identity_request import IdentityRequest
 from braidlog.client.producer.in_progress import InProgress
 from braidlog.client.producer.intake import Intake
+from braidlog.client.producer.lifetime import Lifetime
 from braidlog.client.producer.limits import Limits
 from braidlog.client.producer.outcomes import Outcomes
 from braidlog.client.producer.partitioners import sticky_of
@@ -45,8 +43,6 @@ from braidlog.client.view import PartitionView
 from braidlog.core.clock import SystemClock
 from braidlog.wire.records.compression import codec_named
 
-# Of an open transaction that a closing producer aborts.
-_ABORT_S: Final = 30.0
 # Codecs whose level can be chosen.
 _LEVELS: Final = ("gzip", "lz4", "zstd")
 
@@ -55,8 +51,6 @@ class Producer(Intake):
     """Sends records; many threads may share one."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        self._closed = True
-        self._warned = False
         chosen = Settings.of(PRODUCER, config, settings)
         guarantees = guarantees_of(chosen)
         self.settings = chosen
@@ -87,8 +81,6 @@ class Producer(Intake):
         except BaseException:
             self._engine.close()
             raise
-        self._closed = False
-        lifetime.watch(self)
 
     def _start(
         self,
@@ -135,75 +127,38 @@ class Producer(Intake):
             assert self._transaction_dressing is not None
             self._transaction_dressing.on_refused = transactions.on_send_refused
         accumulator.guard.engine_thread = engine.run(_thread_id())
+        self._lifetime = Lifetime(
+            engine, accumulator, in_progress, sender, metadata, nodes, self._transactions, self._own_dressing
+        )
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self.settings.items("bootstrap.servers")))
         return f"<Producer of {servers}{', closed' if self._closed else ''}>"
 
+    @property
+    def _closed(self) -> bool:
+        return self._lifetime.is_closed
+
     # Waiting for what was sent
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send at once what lingers, and wait until all sent before is done; TimeoutError after `timeout` seconds."""
-        self._refuse_in_loop("flush", "flush_async")
+        """Send at once what lingers, and wait until all sent before is done; TimeoutError after `timeout` seconds.
+
+        In a thread that runs an event loop (a notebook's) it works as well, and keeps the loop; `flush_async` does not.
+        """
         if not self._in_progress.wait(timeout):
             raise TimeoutError(f"not everything was acknowledged within {timeout:g} s; it still may be")
 
     async def flush_async(self) -> None:
         await self._in_progress.drained()
 
-    def _refuse_in_loop(self, call: str, instead: str) -> None:
-        if self._surroundings.runs_loop():
-            raise ConcurrentUseError(
-                f"{call}() would keep the event loop that runs in this thread; await producer.{instead}() instead"
-            )
-
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, for `timeout` seconds at most (none: as long as delivery.timeout.ms allows), then end.
 
-        What is not acknowledged by then fails with ClosedError. An open transaction is aborted.
+        What is not acknowledged by then fails with ClosedError. An open transaction is aborted. A producer that nobody
+        closes is ended with the program, see `docs/client/producer.md`.
         """
-        if self._closed:
-            return
-        self._closed = True
-        lifetime.forget(self)
-        accumulator = self._accumulator
-        accumulator.refuse(ClosedError("this producer is closed; make a new one"))
-        with accumulator.lock:
-            accumulator.pool.dismiss()
-        if self._engine.is_current or not self._engine_lives():
-            # From a callback nobody can wait for the thread that this is; after a fork there is none.
-            timeout = 0.0
-        deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            if timeout is None or timeout > 0:
-                if self._transactions is not None:
-                    self._engine.run(self._transactions.close(_ABORT_S if deadline is None else timeout or 0.0))
-                self._in_progress.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        if self._in_progress.has_pending:
-            self._in_progress.fail_all(
-                ClosedError(
-                    "the producer was closed before this record was acknowledged, and whether a broker has it is not "
-                    "known; give close() more time, or flush() before it"
-                )
-            )
-        if self._engine_lives():
-            self._engine.soon(self._sender.close)
-            self._engine.soon(self._metadata.close)
-            self._engine.soon(self._nodes.close)
-        self._engine.close()
-        if self._own_dressing is not None:
-            self._own_dressing.close()
-
-    def _engine_lives(self) -> bool:
-        try:
-            self._engine.check_usable()
-        except ClosedError:
-            return False
-        return True
+        self._lifetime.close(timeout)
 
     async def close_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         await asyncio.to_thread(self.close, timeout)
@@ -225,33 +180,15 @@ class Producer(Intake):
         await self.close_async()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.warn_of_unsent()
-            self._engine.close()
-
-    def warn_of_unsent(self) -> None:
-        """Nobody closed it, and it goes."""
-        pending = sum(batch.count for batch in self._accumulator.pending())
-        if pending and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{self!r} was never closed: {pending} records may not have been sent; use `with`, or close()",
-                ResourceWarning,
-                stacklevel=1,
-            )
-
-    def leave_behind(self) -> None:
-        """In the child of a fork: neither the engine's thread nor the connections are here."""
-        self._closed = True
-        self._accumulator.refuse(
-            ClosedError("this producer was made before a fork, and its thread stayed behind; make a new one")
-        )
+        # None where the making of it failed.
+        lifetime = getattr(self, "_lifetime", None)
+        if lifetime is not None:
+            lifetime.abandon()
 
     # The cluster
 
     def partitions_for(self, topic: str) -> list[PartitionView]:
         """The topic's partitions (`index`, `leader`, `replicas`, `isr`), waited for up to max.block.ms."""
-        self._refuse_in_loop("partitions_for", "partitions_for_async")
         self._check_open()
         found = self._metadata.view.topic(topic)
         if found is None:

@@ -144,7 +144,8 @@ class Sender:
         if next_expiry(accumulator) <= now:
             expired, told = expire(accumulator, now)
             for batch in expired:
-                self._outcomes.tell_failed(batch, batch.error)
+                assert batch.error is not None
+                self._outcomes.tell_failed([batch], batch.error)
             tell(told)
         look_at = self._admit(now) if accumulator.seats else NEVER
         identity = accumulator.identity

@@ -171,3 +171,31 @@ def test_work_that_starts_other_work_when_cancelled_is_ended_as_well(engine: Eng
     engine.run(begin())
     engine.close()
     assert cancelled.is_set()
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_who_tries_to_end_the_program_on_the_engines_thread_ends_nothing(
+    engine: Engine, end: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave() -> None:
+        raise end
+
+    engine.soon(leave)
+    assert engine.run(_where()).name == "braidlog tester"
+    assert f"{end.__name__}() was raised on the thread of this tester" in caplog.text
+
+
+def test_nobody_waits_for_a_thread_that_died(engine: Engine) -> None:
+    told: list[ClosedError] = []
+    engine.on_death.append(told.append)
+    waiting = engine.begin(asyncio.Event().wait())
+    # What no callback can do: the loop itself is broken.
+    engine.soon(setattr, engine.loop._selector, "select", None)  # type: ignore[attr-defined]
+    problem = waiting.exception(30)
+    assert isinstance(problem, ClosedError)
+    assert "the thread of this tester ended" in str(problem)
+    engine._thread.join(30)
+    assert told == [problem]
+    with pytest.raises(ClosedError, match="the thread of this tester ended"):
+        engine.run(_where())
+    engine.close()
