@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,12 +69,14 @@ class Routing:
         self._new_retry = new_retry
         self._turn = threading.RLock()
         self._is_closed = False
+        self._process = os.getpid()
 
     @property
     def cluster(self) -> Cluster:
         return self._connected(time.monotonic() + self.api_timeout_s)
 
     def _connected(self, deadline: float) -> Cluster:
+        self._check_process()
         with self._turn:
             if self._is_closed:
                 raise ClosedError("this client was closed; make a new one")
@@ -81,6 +84,21 @@ class Routing:
                 assert self._connect is not None
                 self._cluster = self._connect(deadline)
             return self._cluster
+
+    def _check_process(self) -> None:
+        """Before any lock is taken: one of before a fork may never be released."""
+        if self._is_left_behind:
+            raise ClosedError(
+                "this client was made before a fork and belongs to the parent process; make a new one here"
+            )
+        if os.getpid() != self._process:
+            # Nothing was connected to yet: this process may have it as its own.
+            self._turn = threading.RLock()
+            self._process = os.getpid()
+
+    @property
+    def _is_left_behind(self) -> bool:
+        return os.getpid() != self._process and self._cluster is not None
 
     @property
     def timeout_ms(self) -> int:
@@ -94,6 +112,9 @@ class Routing:
         return other
 
     def close(self) -> None:
+        if self._is_left_behind:
+            return
+        self._check_process()
         with self._turn:
             self._is_closed = True
             if self._cluster is not None:
@@ -183,6 +204,7 @@ class Routing:
     @contextmanager
     def _own_turn(self, deadline: float) -> Iterator[Cluster]:
         """The cluster for this thread alone, and for no longer than there is time."""
+        self._check_process()
         with self._turn:
             cluster = self._connected(deadline)
             cluster.deadline = deadline

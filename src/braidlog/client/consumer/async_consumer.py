@@ -138,6 +138,7 @@ class AsyncConsumer:
         return await self._thread.call(call, *arguments, **keywords)
 
     def _check_open(self) -> None:
+        self.consumer._one_thread.check()
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
 
@@ -188,6 +189,7 @@ class AsyncConsumer:
             return next(self._records)
         async with self._turn:
             while not self._closed:
+                self.consumer._one_thread.check()
                 try:
                     found = await self._thread.wait(self.consumer.wait, _TURN_S, lambda: [next(self._records)])
                 except ClosedError:
@@ -260,7 +262,7 @@ class AsyncConsumer:
 
     async def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, close the connections."""
-        if self._closed:
+        if self._closed or self.consumer._one_thread.is_left_behind:
             return
         try:
             await self._call(self.consumer.close, timeout)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from braidlog.client.consumer.core import Partitions, partitions_of
 from braidlog.client.consumer.intake import RecordIterator
@@ -43,6 +44,7 @@ class Consumer(Seeking):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         super().__init__(config, settings)
         self._most = self._read_side.settings.number("max.poll.records")
+        self._listener: RebalanceListener | None = None
 
     # What to read
 
@@ -58,11 +60,13 @@ class Consumer(Seeking):
         """
         with self._one_thread:
             self._settle()
+            told = _OwnListener(self)
             if isinstance(topics, str):
                 topics = re.compile(topics) if topics.startswith("^") else [topics]
             if isinstance(topics, re.Pattern):
                 self._need_membership("subscribe")
-                self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, listener)
+                self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, told)
+                self._listener = listener
                 return
             names = list(topics)
             for name in names:
@@ -72,7 +76,8 @@ class Consumer(Seeking):
                 self.unsubscribe()
                 return
             self._need_membership("subscribe")
-            self._subscription.subscribe(names, listener)
+            self._subscription.subscribe(names, told)
+            self._listener = listener
 
     def assign(self, partitions: Partitions) -> None:
         """Read exactly these partitions, whatever others do; needs no group."""
@@ -94,6 +99,7 @@ class Consumer(Seeking):
             if self._membership is not None and self._subscription.is_auto:
                 self._membership.leave(self._deadline(None))
             self._subscription.unsubscribe()
+            self._listener = None
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to; with a pattern those that match now."""
@@ -217,9 +223,12 @@ class Consumer(Seeking):
 
     def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, close the connections; within so long (30 s by default)."""
+        if self._one_thread.is_left_behind:
+            return
         with self._one_thread:
             if self._closed:
                 return
+            self._lifetime.end()
             self.intake.settle()
             deadline = time.monotonic() + (_CLOSE_S if timeout is None else timeout)
             try:
@@ -240,6 +249,33 @@ class Consumer(Seeking):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _OwnListener(RebalanceListener):
+    """The program's listener, as the group's side calls it.
+
+    A listener often has the consumer. The engine's thread reaches whatever the subscription has: with the listener
+    itself there, a consumer that nobody else refers to would never be collected.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = ref(consumer)
+
+    def _tell(self, name: str, partitions: list[TopicPartition], otherwise: str = "") -> None:
+        consumer = self._consumer()
+        listener = None if consumer is None else consumer._listener
+        told = getattr(listener, name, None) or getattr(listener, otherwise, None)
+        if told is not None:
+            told(partitions)
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._tell("on_partitions_assigned", partitions)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._tell("on_partitions_revoked", partitions)
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self._tell("on_partitions_lost", partitions, "on_partitions_revoked")
 
 
 def _offsets(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from braidlog.client.consumer.lifetime import Lifetime
 from braidlog.client.consumer.read_side import ReadSide
 from braidlog.client.consumer.subscription import SubscriptionKind
 from braidlog.client.consumer.thread_check import OneThread
@@ -33,6 +34,12 @@ class ConsumerCore:
         self._membership = side.membership
         self._commits = side.commits
         self._api_timeout_s = side.settings.seconds("default.api.timeout.ms")
+        self._lifetime = Lifetime(self, side, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        """In the child of a fork: the membership is the parent's, and so is what was fetched."""
+        self._one_thread.leave_behind()
+        self.intake.discard()
 
     def poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """What every poll does: look after the group, then see whether `take` finds something, until it does.

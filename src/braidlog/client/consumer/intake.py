@@ -95,6 +95,13 @@ class Intake:
         self.source = None
         self.is_doubtful = False
 
+    def discard(self) -> None:
+        """Nothing of what was fetched is to be returned any more."""
+        self.incoming.clear()
+        self._parked = []
+        self._current = None
+        self._drop_chunk()
+
     # Records
 
     def pop(self) -> ConsumerRecord | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import ref
 
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import OffsetAndMetadata
@@ -235,21 +236,26 @@ class ParallelConsumer:
 
 
 class _Rebalances(RebalanceListener):
-    """Between the consumer and the user's listener: work is settled before partitions go."""
+    """Between the consumer and the user's listener: work is settled before partitions go.
+
+    The consumer has it: with a reference back both would wait for the garbage collector when nobody needs them.
+    """
 
     def __init__(self, parallel: ParallelConsumer, listener: Any) -> None:
-        self._parallel = parallel
+        self._parallel = ref(parallel)
         self._listener = listener
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         self._listener.on_partitions_assigned(partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self._parallel._give_up(partitions)
+        if (parallel := self._parallel()) is not None:
+            parallel._give_up(partitions)
         self._listener.on_partitions_revoked(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self._parallel._lose(partitions)
+        if (parallel := self._parallel()) is not None:
+            parallel._lose(partitions)
         self._listener.on_partitions_lost(partitions)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,8 @@ log = logging.getLogger("braidlog.client")
 # A topic that does not exist may be made; it is looked for so often.
 _UNKNOWN_TOPIC_S: Final = 1.0
 _LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
+# For a coordinator to hear that a forgotten consumer leaves.
+_LEAVE_S: Final = 2.0
 
 
 class ReadSide:
@@ -186,6 +189,43 @@ class ReadSide:
         finally:
             self.engine.close()
             self._close_interceptors()
+
+    def abandon(self, *, keep_engine: bool = False) -> threading.Event:
+        """Nobody refers to the consumer any more, or the program ends: leave the group, without waiting for that.
+
+        Garbage is collected in the middle of anything, also of a call that holds the engine's lock or a log handler's:
+        everything happens on the engine's thread, which is told without a lock.
+        """
+        done = threading.Event()
+        try:
+            self.engine.loop.call_soon_threadsafe(self._begin_abandoning, done, keep_engine)
+        except RuntimeError:
+            # The loop has ended.
+            done.set()
+        return done
+
+    def _begin_abandoning(self, done: threading.Event, keep_engine: bool) -> None:
+        if self.engine.is_closed:
+            done.set()
+            return
+        self._abandoning = self.engine.loop.create_task(self._abandon(done, keep_engine), name="leave the group")
+
+    async def _abandon(self, done: threading.Event, keep_engine: bool) -> None:
+        try:
+            if self.membership is not None:
+                try:
+                    async with asyncio.timeout(_LEAVE_S):
+                        await self.membership.abandon()
+                except TimeoutError:
+                    log.debug("group %s: the coordinator did not hear the goodbye", self.context.group_id)
+            # A program that ends needs no order; a thread of its own may still be inside a poll.
+            if not keep_engine:
+                await self._close()
+        finally:
+            done.set()
+            if not keep_engine:
+                self.engine.close()
+                self._close_interceptors()
 
     def _close_interceptors(self) -> None:
         if self.interceptors is not None:

@@ -1,25 +1,42 @@
-"""A consumer belongs to one thread at a time; calls within calls of the same thread are fine."""
+"""A consumer belongs to one process, and there to one thread at a time; calls within calls of that thread are fine."""
 
 from __future__ import annotations
 
 import threading
 from types import TracebackType
 
-from braidlog.client.errors import ConcurrentUseError
+from braidlog.client.errors import ClosedError, ConcurrentUseError
 
 
 class OneThread:
     """`with one_thread:` around every call that only one thread may make."""
 
-    __slots__ = ("_depth", "_free", "_owner", "_what")
+    __slots__ = ("_depth", "_free", "_owner", "_refusal", "_what")
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._free = threading.Lock()
         self._owner = 0
         self._depth = 0
+        self._refusal: ClosedError | None = None
+
+    @property
+    def is_left_behind(self) -> bool:
+        return self._refusal is not None
+
+    def leave_behind(self) -> None:
+        """In the child of a fork: every call is refused from now on, before it takes a lock that nobody releases."""
+        self._refusal = ClosedError(
+            f"this {self._what} was made before a fork and belongs to the parent process; make a new one here"
+        )
+
+    def check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
 
     def __enter__(self) -> None:
+        if self._refusal is not None:
+            self.check()
         me = threading.get_ident()
         # Only this thread can have written its own number here.
         if self._owner != me:

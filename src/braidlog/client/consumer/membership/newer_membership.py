@@ -13,7 +13,7 @@ from braidlog.client.consumer.membership.interface import Saving
 from braidlog.client.consumer.membership.newer import NewerMember, Owned, Subscribed
 from braidlog.client.consumer.membership.newer_talk import NewerTalk
 from braidlog.client.consumer.membership.ownership import Ownership
-from braidlog.client.consumer.membership.parting import commit_refusal, part
+from braidlog.client.consumer.membership.parting import commit_refusal, part, warn_of_abandoned
 from braidlog.client.consumer.membership.saving import BeforeGivingUp
 from braidlog.client.consumer.membership.states import Newer
 from braidlog.client.consumer.offsets import GroupMetadata
@@ -58,6 +58,8 @@ class NewerMembership:
     # Inside poll
 
     def advance(self, deadline: float) -> None:
+        if self._is_closed:
+            return
         self._beats.polled(self._context.clock.monotonic())
         if not self._is_started:
             self._is_started = True
@@ -200,6 +202,16 @@ class NewerMembership:
         finally:
             if self._is_started:
                 self._context.engine.run(self._talk.stop())
+
+    async def abandon(self) -> None:
+        if self._is_closed or not self._is_started:
+            return
+        # A thread that is still inside a poll, while the program ends, must not join again.
+        self._is_closed = True
+        if self._subscription.is_auto:
+            warn_of_abandoned(self.link.group_id, self._instance_id)
+        await self._talk.leave("the consumer was never closed")
+        await self._talk.stop()
 
     def group_metadata(self) -> GroupMetadata:
         identity = self._member.identity

@@ -44,6 +44,20 @@ def part(
         log.info("group %s: left without a goodbye: %s", context.group_id, problem)
 
 
+def warn_of_abandoned(group_id: str, instance_id: str | None) -> None:
+    """A member whose consumer nobody closed."""
+    then = (
+        "it leaves the group now, and what was read since the last commit is read again"
+        if instance_id is None
+        else f"as {instance_id!r} (group.instance.id) it keeps its partitions until its session is over"
+    )
+    log.warning(
+        "group %s: a consumer was never closed: %s; write `with Consumer(...) as consumer:`, or call close()",
+        group_id,
+        then,
+    )
+
+
 def commit_refusal(group_id: str, code: int) -> Exception:
     """What a program is told whose commit came too late for its generation."""
     if code == RebalanceInProgressError.code:
