@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from braidlog.client.admin.acls import AclCalls
 from braidlog.client.admin.cluster_description import ClusterCalls
@@ -25,6 +25,9 @@ from braidlog.client.cluster import Cluster
 from braidlog.client.retrying import Retry
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
+
+if TYPE_CHECKING:
+    from braidlog.client.typed_settings import AdminSettings
 
 _CLIENT_ID: Final = "braidlog-admin"
 
@@ -55,7 +58,7 @@ class Admin(
     turns. What a call on many things answers is a `Results`.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[AdminSettings]) -> None:
         self._settings = Settings.of(ADMIN, config, settings)
         servers = self._settings.items("bootstrap.servers")
         if not servers:

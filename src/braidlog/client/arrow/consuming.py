@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from braidlog.client.arguments import Many
 from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetched import FetchedSlice
@@ -48,7 +49,7 @@ def poll_arrow(
     consumer: PollsSlices,
     timeout: float = 0.0,
     max_records: int | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Many[str] | None = None,
     *,
     timestamp_unit: TimeUnit = "ms",
     bytes_layout: BytesLayout = "binary",

@@ -15,19 +15,22 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
+from braidlog.client.arguments import Many, Partitions
 from braidlog.client.consumer.consumer import Consumer
-from braidlog.client.consumer.core import Partitions
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, WakeupError
 from braidlog.client.view import PartitionView, TopicView
 from braidlog.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from braidlog.client.typed_settings import ConsumerSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,7 +127,7 @@ class _Thread:
 class AsyncConsumer:
     """Methods are `Consumer`'s, awaited. A listener is called in the waiting thread, where it may use `consumer`."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
         # For listeners, which are called in its thread; elsewhere only between two awaits.
         self.consumer = Consumer(config, **settings)
         self._thread = _Thread(self.consumer)
@@ -144,7 +147,7 @@ class AsyncConsumer:
     # What to read
 
     async def subscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
+        self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> None:
         await self._call(self.consumer.subscribe, topics, listener)
 

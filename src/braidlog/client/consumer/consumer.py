@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from braidlog.client.consumer.core import Partitions, partitions_of
+from braidlog.client.arguments import Many, Partitions, by_partition, listed, partitions_of
 from braidlog.client.consumer.intake import RecordIterator
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
@@ -22,6 +22,8 @@ from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from braidlog.client.typed_settings import ConsumerSettings
 
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
 
@@ -40,7 +42,7 @@ class Consumer(Seeking):
     Belongs to one thread at a time; only `wakeup` may come from another.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
         super().__init__(config, settings)
         self._most = self._read_side.settings.number("max.poll.records")
 
@@ -48,7 +50,7 @@ class Consumer(Seeking):
 
     def subscribe(
         self,
-        topics: Iterable[str] | str | re.Pattern[str],
+        topics: Many[str] | str | re.Pattern[str],
         listener: RebalanceListener | None = None,
     ) -> None:
         """Share the partitions of these topics, or of all that match a pattern, with the group; replaces the last call.
@@ -64,7 +66,7 @@ class Consumer(Seeking):
                 self._need_membership("subscribe")
                 self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, listener)
                 return
-            names = list(topics)
+            names = listed(topics, "topics")
             for name in names:
                 if not isinstance(name, str) or not name.strip():
                     raise UserError(f"{name!r} is no topic; give names, or a pattern")
@@ -133,13 +135,17 @@ class Consumer(Seeking):
         self,
         timeout: float = 0.0,
         max_records: int | None = None,
-        columns: Sequence[str] | None = None,
-        **options: Any,
+        columns: Many[str] | None = None,
+        *,
+        timestamp_unit: Literal["ms", "us"] = "ms",
+        bytes_layout: Literal["binary", "large_binary", "binary_view"] = "binary",
     ) -> pyarrow.Table:
-        """As `poll`, with whole batches as one Arrow table: no object for each record."""
+        """As `poll`, with whole batches as one Arrow table: no object for each record (docs/client/arrow.md)."""
         from braidlog.client.arrow.consuming import poll_arrow
 
-        return poll_arrow(self, timeout, max_records, columns, **options)
+        return poll_arrow(
+            self, timeout, max_records, columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout
+        )
 
     def __iter__(self) -> RecordIterator:
         return RecordIterator(self.intake, self._await_next)
@@ -248,8 +254,8 @@ def _offsets(
     if given is None:
         return None
     offsets = {
-        TopicPartition(*each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        for each, offset in given.items()
+        each: offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        for each, offset in by_partition(given, "offsets", '{TopicPartition("orders", 0): 42}').items()
     }
     for each, offset in offsets.items():
         if offset.offset < 0:

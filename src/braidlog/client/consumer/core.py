@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from braidlog.client.consumer.read_side import ReadSide
@@ -11,14 +11,12 @@ from braidlog.client.consumer.subscription import SubscriptionKind
 from braidlog.client.consumer.thread_check import OneThread
 from braidlog.client.errors import ClosedError
 from braidlog.core.errors import UserError
-from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.commits import Commits
     from braidlog.client.consumer.membership.interface import Membership
 
 T = TypeVar("T")
-Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
 class ConsumerCore:
@@ -87,11 +85,3 @@ class ConsumerCore:
         self._need_membership(what)
         assert self._commits is not None
         return self._commits
-
-
-def partitions_of(given: Partitions) -> list[TopicPartition]:
-    partitions = [TopicPartition(*each) for each in given]
-    for each in partitions:
-        if not isinstance(each.topic, str) or not each.topic.strip() or each.partition < 0:
-            raise UserError(f"{tuple(each)} is no partition; give TopicPartition(topic, number)")
-    return partitions

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from braidlog.client.arguments import Many, listed
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.consumer.parallel_book import Ordering, WorkBook
@@ -74,10 +75,10 @@ class ParallelConsumer:
     # What to read
 
     def subscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
+        self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> Self:
         """As `Consumer.subscribe`; a listener of the consumer's own would not know of work under way."""
-        wanted = topics if isinstance(topics, (str, re.Pattern)) else list(topics)
+        wanted = topics if isinstance(topics, (str, re.Pattern)) else listed(topics, "topics")
         self._consumer.subscribe(wanted, listener=_Rebalances(self, listener or RebalanceListener()))
         return self
 

@@ -18,7 +18,7 @@ import warnings
 from _thread import get_ident
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from braidlog.client.errors import ClosedError, ConcurrentUseError, TransactionStateError
 from braidlog.client.metadata import Metadata
@@ -45,6 +45,10 @@ from braidlog.client.view import PartitionView
 from braidlog.core.clock import SystemClock
 from braidlog.wire.records.compression import codec_named
 
+if TYPE_CHECKING:
+    from braidlog.client.arrow.delivery import TableDelivery
+    from braidlog.client.typed_settings import ProducerSettings
+
 # Of an open transaction that a closing producer aborts.
 _ABORT_S: Final = 30.0
 # Codecs whose level can be chosen.
@@ -54,7 +58,7 @@ _LEVELS: Final = ("gzip", "lz4", "zstd")
 class Producer(Intake):
     """Sends records; many threads may share one."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]) -> None:
         self._closed = True
         self._warned = False
         chosen = Settings.of(PRODUCER, config, settings)
@@ -339,11 +343,34 @@ class Producer(Intake):
                 self._transaction_dressing.tell(problem)
             raise
 
-    def send_arrow(self, data: Any, topic: str | None = None, **options: Any) -> Any:
-        """Send the rows of an Arrow table or batch as records; `docs/client/arrow.md` has the options."""
+    def send_arrow(
+        self,
+        data: Any,
+        topic: str | None = None,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = "headers",
+        timestamp: str | None = None,
+        partition_by: str | int | None = None,
+        keyless: Literal["sticky", "round-robin"] = "sticky",
+        batch_size: int | None = None,
+    ) -> TableDelivery:
+        """Send the rows of an Arrow table or batch as records; `docs/client/arrow.md` explains the options."""
         from braidlog.client.arrow.producing import send_arrow
 
-        return send_arrow(self, data, topic, **options)
+        return send_arrow(
+            self,
+            data,
+            topic,
+            key=key,
+            value=value,
+            headers=headers,
+            timestamp=timestamp,
+            partition_by=partition_by,
+            keyless=keyless,
+            batch_size=batch_size,
+        )
 
 
 async def _thread_id() -> int:
