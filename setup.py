@@ -26,7 +26,7 @@ def hot_extensions() -> Sequence[Any]:
         print("braidlog: no C compiler found; installing the uncompiled (slower) package", file=sys.stderr)
         return []
     from mypyc.build import mypycify
-    from tools.hot import UNITS
+    from tools.hot import UNITS, add_docstrings
 
     sources = [path for unit in UNITS.values() for path in unit]
     groups: list[tuple[list[str], str | None]] = [(unit, name) for name, unit in UNITS.items()]
@@ -38,6 +38,7 @@ def hot_extensions() -> Sequence[Any]:
         debug_level="0",
         separate=groups,
     )
+    add_docstrings(source for extension in extensions for source in extension.sources)
     return extensions
 
 

@@ -66,6 +66,12 @@ class Admin(
         self._bootstrap = ",".join(servers)
         super().__init__(Routing(self._connect, self._settings.seconds("default.api.timeout.ms"), self._retry))
 
+    def __repr__(self) -> str:
+        return f"<Admin of {self._bootstrap}{', closed' if self._routing.is_closed else ''}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an Admin cannot be copied or pickled; make one where it is used")
+
     def __enter__(self) -> Admin:
         return self
 

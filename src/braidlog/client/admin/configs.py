@@ -105,26 +105,32 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
+        """A topic's settings."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, broker_id: int) -> ConfigResource:
+        """One broker's settings."""
         return cls(ResourceType.BROKER, str(broker_id))
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
+        """Settings of all brokers that have none of their own."""
         return cls(ResourceType.BROKER, "")
 
     @classmethod
     def broker_logger(cls, broker_id: int) -> ConfigResource:
+        """The levels of one broker's loggers."""
         return cls(ResourceType.BROKER_LOGGER, str(broker_id))
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
+        """A group's settings."""
         return cls(ResourceType.GROUP, name)
 
     @classmethod
     def client_metrics(cls, name: str) -> ConfigResource:
+        """A subscription to client metrics (KIP-714)."""
         return cls(ResourceType.CLIENT_METRICS, name)
 
     def __str__(self) -> str:

@@ -39,6 +39,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Principal:
+        """From the form that ACLs have it in, `User:alice`."""
         kind, colon, name = text.partition(":")
         if not colon or not kind or not name:
             raise UserError(f"{text!r} is no principal; write TYPE:NAME, such as User:alice")

@@ -67,7 +67,7 @@ class Routing:
         self.api_timeout_s = api_timeout_s
         self._new_retry = new_retry
         self._turn = threading.RLock()
-        self._is_closed = False
+        self.is_closed = False
 
     @property
     def cluster(self) -> Cluster:
@@ -75,7 +75,7 @@ class Routing:
 
     def _connected(self, deadline: float) -> Cluster:
         with self._turn:
-            if self._is_closed:
+            if self.is_closed:
                 raise ClosedError("this client was closed; make a new one")
             if self._cluster is None:
                 assert self._connect is not None
@@ -95,7 +95,7 @@ class Routing:
 
     def close(self) -> None:
         with self._turn:
-            self._is_closed = True
+            self.is_closed = True
             if self._cluster is not None:
                 self._cluster.close()
 

@@ -107,7 +107,7 @@ class _Thread:
             with self._guard:
                 self._is_waiting = False
                 # One that came too late must not hit the next call.
-                self._consumer.ignore_wakeup()
+                self._consumer._ignore_wakeup()
 
     def _wake(self) -> None:
         with self._guard:
@@ -135,6 +135,12 @@ class AsyncConsumer:
         # Who waits for records: one at a time, since two that find the same would send each other away.
         self._turn = asyncio.Lock()
         self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.consumer)[1:]}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an AsyncConsumer cannot be copied or pickled; make one where it is used")
 
     async def _call(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         self._check_open()
@@ -278,3 +284,9 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+# What Consumer's methods say of themselves holds here, awaited.
+for _name, _method in vars(AsyncConsumer).items():
+    if not _name.startswith("_") and _method.__doc__ is None:
+        _method.__doc__ = getattr(Consumer, _name).__doc__

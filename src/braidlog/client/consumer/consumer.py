@@ -46,6 +46,15 @@ class Consumer(Seeking):
         super().__init__(config, settings)
         self._most = self._read_side.settings.number("max.poll.records")
 
+    def __repr__(self) -> str:
+        settings = self._read_side.settings
+        servers = ",".join(map(str, settings.items("bootstrap.servers")))
+        group = settings.optional_text("group.id")
+        return f"<Consumer of {servers}{f', group {group}' if group else ''}{', closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a Consumer cannot be copied or pickled; make one where it is used")
+
     # What to read
 
     def subscribe(
@@ -103,6 +112,7 @@ class Consumer(Seeking):
             return self._subscription.topics if self._subscription.is_auto else frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads now."""
         with self._one_thread:
             return self._subscription.assigned()
 
@@ -114,7 +124,7 @@ class Consumer(Seeking):
             most = self._most if max_records is None else max_records
             if most < 1:
                 raise UserError(f"max_records={most}: ask for at least one")
-            intake = self.intake
+            intake = self._intake
             if self._poll(lambda: intake.refill(most) or None, time.monotonic() + timeout) is None:
                 return []
             return intake.take(most)
@@ -126,9 +136,9 @@ class Consumer(Seeking):
 
     def poll_one(self, timeout: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
-        record = self.intake.pop()
+        record = self._intake.pop()
         if record is None and self.wait(timeout):
-            record = self.intake.pop()
+            record = self._intake.pop()
         return record
 
     def poll_arrow(
@@ -148,14 +158,14 @@ class Consumer(Seeking):
         )
 
     def __iter__(self) -> RecordIterator:
-        return RecordIterator(self.intake, self._await_next)
+        return RecordIterator(self._intake, self._await_next)
 
     def _await_next(self) -> bool:
         """For the iterator: False when the consumer was closed."""
         return not self._closed and self.wait(_FOR_EVER_S)
 
     def _refill(self) -> bool | None:
-        return self.intake.refill(self._most) or None
+        return self._intake.refill(self._most) or None
 
     # Offsets of the group
 
@@ -180,6 +190,7 @@ class Consumer(Seeking):
     def committed(
         self, partitions: Partitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """By partition what the group has committed; None where that is nothing."""
         with self._one_thread:
             self._settle()
             return self._need_commits("ask for committed offsets").committed(
@@ -202,17 +213,18 @@ class Consumer(Seeking):
         """From any thread: a call that waits, or the next one that would, raises WakeupError."""
         self._doorbell.wakeup()
 
-    def ignore_wakeup(self) -> None:
+    def _ignore_wakeup(self) -> None:
         """Forget a wakeup that nobody has met yet."""
         with suppress(WakeupError):
             self._doorbell.check()
 
     def metrics(self) -> dict[str, float]:
+        """Counts since the start, and how far it is behind."""
         side = self._read_side
         numbers: dict[str, float] = {
-            "records-consumed-total": float(self.intake.records_taken),
-            "bytes-consumed-total": float(self.intake.drained),
-            "bytes-buffered": float(self.intake.arrived - self.intake.drained),
+            "records-consumed-total": float(self._intake.records_taken),
+            "bytes-consumed-total": float(self._intake.drained),
+            "bytes-buffered": float(self._intake.arrived - self._intake.drained),
             "fetch-total": float(side.fetcher.fetches),
             "records-lag-max": float(max((each.known_lag() for each in self._subscription.states()), default=0)),
         }
@@ -226,7 +238,7 @@ class Consumer(Seeking):
         with self._one_thread:
             if self._closed:
                 return
-            self.intake.settle()
+            self._intake.settle()
             deadline = time.monotonic() + (_CLOSE_S if timeout is None else timeout)
             try:
                 try:

@@ -26,13 +26,13 @@ class ConsumerCore:
         self._read_side = side = ReadSide(config, settings)
         self._subscription = side.subscription
         # What was fetched and not yet returned.
-        self.intake = side.intake
+        self._intake = side.intake
         self._doorbell = side.doorbell
         self._membership = side.membership
         self._commits = side.commits
         self._api_timeout_s = side.settings.seconds("default.api.timeout.ms")
 
-    def poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
+    def _poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """What every poll does: look after the group, then see whether `take` finds something, until it does.
 
         For who takes something else than records from the intake, as `poll_arrow` does.
@@ -68,7 +68,7 @@ class ConsumerCore:
         """Before anything that looks at positions or changes them."""
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
-        self.intake.settle()
+        self._intake.settle()
 
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self._api_timeout_s if timeout is None else timeout)

@@ -72,6 +72,12 @@ class ParallelConsumer:
         self._paused: set[TopicPartition] = set()
         self._next_commit = 0.0
 
+    def __repr__(self) -> str:
+        return f"<ParallelConsumer over {self._consumer!r}, {self._state}, {self.in_flight} in flight>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a ParallelConsumer cannot be copied or pickled; make one where it is used")
+
     # What to read
 
     def subscribe(
@@ -226,6 +232,7 @@ class ParallelConsumer:
         return self._desk.undone
 
     def metrics(self) -> Mapping[str, float]:
+        """Counts since the start, and what is under way."""
         desk = self._desk
         return {
             "records-handled-total": desk.handled,

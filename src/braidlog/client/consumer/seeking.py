@@ -70,6 +70,7 @@ class Seeking(ConsumerCore):
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Partitions) -> None:
+        """Let poll return records of these again."""
         self._set_paused(partitions, False)
         self._read_side.fetcher.nudge()
 
@@ -81,12 +82,14 @@ class Seeking(ConsumerCore):
                     state.is_paused = paused
 
     def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
         with self._one_thread:
             return frozenset(state.topic_partition for state in self._subscription.states() if state.is_paused)
 
     # Offsets of the cluster
 
     def beginning_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
         return self._ends(partitions, EARLIEST, timeout)
 
     def end_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
@@ -130,6 +133,7 @@ class Seeking(ConsumerCore):
             return max(end - position, 0)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionView]:
+        """The topic's partitions (`index`, `leader`, `replicas`, `isr`)."""
         with self._one_thread:
             self._settle()
             left = self._api_timeout_s if timeout is None else timeout

@@ -12,7 +12,7 @@ from braidlog.client.producer.delivery import Bell, Delivery, RecordMetadata
 
 async def outcome_of(delivery: Delivery) -> RecordMetadata:
     while not delivery.done():
-        arrival = _arrival_of(delivery.batch, asyncio.get_running_loop())
+        arrival = _arrival_of(delivery._batch, asyncio.get_running_loop())
         if arrival is None:
             continue
         try:

@@ -9,11 +9,11 @@ from weakref import WeakSet
 
 
 class Lasting(Protocol):
-    def leave_behind(self) -> None:
+    def _leave_behind(self) -> None:
         """In the child of a fork: the engine's thread stayed with the parent, and so did the records."""
         ...
 
-    def warn_of_unsent(self) -> None:
+    def _warn_of_unsent(self) -> None:
         """The program ends, and the engine's thread with it."""
         ...
 
@@ -40,10 +40,10 @@ def forget(producer: Lasting) -> None:
 
 def _after_fork() -> None:
     for producer in list(_open):
-        producer.leave_behind()
+        producer._leave_behind()
     _open.clear()
 
 
 def _at_exit() -> None:
     for producer in list(_open):
-        producer.warn_of_unsent()
+        producer._warn_of_unsent()
