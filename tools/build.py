@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tools.hot import SOURCE, UNITS
+from tools.hot import SOURCE, UNITS, add_docstrings
 
 try:
     import fcntl
@@ -216,6 +216,7 @@ def compile_here() -> None:
         debug_level="0",
         separate=groups,
     )
+    add_docstrings(path for extension in extensions for path in extension.sources)
     extensions.sort(key=lambda extension: sum(os.path.getsize(path) for path in extension.sources), reverse=True)
     command = build_ext(Distribution({"ext_modules": extensions, "package_dir": {"": "src"}}))
     command.inplace = True

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -158,3 +163,56 @@ UNITS: dict[str, list[str]] = {
     ),
     "braidlog_cli": _modules("braidlog.cli.line_batches"),
 }
+
+
+def add_docstrings(c_sources: Iterable[str]) -> None:
+    """Write the docstrings, which mypyc leaves out, into the C that it generated.
+
+    Without them `help(Producer.send)` would be empty. mypyc gives every method and class a text that holds its
+    signature alone; the docstring is put behind it.
+    """
+    known = _docstrings()
+    for path in map(Path, c_sources):
+        text = path.read_text()
+        told = _CLASS_DOC.sub(partial(_with_docstring, known), _METHOD_DOC.sub(partial(_with_docstring, known), text))
+        if told != text:
+            path.write_text(told)
+
+
+# All before the text of a method or a class, in which its name is; and the text, of its signature.
+_METHOD_DOC: Final = re.compile(
+    r'(?=\(PyCFunction\)CPyPy_(\w+),)(\(PyCFunction\)\w+,\n [^\n]*?PyDoc_STR\()("(?:[^"\\]|\\.)*"|NULL)\)'
+)
+_CLASS_DOC: Final = re.compile(
+    r'(?=CPyType_(\w+)_template_ )(\w+ = \{[^;]*?\.tp_doc = PyDoc_STR\()("(?:[^"\\]|\\.)*"|NULL)\)'
+)
+
+
+def _with_docstring(known: dict[str, str], found: re.Match[str]) -> str:
+    name, before, signature = found.groups()
+    if name not in known:
+        return found[0]
+    # C takes literals one behind the other for one, and needs nothing escaped but these.
+    lines = known[name].replace("\\", r"\\").replace('"', r"\"").splitlines()
+    doc = " ".join([*(f'"{line}\\n"' for line in lines[:-1]), f'"{lines[-1]}"'])
+    return f"{before}{doc if signature == 'NULL' else f'{signature} {doc}'})"
+
+
+def _docstrings() -> dict[str, str]:
+    """Of every hot function, class and method, by the name that mypyc gives it in C, in full."""
+    found: dict[str, str] = {}
+    for path in (path for unit in UNITS.values() for path in unit):
+        module = path.removeprefix("src/").removesuffix(".py").replace("/", "___")
+        for node in ast.parse((SOURCE.parent / path).read_text()).body:
+            _note(found, module, node)
+            if isinstance(node, ast.ClassDef):
+                for method in node.body:
+                    _note(found, f"{module}___{node.name}", method)
+    return found
+
+
+def _note(found: dict[str, str], owner: str, node: ast.stmt) -> None:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        doc = ast.get_docstring(node)
+        if doc is not None:
+            found[f"{owner}___{node.name}"] = doc

@@ -1,7 +1,11 @@
-"""Writes docs/SETTINGS.md, CLIENT_SETTINGS.md and METRICS.md from the tables: `python -m tools.settings_doc`."""
+"""Writes what follows from the tables of settings and metrics: `python -m tools.settings_doc`.
+
+docs/SETTINGS.md, docs/CLIENT_SETTINGS.md, docs/METRICS.md, and src/braidlog/client/typed_settings.py.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,11 +15,24 @@ from braidlog.client.settings import ADMIN, COMMON, CONSUMER, PRODUCER, definiti
 from braidlog.config import known
 from braidlog.config.definitions.braidlog import DIFFERENCES
 from braidlog.config.group import BOUNDS
-from braidlog.config.setting import TYPE_NAMES, Setting
+from braidlog.config.setting import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    PASSWORD,
+    SHORT,
+    STRING,
+    TYPE_NAMES,
+    Setting,
+)
 from braidlog.config.topic import SYNONYMS
 from braidlog.metric_names import CATALOGUE
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+TYPED_SETTINGS = ROOT / "src" / "braidlog" / "client" / "typed_settings.py"
 
 SETTINGS_HEAD = """\
 # Settings
@@ -98,9 +115,12 @@ the tables in `src/braidlog/client/definitions/` by `python -m tools.settings_do
     Producer(bootstrap_servers="localhost:9092", linger=0.005)                a time without its unit is in seconds
     Producer({{"bootstrap.servers": "localhost:9092", "linger.ms": "5"}})     a mapping, such as a property file's
 
-Keyword arguments win over the mapping. A wrong value is an error that names the setting; a name that nobody knows, and
-one that has no effect, is warned about in the log (`braidlog.client`). Where Kafka has a class name, give the Python
-object.
+Keyword arguments win over the mapping. A wrong value is an error that names the setting. A keyword that is no setting
+is an error with a suggestion, and so is a name in the mapping that is nearly one, or another library's name for one
+(`ssl.ca.location`, `consumer_timeout_ms`). Any other dotted name in the mapping may be meant for another program, or
+another kind of client: it is warned about in the log (`braidlog.client`), as is a setting that has no effect. Where
+Kafka has a class name, give the Python object. The keywords have types (`braidlog.client.typed_settings`, written
+from the same tables): mypy and an editor find a misspelt name and a wrong type before the program runs.
 
 ## Where defaults differ from Kafka's
 | setting | Kafka's default | here | why |
@@ -117,6 +137,64 @@ CLIENT_TITLES = {
     CONSUMER: "Consumer",
     ADMIN: "Admin",
 }
+
+TYPED_HEAD = '''\
+"""The keyword settings of each client, for type checkers and editors; see docs/CLIENT_SETTINGS.md.
+
+Written from the tables in `client.definitions` by `python -m tools.settings_doc`; do not edit. A time may be given
+without its unit, in seconds: `linger=0.005` is `linger_ms=5`. None stands for the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+
+
+class SerializeMethod(Protocol):
+    """An object that turns keys or values into bytes."""
+
+    def serialize(self, topic: str, value: Any, /) -> bytes | None: ...
+
+
+class DeserializeMethod(Protocol):
+    """An object that turns bytes into keys or values."""
+
+    def deserialize(self, topic: str, data: bytes, /) -> Any: ...
+
+
+# A name ("json", "str", "int64", …), a function, or an object with the method, or its class.
+Serializer: TypeAlias = "str | Callable[[Any], bytes | None] | SerializeMethod | type[SerializeMethod]"
+Deserializer: TypeAlias = "str | Callable[[bytes], Any] | DeserializeMethod | type[DeserializeMethod]"
+'''
+
+# What Python programs give where Kafka has the name of a class.
+OBJECT_TYPES = {
+    "key.serializer": "Serializer",
+    "value.serializer": "Serializer",
+    "key.deserializer": "Deserializer",
+    "value.deserializer": "Deserializer",
+    "sasl.oauth.token.provider": "Callable[[], Any]",
+    "interceptor.classes": "str | Sequence[object]",
+    "partition.assignment.strategy": "str | Sequence[object]",
+}
+PYTHON_TYPES = {
+    BOOLEAN: "bool",
+    STRING: "str",
+    PASSWORD: "str",
+    INT: "int",
+    LONG: "int",
+    SHORT: "int",
+    DOUBLE: "float",
+    LIST: "str | Sequence[str]",
+}
+TYPED_CLASSES = {
+    COMMON: ("ClientSettings", "What every client has."),
+    PRODUCER: ("ProducerSettings", "The keywords of `Producer`."),
+    CONSUMER: ("ConsumerSettings", "The keywords of `Consumer` and `AsyncConsumer`."),
+    ADMIN: ("AdminSettings", "The keywords of `Admin`."),
+}
+LINE = 120
 
 METRICS_HEAD = """\
 # Metrics
@@ -181,6 +259,46 @@ def _client_table(settings: Iterable[Setting]) -> Iterator[str]:
         yield f"| {_facts(setting)} | {setting.doc} | {_effect(setting)} |\n"
 
 
+def typed_settings() -> str:
+    """The source of `braidlog.client.typed_settings`."""
+    common = {**without_effect(), **definitions(COMMON)}
+    parts = [TYPED_HEAD]
+    for kind, (name, doc) in TYPED_CLASSES.items():
+        base = "TypedDict" if kind == COMMON else TYPED_CLASSES[COMMON][0]
+        # A kind that has another default than all still has the same type.
+        rows = common if kind == COMMON else {k: row for k, row in definitions(kind).items() if k not in common}
+        parts.append(f'\n\nclass {name}({base}, total=False):\n    """{doc}"""\n\n')
+        for key, row in sorted(rows.items()):
+            parts += _typed_keys(key, row)
+    return "".join(parts)
+
+
+def _typed_keys(key: str, row: Setting) -> Iterator[str]:
+    keyword = key.replace(".", "_")
+    yield _typed_key(keyword, _python_type(row))
+    if key.endswith(".ms") and key not in without_effect():
+        yield _typed_key(keyword.removesuffix("_ms"), "float")
+
+
+def _typed_key(keyword: str, kind: str) -> str:
+    line = f"    {keyword}: {kind} | None\n"
+    if len(line) <= LINE:
+        return line
+    # Only lists of words get that long.
+    words = "".join(f"        {word},\n" for word in kind.removeprefix("Literal[").removesuffix("]").split(", "))
+    return f"    {keyword}: Literal[\n{words}    ] | None\n"
+
+
+def _python_type(row: Setting) -> str:
+    if row.key in OBJECT_TYPES:
+        return OBJECT_TYPES[row.key]
+    words = row.rule.words if row.rule is not None else ()
+    if not words:
+        return PYTHON_TYPES.get(row.kind, "object")
+    numbers = [word for word in words if word.lstrip("-").isdecimal()]
+    return f"Literal[{', '.join([*(json.dumps(word) for word in words), *numbers])}]"
+
+
 def metrics_page() -> str:
     rows = (
         f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} | "
@@ -234,6 +352,7 @@ def main() -> None:
     (DOCS / "SETTINGS.md").write_text(settings_page())
     (DOCS / "CLIENT_SETTINGS.md").write_text(client_page())
     (DOCS / "METRICS.md").write_text(metrics_page())
+    TYPED_SETTINGS.write_text(typed_settings())
 
 
 if __name__ == "__main__":

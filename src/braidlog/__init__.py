@@ -12,26 +12,67 @@ if os.environ.get("BRAIDLOG_PURE") == "1":
     prefer_source()
 
 if TYPE_CHECKING:
-    from braidlog.client import Admin as Admin
-    from braidlog.client import AsyncConsumer as AsyncConsumer
-    from braidlog.client import Consumer as Consumer
-    from braidlog.client import ConsumerRecord as ConsumerRecord
-    from braidlog.client import Delivery as Delivery
-    from braidlog.client import OffsetAndMetadata as OffsetAndMetadata
-    from braidlog.client import ParallelConsumer as ParallelConsumer
-    from braidlog.client import Producer as Producer
-    from braidlog.client import RebalanceListener as RebalanceListener
-    from braidlog.client import RecordMetadata as RecordMetadata
-    from braidlog.client import TopicPartition as TopicPartition
+    from braidlog.client import (
+        AbortableError,
+        Admin,
+        ArgumentError,
+        AsyncConsumer,
+        AuthenticationFailed,
+        BraidlogError,
+        BufferFullError,
+        ClientError,
+        ClosedError,
+        CommitFailedError,
+        ConcurrentUseError,
+        Consumer,
+        ConsumerRecord,
+        Delivery,
+        DeliveryTimeoutError,
+        FencedProducerError,
+        HandlerFailedError,
+        LogTruncatedError,
+        NewTopic,
+        NoConnection,
+        NoOffsetError,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        ParallelConsumer,
+        PoisonRecordError,
+        Producer,
+        ProducerFailedError,
+        ProtocolError,
+        RebalanceListener,
+        RecordMetadata,
+        RecordTooLargeError,
+        RequestTimeout,
+        SerializationError,
+        SettingError,
+        TopicPartition,
+        TransactionStateError,
+        UserError,
+        WakeupError,
+    )
 
+__all__ = [
+    "AbortableError", "Admin", "ArgumentError", "AsyncConsumer", "AuthenticationFailed", "BraidlogError",
+    "BufferFullError", "ClientError", "ClosedError", "CommitFailedError", "ConcurrentUseError", "Consumer",
+    "ConsumerRecord", "Delivery", "DeliveryTimeoutError", "FencedProducerError", "HandlerFailedError",
+    "LogTruncatedError", "NewTopic", "NoConnection", "NoOffsetError", "OffsetAndMetadata", "OffsetAndTimestamp",
+    "ParallelConsumer", "PoisonRecordError", "Producer", "ProducerFailedError", "ProtocolError", "RebalanceListener",
+    "RecordMetadata", "RecordTooLargeError", "RequestTimeout", "SerializationError", "SettingError", "TopicPartition",
+    "TransactionStateError", "UserError", "WakeupError",
+    "__version__",
+]  # fmt: skip
 
-def __getattr__(name: str) -> Any:
-    """The clients, imported when first asked for: a broker never pays for them."""
-    # Submodules are asked for here first, too: only a capital letter can be a client's name.
-    if not name[:1].isupper():
-        raise AttributeError(f"module 'braidlog' has no attribute {name!r}")
-    return getattr(import_module("braidlog.client"), name)
+# A type checker reads the imports above: to it, any other name is a mistake.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The clients, imported when first asked for: a broker never pays for them."""
+        if name not in __all__:
+            raise AttributeError(f"module 'braidlog' has no attribute {name!r}")
+        return getattr(import_module("braidlog.client"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *import_module("braidlog.client").NAMES])
+    return sorted({*globals(), *__all__})

@@ -243,7 +243,7 @@ def test_a_record_that_failed_forbids_the_commit(quick_broker: Broker, topic: st
     "send",
     [
         lambda producer, topic: producer.send(topic, bytes(20_000)),
-        lambda producer, topic: producer.append_batch(topic, 0, bytes(20_000), 1, 0, 0),
+        lambda producer, topic: producer._append_batch(topic, 0, bytes(20_000), 1, 0, 0),
     ],
     ids=["record", "batch"],
 )

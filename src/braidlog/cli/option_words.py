@@ -1,4 +1,4 @@
-"""Settings that clients speak of, as the options that stand for them on the command line."""
+"""What clients speak of (settings, calls of `Admin`), as the options and commands that stand for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Final
 _OPTIONS: Final = (
     ("bootstrap.servers", "--bootstrap"),
     ("(request.timeout.ms)", "(--request-timeout gives it longer)"),
+    ("use the earliest or the latest", "use the earliest or the latest (--offset earliest)"),
+    ("write with acks=1", "write with acks=1 (--acks 1)"),
+    ("to see whether it will do", "to see whether it will do (--if-not-exists makes that no error)"),
+    ("Admin.describe_configs(…, documentation=True)", "`braidlog configs describe --docs`"),
+    ("Admin.describe_groups", "`braidlog groups describe --members`"),
 )
 
 
 def in_options(message: str) -> str:
-    for setting, option in _OPTIONS:
-        message = message.replace(setting, option)
+    for words, option in _OPTIONS:
+        message = message.replace(words, option)
     return message

@@ -55,11 +55,11 @@ class RecordWriter:
 
     @property
     def linger_s(self) -> float:
-        return self._producer.limits.linger_s
+        return self._producer._limits.linger_s
 
     def batches_of_lines(self, **options: Any) -> LineBatches:
         """What makes batches for `send_batch`; `options` are those of LineBatches."""
-        limits = self._producer.limits
+        limits = self._producer._limits
         # Many lines are there at once, so that batches need not be as small as those that wait for single records.
         batch_size = int(limits.batch_size) if self._has_batch_size else max(int(limits.batch_size), _BATCH_BYTES)
         batch_size = min(batch_size, int(limits.memory))
@@ -85,13 +85,13 @@ class RecordWriter:
             timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
             headers=record.headers or None,
         )
-        self._add(delivery.batch, len(record.key or b"") + len(record.value or b""))
+        self._add(delivery._batch, len(record.key or b"") + len(record.value or b""))
 
     def send_batch(self, lines: LineBatch) -> None:
-        delivery = self._producer.append_batch(
+        delivery = self._producer._append_batch(
             self._topic, lines.partition, lines.body, lines.count, lines.timestamp, lines.timestamp
         )
-        self._add(delivery.batch, lines.payload)
+        self._add(delivery._batch, lines.payload)
 
     def _add(self, batch: Batch, payload: int) -> None:
         self._pending[batch] = self._pending.get(batch, 0) + payload

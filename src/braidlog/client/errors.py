@@ -50,7 +50,11 @@ class WakeupError(ClientError):
 
 
 class SettingError(UserError):
-    """A client's setting has a value that it cannot have."""
+    """There is no such setting, or it has a value that it cannot have."""
+
+
+class ArgumentError(UserError, TypeError):
+    """An argument of a call is of another kind than the call takes."""
 
 
 # The producer's

@@ -17,11 +17,11 @@ class Advice(NamedTuple):
 
 _AUTHORIZE: Final = "ask whoever keeps the cluster for the right to it (Admin.create_acls grants it)"
 
-# Programs and people at the command line read the same words: options are named only beside what programs use.
+# Programs read these words; `cli.option_words` has what they are called at the command line.
 _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.UnknownServerError: Advice("the broker failed", "its log has the reason"),
     errors.OffsetOutOfRangeError: Advice(
-        "there are no records at that offset", "use the earliest or the latest (--offset earliest)"
+        "there are no records at that offset", "use the earliest or the latest"
     ),
     errors.CorruptMessageError: Advice("bytes on disk or on the way are damaged", "`braidlog log verify` finds where"),
     errors.UnknownTopicOrPartitionError: Advice(
@@ -56,7 +56,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.RecordListTooLargeError: Advice("a batch is larger than a segment of the topic", "raise its segment.bytes"),
     errors.NotEnoughReplicasError: Advice(
         "fewer replicas are in sync than min.insync.replicas asks",
-        "bring brokers back, or write with acks=1 (--acks 1)",
+        "bring brokers back, or write with acks=1",
     ),
     errors.NotEnoughReplicasAfterAppendError: Advice(
         "it was written, but fewer replicas are in sync than min.insync.replicas asks", "bring brokers back"
@@ -74,7 +74,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
         "see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     ),
     errors.TopicAlreadyExistsError: Advice(
-        "it exists already", "describe it to see whether it will do (--if-not-exists makes that no error)"
+        "it exists already", "describe it to see whether it will do"
     ),
     errors.InvalidPartitionsError: Advice(
         "that number of partitions cannot be",
@@ -86,7 +86,9 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.InvalidReplicaAssignmentError: Advice(
         "those brokers cannot hold it", "name brokers of this cluster, each once"
     ),
-    errors.InvalidConfigError: Advice("a setting cannot be so", "`braidlog configs describe --docs` explains each"),
+    errors.InvalidConfigError: Advice(
+        "a setting cannot be so", "Admin.describe_configs(…, documentation=True) explains each"
+    ),
     errors.NotControllerError: Advice("the controller moved", "try again"),
     errors.InvalidRequestError: Advice("the broker does not take the request so", "its log has the reason"),
     errors.PolicyViolationError: Advice(
@@ -128,7 +130,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.DelegationTokenExpiredError: Advice("the token has expired", "create a new one"),
     errors.InvalidPrincipalTypeError: Advice("there are no such principals", "use User"),
     errors.NonEmptyGroupError: Advice(
-        "it has active members", "stop them first (`braidlog groups describe --members` shows who they are)"
+        "it has active members", "stop them first (Admin.describe_groups shows who they are)"
     ),
     errors.GroupIdNotFoundError: Advice("it does not exist", "`braidlog groups list` shows what does"),
     errors.TopicDeletionDisabledError: Advice("the broker has delete.topic.enable=false", "change that first"),
@@ -143,7 +145,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.NoReassignmentInProgressError: Advice("it is not being moved", "there is nothing to cancel"),
     errors.GroupSubscribedToTopicError: Advice(
         "the group is reading this topic",
-        "stop its members first (`braidlog groups describe --members` shows who they are)",
+        "stop its members first (Admin.describe_groups shows who they are)",
     ),
     errors.InvalidRecordError: Advice("a record is not what the topic takes", "a compacted topic needs keys"),
     errors.ThrottlingQuotaExceededError: Advice(

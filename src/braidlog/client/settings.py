@@ -3,6 +3,10 @@
 Producer(bootstrap_servers="localhost:9092", linger_ms=5)
 Producer({"bootstrap.servers": "localhost:9092", "linger.ms": "5"})
 Producer(bootstrap_servers="localhost:9092", linger=0.005)        a time without its unit is in seconds
+
+A keyword that is no setting is refused. So is a name in a mapping that is nearly one, or another library's name for
+one; any other dotted name there may be meant for somebody else, since a property file may serve several programs, and
+is warned about.
 """
 
 from __future__ import annotations
@@ -26,13 +30,23 @@ ADMIN: Final = "admin"
 
 _MILLISECONDS: Final = ".ms"
 _HIDDEN: Final = "[hidden]"
+# Characters of a value of any length in a message.
+_SHOWN: Final = 80
 _NUMBERS: Final = (INT, LONG, SHORT, DOUBLE)
 _WANTED: Final = {
     BOOLEAN: "give True or False",
     INT: "give a whole number",
     LONG: "give a whole number",
+    SHORT: "give a whole number",
+    DOUBLE: "give a number",
     LIST: "give a list",
 }
+# Lists whose entries may be objects, where Kafka has class names.
+_OBJECTS: Final = ("interceptor.classes", "partition.assignment.strategy")
+# How much alike a name in a mapping and a setting are, for the one to be taken for the other misspelt.
+_ALIKE: Final = 0.85
+# A keyword is refused in any case: a guess further away may still help.
+_SOMEWHAT_ALIKE: Final = 0.6
 
 
 def definitions(kind: str) -> dict[str, Setting]:
@@ -70,6 +84,7 @@ class Settings:
         cls, kind: str, config: Mapping[str, Any] | None = None, keywords: Mapping[str, Any] | None = None
     ) -> Settings:
         """Check and convert; the keyword arguments win over the mapping."""
+        _check_mapping(kind, config)
         known = definitions(kind)
         legacy = _legacy(kind)
         given: dict[str, Any] = {}
@@ -85,6 +100,8 @@ class Settings:
             elif key + _MILLISECONDS in known:
                 given[key + _MILLISECONDS] = _converted(known[key + _MILLISECONDS], _milliseconds(key, value))
             elif key:
+                if key not in without_effect():
+                    _refuse_unknown(kind, name, key, known, from_mapping)
                 unused[name] = key
         _warn(kind, unused, {key: known[key] for key, value in given.items() if value != known[key].default})
         return cls(kind, known, given)
@@ -135,8 +152,60 @@ class Settings:
         return f"Settings({self.kind}, {shown})"
 
 
+def _check_mapping(kind: str, config: object) -> None:
+    if config is None or isinstance(config, Mapping):
+        return
+    if isinstance(config, str) and kind == CONSUMER:
+        raise SettingError(
+            f"{config!r} is no mapping of settings; topics are named to the consumer once it is made: "
+            f"consumer = Consumer(bootstrap_servers=…, group_id=…), then consumer.subscribe([{config!r}])"
+        )
+    raise SettingError(
+        f"{_shortened(config)} is no mapping of settings; give them by keyword (bootstrap_servers='HOST:PORT'), "
+        "or as {'bootstrap.servers': 'HOST:PORT'}"
+    )
+
+
+def _refuse_unknown(kind: str, name: str, key: str, known: Mapping[str, Setting], from_mapping: bool) -> None:
+    """Raise for a name that is no setting, unless it may be meant for another program that reads the same mapping."""
+    from difflib import get_close_matches
+
+    def spelt(setting: str) -> str:
+        return setting if from_mapping else setting.replace(".", "_")
+
+    instead: dict[str, str] = import_module("braidlog.client.definitions.other_clients").INSTEAD
+    refusal = f"{name} is not a setting of the {'admin client' if kind == ADMIN else kind}"
+    if key in instead:
+        ours = {setting: spelt(setting) for setting in known}
+        raise SettingError(f"{refusal}; {_filled(instead[key], ours)}")
+    names = [*known, *(each.removesuffix(_MILLISECONDS) for each in known if each.endswith(_MILLISECONDS))]
+    owners = [other for other in (PRODUCER, CONSUMER, ADMIN) if other != kind and _is_setting(key, definitions(other))]
+    if owners and from_mapping:
+        return
+    # Those of another client are right as they are spelt, unless this one has the counterpart (`value_serializer`).
+    alike = _ALIKE if owners or (from_mapping and "." in name) else _SOMEWHAT_ALIKE
+    close = get_close_matches(key, names, n=1, cutoff=alike)
+    if close:
+        raise SettingError(f"{refusal}; did you mean {spelt(close[0])}?")
+    if owners:
+        raise SettingError(f"{refusal} but of the {' and the '.join(owners)}; leave it out")
+    if not from_mapping or "." not in name:
+        raise SettingError(f"{refusal}; docs/CLIENT_SETTINGS.md has all there are")
+
+
+def _is_setting(key: str, known: Mapping[str, Setting]) -> bool:
+    return key in known or key + _MILLISECONDS in known
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    """The text with each `{setting}` spelt as the caller spells."""
+    for setting, name in names.items():
+        text = text.replace(f"{{{setting}}}", name)
+    return text
+
+
 def _warn(kind: str, unused: Mapping[str, str], changed: Mapping[str, Setting]) -> None:
-    """Of what was asked in vain; as in Kafka that is no error, since a file may serve several programs."""
+    """Of what was asked in vain."""
     idle = {key: row for key, row in changed.items() if row.no_effect}
     if unused:
         theirs = without_effect()
@@ -174,7 +243,7 @@ def _converted(row: Setting, value: Any) -> Any:
     if row.kind == CLASS:
         return value
     if row.kind == LIST and isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return tuple(value)
+        return _entries(row, tuple(value))
     if isinstance(value, str):
         text = value
     elif isinstance(value, bool) and row.kind == BOOLEAN:
@@ -194,5 +263,17 @@ def _converted(row: Setting, value: Any) -> Any:
     return typed
 
 
+def _entries(row: Setting, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    for each in entries:
+        if not isinstance(each, str) and row.key not in _OBJECTS:
+            raise SettingError(f"{row.key}: {each!r} in its list has the wrong type; give text")
+    return entries
+
+
 def _shown(row: Setting, value: Any) -> str:
     return _HIDDEN if row.sensitive else repr(value)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -12,11 +12,13 @@ Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
 class Rule:
     """A check of one typed value; `text` tells people what it lets through."""
 
-    __slots__ = ("_check", "text")
+    __slots__ = ("_check", "text", "words")
 
-    def __init__(self, text: str, check: Callable[[Value], str | None]) -> None:
+    def __init__(self, text: str, check: Callable[[Value], str | None], words: tuple[str, ...] = ()) -> None:
         self.text = text
         self._check = check
+        # The only values there are, where a rule names them all.
+        self.words = words
 
     def problem(self, value: Value) -> str | None:
         """What is wrong with the value and what is allowed instead; none for a good value."""
@@ -49,7 +51,8 @@ def one_of(*allowed: str, any_case: bool = False) -> Rule:
         word = value.upper() if any_case and isinstance(value, str) else value
         return None if word in accepted else f"expected one of {text}"
 
-    return Rule(text, check)
+    other_case = tuple(word.swapcase() for word in allowed) if any_case else ()
+    return Rule(text, check, allowed + other_case)
 
 
 def each_of(*allowed: str) -> Rule:

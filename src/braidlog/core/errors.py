@@ -23,6 +23,9 @@ class StorageFault(BraidlogError):
         # Kept here, since compiled code raises without noting the cause.
         self.cause = cause
 
+    def __reduce__(self) -> tuple[type[StorageFault], tuple[str, str, OSError | None]]:
+        return type(self), (self.directory, self.reason, self.cause)
+
 
 def is_disk_full(fault: BaseException) -> bool:
     """Nothing is broken then: reading goes on, and so does writing once there is room."""

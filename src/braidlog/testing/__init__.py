@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "BrokerFailed", "Kind"]
 
+# A type checker reads the imports above: to it, any other name is a mistake.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from braidlog.testing import running_broker
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from braidlog.testing import running_broker
 
-    return getattr(running_broker, name)
+        return getattr(running_broker, name)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -42,7 +42,8 @@ class RowDelivery(Protocol):
 class RowProducer(Protocol):
     """What is used of a Producer."""
 
-    def send_arrow(self, data: Any, topic: str | None = None, **options: Any) -> RowDelivery: ...
+    @property
+    def send_arrow(self) -> Callable[..., RowDelivery]: ...
     def flush(self, timeout: float | None = None) -> None: ...
 
 

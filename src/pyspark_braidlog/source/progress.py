@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from braidlog import Admin, TopicPartition
@@ -42,7 +42,7 @@ _OCCUPIED: Final = (UnknownMemberIdError, IllegalGenerationError)
 class GroupCalls(Protocol):
     """What of an `Admin` is needed here."""
 
-    def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]: ...
+    def describe_groups(self, groups: list[str]) -> Results[str, GroupDescription]: ...
 
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
+import braidlog
+from braidlog.cli.option_words import in_options
 from braidlog.client.refusals import check, refusal
-from braidlog.core.protocol_errors import GroupIdNotFoundError, NoReassignmentInProgressError, TopicAlreadyExistsError
+from braidlog.core.protocol_errors import (
+    GroupIdNotFoundError,
+    NonEmptyGroupError,
+    NoReassignmentInProgressError,
+    TopicAlreadyExistsError,
+)
 
 
 def test_our_reason_where_the_broker_gives_none() -> None:
     told = refusal(TopicAlreadyExistsError.code, "topic a")
     assert isinstance(told, TopicAlreadyExistsError)
-    assert told.message == (
-        "topic a: it exists already; describe it to see whether it will do (--if-not-exists makes that no error)"
-    )
+    assert told.message == "topic a: it exists already; describe it to see whether it will do"
 
 
 def test_the_brokers_reason_is_followed_by_what_to_do() -> None:
@@ -30,3 +39,44 @@ def test_a_code_without_advice() -> None:
     check(0, "it")
     with pytest.raises(GroupIdNotFoundError):
         check(GroupIdNotFoundError.code, "group g")
+
+
+def texts_of(path: Path) -> list[str]:
+    """The strings of a module without its docstrings: what of them may be in a message."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    ]
+
+
+# The broker's settings from the command line, which no client reads.
+OF_THE_COMMAND_LINE = {"config/sources.py"}
+
+
+def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None:
+    source = Path(braidlog.__file__).parent
+    named = [
+        (str(path.relative_to(source)), text)
+        for package in ("client", "core", "config", "security", "wire")
+        for path in sorted((source / package).rglob("*.py"))
+        if str(path.relative_to(source)) not in OF_THE_COMMAND_LINE
+        for text in texts_of(path)
+        if re.search(r"(^|[\s(`'])(--[a-z]|-X\b)", text)
+    ]
+    assert named == []
+
+
+def test_the_command_line_names_its_options_itself() -> None:
+    told = in_options(str(refusal(TopicAlreadyExistsError.code, "topic a")))
+    assert told.endswith("it will do (--if-not-exists makes that no error)")
+    told = in_options(str(refusal(NonEmptyGroupError.code, "group g")))
+    assert "`braidlog groups describe --members` shows who they are" in told

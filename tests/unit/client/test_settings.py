@@ -1,7 +1,9 @@
 import logging
+import re
 
 import pytest
 
+from braidlog.client.definitions.other_clients import INSTEAD
 from braidlog.client.errors import SettingError
 from braidlog.client.settings import ADMIN, CONSUMER, PRODUCER, Settings, definitions
 
@@ -62,10 +64,86 @@ def test_a_wrong_value_is_refused_with_what_is_right(given: dict[str, object], w
         Settings.of(PRODUCER, None, given)
 
 
-def test_unknown_names_are_told_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (CONSUMER, "enable_auto_comit", "enable_auto_comit is not a setting of the consumer.*enable_auto_commit"),
+        (PRODUCER, "lingr", "did you mean linger\\?"),
+        (PRODUCER, "compression", "did you mean compression_type\\?"),
+        (PRODUCER, "value_deserializer", "did you mean value_serializer\\?"),
+        (PRODUCER, "group_id", "not a setting of the producer but of the consumer; leave it out"),
+        (ADMIN, "nonsense", "not a setting of the admin client; docs/CLIENT_SETTINGS.md"),
+        (PRODUCER, "config", "the mapping as the first argument"),
+    ],
+)
+def test_an_unknown_keyword_is_refused_with_a_suggestion(kind: str, name: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        Settings.of(kind, None, {name: 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (CONSUMER, "enable.auto.comit", "did you mean enable.auto.commit\\?"),
+        (PRODUCER, "lingr.ms", "did you mean linger.ms\\?"),
+        (PRODUCER, "compression", "did you mean compression.type\\?"),
+        (CONSUMER, "max_pol_records", "did you mean max.poll.records\\?"),
+        (PRODUCER, "nonsense", "docs/CLIENT_SETTINGS.md"),
+    ],
+)
+def test_a_misspelt_name_in_a_mapping_is_refused_too(kind: str, name: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        Settings.of(kind, {name: 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (CONSUMER, "sasl_plain_username", "use sasl_username"),
+        (PRODUCER, "ssl_cafile", "use ssl_truststore_location; a PEM file"),
+        (CONSUMER, "consumer_timeout_ms", r"poll\(timeout\)"),
+        (PRODUCER, "api_version", "leave it out"),
+        (CONSUMER, "loop", "leave it out"),
+    ],
+)
+def test_what_another_library_calls_it_is_told_with_our_name(kind: str, name: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        Settings.of(kind, None, {name: "hush"})
+
+
+def test_names_of_librdkafka_are_answered_in_dots() -> None:
+    with pytest.raises(SettingError, match=r"use ssl\.truststore\.location"):
+        Settings.of(CONSUMER, {"ssl.ca.location": "/ca.pem"})
+    with pytest.raises(SettingError, match=r"set enable\.auto\.commit to false"):
+        Settings.of(CONSUMER, {"enable.auto.offset.store": False})
+
+
+def test_what_is_said_instead_names_settings_that_there_are() -> None:
+    known = {name for kind in (ADMIN, PRODUCER, CONSUMER) for name in definitions(kind)}
+    for theirs, text in INSTEAD.items():
+        assert theirs not in known
+        named = set(re.findall(r"\{([^}]*)\}", text))
+        assert named <= known, theirs
+
+
+def test_a_mapping_may_serve_other_programs_too(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        Settings.of(PRODUCER, {"no.such": 1, "group.id": "g"})
-    assert caplog.messages == ["unused producer settings: group.id, no.such"]
+        Settings.of(PRODUCER, {"schema.registry.url": "http://x", "group.id": "g"})
+    assert caplog.messages == ["unused producer settings: group.id, schema.registry.url"]
+
+
+def test_a_refusal_does_not_show_what_may_be_a_secret() -> None:
+    for given in ({"sasl_pasword": "hush"}, {"sasl_plain_password": "hush"}):
+        with pytest.raises(SettingError) as caught:
+            Settings.of(PRODUCER, None, given)
+        assert "hush" not in str(caught.value)
+
+
+def test_settings_that_are_no_mapping_are_refused_with_what_to_write() -> None:
+    with pytest.raises(SettingError, match=r"consumer\.subscribe\(\['orders'\]\)"):
+        Settings.of(CONSUMER, "orders")  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="bootstrap_servers='HOST:PORT'"):
+        Settings.of(PRODUCER, "localhost:9092")  # type: ignore[arg-type]
 
 
 def test_names_of_old_clients_are_translated_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,11 +189,11 @@ def test_every_default_passes_its_own_rule(kind: str) -> None:
 def test_what_has_no_effect_is_said_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         Settings.of(
-            ADMIN, {"sasl.kerberos.service.name": "kafka", "client.dns.lookup": "use_all_dns_ips", "nonsense": 1}
+            ADMIN, {"sasl.kerberos.service.name": "kafka", "client.dns.lookup": "use_all_dns_ips", "not.ours": 1}
         )
     assert sorted(caplog.messages) == [
         "setting sasl.kerberos.service.name has no effect: Kerberos (GSSAPI) is not supported",
-        "unused admin settings: nonsense",
+        "unused admin settings: not.ours",
     ]
 
 
@@ -123,6 +201,7 @@ def test_what_has_no_effect_is_said_with_the_reason(caplog: pytest.LogCaptureFix
     ("kind", "name", "value"),
     [
         (PRODUCER, "bootstrap.servers", 9092),
+        (PRODUCER, "bootstrap.servers", [9092]),
         (PRODUCER, "compression.gzip.level", 0),
         (PRODUCER, "transactional.id", ""),
         (CONSUMER, "group.instance.id", ""),

@@ -8,6 +8,7 @@ def test_the_pages_are_current() -> None:
     assert (settings_doc.DOCS / "SETTINGS.md").read_text() == settings_doc.settings_page(), remedy
     assert (settings_doc.DOCS / "CLIENT_SETTINGS.md").read_text() == settings_doc.client_page(), remedy
     assert (settings_doc.DOCS / "METRICS.md").read_text() == settings_doc.metrics_page(), remedy
+    assert settings_doc.TYPED_SETTINGS.read_text() == settings_doc.typed_settings(), remedy
 
 
 def test_no_cell_breaks_its_table() -> None:

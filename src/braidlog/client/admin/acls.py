@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -10,6 +9,7 @@ from braidlog.client.admin.destinations import Anyone, Controller
 from braidlog.client.admin.operations import AclOperation
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Many, listed
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.errors import UserError
@@ -101,9 +101,9 @@ class AclFilter(NamedTuple):
 
 
 class AclCalls(Family):
-    def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
+    def create_acls(self, acls: Many[Acl]) -> Results[Acl, None]:
         """Add rules; one that is there already is no error."""
-        wanted = list(acls)
+        wanted = listed(acls, "acls")
         for acl in wanted:
             _check_rule(acl)
 
@@ -149,7 +149,7 @@ class AclCalls(Family):
 
         return self._routing.ask_one(Anyone(), describe)
 
-    def delete_acls(self, filters: Iterable[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
+    def delete_acls(self, filters: Many[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
         """Delete the rules that fit filters, or are given themselves; by filter those that are gone."""
 
         def delete(node: Node, some: list[AclFilter | Acl]) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
@@ -166,7 +166,7 @@ class AclCalls(Family):
                     found[item] = tuple(sorted(_gone(each) for each in answer.matching_acls))
             return found
 
-        return self._routing.ask(filters, Controller(), delete)
+        return self._routing.ask(listed(filters, "filters"), Controller(), delete)
 
 
 def _check_rule(acl: Acl) -> None:

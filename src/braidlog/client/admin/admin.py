@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from braidlog.client.admin.acls import AclCalls
 from braidlog.client.admin.cluster_description import ClusterCalls
@@ -25,6 +25,9 @@ from braidlog.client.cluster import Cluster
 from braidlog.client.retrying import Retry
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
+
+if TYPE_CHECKING:
+    from braidlog.client.typed_settings import AdminSettings
 
 _CLIENT_ID: Final = "braidlog-admin"
 
@@ -55,13 +58,19 @@ class Admin(
     turns. What a call on many things answers is a `Results`.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[AdminSettings]) -> None:
         self._settings = Settings.of(ADMIN, config, settings)
         servers = self._settings.items("bootstrap.servers")
         if not servers:
             raise UserError("no bootstrap server given; say bootstrap_servers='HOST:PORT'")
         self._bootstrap = ",".join(servers)
         super().__init__(Routing(self._connect, self._settings.seconds("default.api.timeout.ms"), self._retry))
+
+    def __repr__(self) -> str:
+        return f"<Admin of {self._bootstrap}{', closed' if self._routing.is_closed else ''}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an Admin cannot be copied or pickled; make one where it is used")
 
     def __enter__(self) -> Admin:
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,6 +9,7 @@ from braidlog.client.admin.destinations import Anyone, Brokers
 from braidlog.client.admin.operations import AclOperation, operations_of
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Many, listed
 from braidlog.client.cluster import METADATA
 from braidlog.client.node import Node
 from braidlog.client.refusals import check
@@ -81,9 +81,9 @@ class ClusterCalls(Family):
 
         return self._routing.ask_one(Anyone(), describe)
 
-    def broker_api_versions(self, broker_ids: Iterable[int] | None = None) -> Results[int, tuple[ApiVersionRange, ...]]:
+    def broker_api_versions(self, broker_ids: Many[int] | None = None) -> Results[int, tuple[ApiVersionRange, ...]]:
         """By broker (all, unless some are named) the requests that it answers, and in which versions."""
-        wanted = self._broker_ids() if broker_ids is None else broker_ids
+        wanted = self._broker_ids() if broker_ids is None else listed(broker_ids, "broker_ids")
         request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
 
         def versions(node: Node, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:

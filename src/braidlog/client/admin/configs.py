@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from braidlog.client.admin.destinations import Brokers, Controller
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import ANY, Family
+from braidlog.client.arguments import Many, listed, mapped, names_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import refusal
 from braidlog.core.errors import UserError
@@ -104,26 +105,32 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
+        """A topic's settings."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, broker_id: int) -> ConfigResource:
+        """One broker's settings."""
         return cls(ResourceType.BROKER, str(broker_id))
 
     @classmethod
     def all_brokers(cls) -> ConfigResource:
+        """Settings of all brokers that have none of their own."""
         return cls(ResourceType.BROKER, "")
 
     @classmethod
     def broker_logger(cls, broker_id: int) -> ConfigResource:
+        """The levels of one broker's loggers."""
         return cls(ResourceType.BROKER_LOGGER, str(broker_id))
 
     @classmethod
     def group(cls, name: str) -> ConfigResource:
+        """A group's settings."""
         return cls(ResourceType.GROUP, name)
 
     @classmethod
     def client_metrics(cls, name: str) -> ConfigResource:
+        """A subscription to client metrics (KIP-714)."""
         return cls(ResourceType.CLIENT_METRICS, name)
 
     def __str__(self) -> str:
@@ -166,14 +173,15 @@ class ConfigEntry:
 class ConfigCalls(Family):
     def describe_configs(
         self,
-        resources: Iterable[ConfigResource],
+        resources: Many[ConfigResource],
         *,
-        names: Iterable[str] | None = None,
+        names: Many[str] | None = None,
         synonyms: bool = True,
         documentation: bool = False,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         """By resource its settings, or only those named, by name."""
-        keys = None if names is None else list(names)
+        keys = None if names is None else names_of(names, "names")
+        asked = listed(resources, "resources")
 
         def describe(
             node: Node, some: list[ConfigResource]
@@ -197,11 +205,11 @@ class ConfigCalls(Family):
                     found[resource] = {config.name: _entry(config) for config in entries}
             return found
 
-        return self._routing.ask(resources, Brokers(_teller), describe)
+        return self._routing.ask(asked, Brokers(_teller), describe)
 
     def alter_configs(
         self,
-        changes: Mapping[ConfigResource, Mapping[str, str | None] | Iterable[ConfigChange]],
+        changes: Mapping[ConfigResource, Mapping[str, str | None] | Many[ConfigChange]],
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
@@ -210,7 +218,8 @@ class ConfigCalls(Family):
         By resource the new values by name, where None means back to the default; or a list of `ConfigChange`, which
         can also add to lists and take from them.
         """
-        wanted = {resource: _changes(resource, each) for resource, each in changes.items()}
+        given = mapped(changes, "changes", '{ConfigResource.topic("orders"): {"retention.ms": "3600000"}}')
+        wanted = {resource: _changes(resource, each) for resource, each in given.items()}
 
         def alter(node: Node, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
             request = IncrementalAlterConfigsRequest(
@@ -262,13 +271,13 @@ def _teller(resource: ConfigResource) -> int:
     return int(resource.name)
 
 
-def _changes(resource: ConfigResource, given: Mapping[str, str | None] | Iterable[ConfigChange]) -> list[ConfigChange]:
+def _changes(resource: ConfigResource, given: Mapping[str, str | None] | Many[ConfigChange]) -> list[ConfigChange]:
     if isinstance(given, Mapping):
         changes = [
             ConfigChange(name, value, Alter.DELETE if value is None else Alter.SET) for name, value in given.items()
         ]
     else:
-        changes = list(given)
+        changes = listed(given, "changes")
     if not changes:
         raise UserError(f"{resource}: nothing to change; give at least one setting")
     return changes

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.destinations import Anyone, Controller
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Many, listed
 from braidlog.client.node import Node
 from braidlog.client.refusals import check
 from braidlog.core.errors import UserError
@@ -39,6 +39,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Principal:
+        """From the form that ACLs have it in, `User:alice`."""
         kind, colon, name = text.partition(":")
         if not colon or not kind or not name:
             raise UserError(f"{text!r} is no principal; write TYPE:NAME, such as User:alice")
@@ -68,11 +69,11 @@ class DelegationTokenCalls(Family):
         self,
         *,
         owner: Principal | None = None,
-        renewers: Iterable[Principal] = (),
+        renewers: Many[Principal] = (),
         max_lifetime_ms: int | None = None,
     ) -> DelegationToken:
         """A token for the user of this connection, or for `owner`. Needs SASL, and a secret on the brokers."""
-        allowed = tuple(renewers)
+        allowed = tuple(listed(renewers, "renewers"))
 
         def create(node: Node) -> DelegationToken:
             request = CreateDelegationTokenRequest(
@@ -100,11 +101,14 @@ class DelegationTokenCalls(Family):
 
         return self._routing.ask_one(Controller(), create)
 
-    def describe_delegation_tokens(self, owners: Iterable[Principal] | None = None) -> list[DelegationToken]:
+    def describe_delegation_tokens(self, owners: Many[Principal] | None = None) -> list[DelegationToken]:
         """The tokens of some owners, or all that this connection's user may see."""
         wanted = None
         if owners is not None:
-            wanted = [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in owners]
+            wanted = [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in listed(owners, "owners")
+            ]
         request = DescribeDelegationTokenRequest(owners=wanted)
 
         def describe(node: Node) -> list[DelegationToken]:

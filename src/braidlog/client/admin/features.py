@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from braidlog.client.admin.destinations import Anyone, Controller
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import mapped
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -53,6 +54,7 @@ class Features:
 
 class FeatureCalls(Family):
     def describe_features(self) -> Features:
+        """The features that the cluster has switched on, and those that its brokers support."""
         def describe(node: Node) -> Features:
             request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
             answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
@@ -75,9 +77,8 @@ class FeatureCalls(Family):
         self, updates: Mapping[str, int | FeatureUpdate], *, validate_only: bool = False
     ) -> Results[str, None]:
         """Change the levels of features: by name the new one."""
-        wanted = {
-            name: FeatureUpdate(update) if isinstance(update, int) else update for name, update in updates.items()
-        }
+        given = mapped(updates, "updates", '{"metadata.version": 21}')
+        wanted = {name: FeatureUpdate(update) if isinstance(update, int) else update for name, update in given.items()}
 
         def update(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
             version = node.version_for(UPDATE_FEATURES)

@@ -8,6 +8,7 @@ from typing import Final
 from braidlog.client.admin.coordinators import GroupFamily
 from braidlog.client.admin.destinations import by_topic
 from braidlog.client.admin.results import Results
+from braidlog.client.arguments import Many, Partitions, by_partition, names_of, partitions_of
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
@@ -51,7 +52,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 class GroupOffsetCalls(GroupFamily):
     def list_group_offsets(
         self,
-        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        groups: Many[str] | Mapping[str, Partitions | None],
         *,
         require_stable: bool = False,
     ) -> Results[str, Offsets]:
@@ -60,9 +61,13 @@ class GroupOffsetCalls(GroupFamily):
         A partition without a committed offset is left out, and a group that does not exist has none.
         `require_stable` waits for transactions that are about to commit offsets.
         """
-        named = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        named: dict[str, Partitions | None] = {}
+        if isinstance(groups, Mapping):
+            named.update(groups)
+        else:
+            named.update(dict.fromkeys(names_of(groups, "groups")))
         wanted = {
-            name: None if places is None else by_topic(TopicPartition(*each) for each in places)
+            name: None if places is None else by_topic(partitions_of(places))
             for name, places in named.items()
         }
 
@@ -79,8 +84,8 @@ class GroupOffsetCalls(GroupFamily):
     ) -> Results[TopicPartition, None]:
         """Commit offsets on behalf of a group without members; one that does not exist comes into being."""
         wanted = {
-            TopicPartition(*place): OffsetAndMetadata(each) if isinstance(each, int) else each
-            for place, each in offsets.items()
+            place: OffsetAndMetadata(each) if isinstance(each, int) else each
+            for place, each in by_partition(offsets, "offsets", '{TopicPartition("orders", 0): 42}').items()
         }
 
         def commit(node: Node, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
@@ -103,9 +108,9 @@ class GroupOffsetCalls(GroupFamily):
 
         return self._by_partition(group, wanted, self._routing.ask([group], self._groups, commit)[group])
 
-    def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Results[TopicPartition, None]:
+    def delete_group_offsets(self, group: str, partitions: Partitions) -> Results[TopicPartition, None]:
         """Forget what a group committed for partitions; those it is reading are refused."""
-        wanted = list(dict.fromkeys(TopicPartition(*each) for each in partitions))
+        wanted = list(dict.fromkeys(partitions_of(partitions)))
         topics = [
             OffsetDeleteRequestTopic(
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -12,6 +11,7 @@ from braidlog.client.admin.destinations import Anyone, Brokers
 from braidlog.client.admin.group_members import GroupMember, classic_members, consumer_members
 from braidlog.client.admin.operations import AclOperation, operations_of
 from braidlog.client.admin.results import Results
+from braidlog.client.arguments import Many, names_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.protocol_errors import (
@@ -109,10 +109,10 @@ class GroupDescription:
 
 class GroupCalls(GroupFamily):
     def list_groups(
-        self, *, states: Iterable[GroupState | str] = (), types: Iterable[GroupType | str] = ()
+        self, *, states: Many[GroupState | str] = (), types: Many[GroupType | str] = ()
     ) -> list[ListedGroup]:
         """All groups, from every broker, by name; or only those in some states, of some types."""
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        request = ListGroupsRequest(states_filter=names_of(states, "states"), types_filter=names_of(types, "types"))
 
         def listed(node: Node, some: list[int]) -> dict[int, ListGroupsResponse]:
             answer = node.call(LIST_GROUPS, request, ListGroupsResponse)
@@ -135,7 +135,7 @@ class GroupCalls(GroupFamily):
         return [found[name] for name in sorted(found)]
 
     def describe_groups(
-        self, groups: Iterable[str], *, authorized_operations: bool = False
+        self, groups: Many[str], *, authorized_operations: bool = False
     ) -> Results[str, GroupDescription]:
         """Groups with their members; one that does not exist is a GroupIdNotFoundError."""
 
@@ -155,7 +155,7 @@ class GroupCalls(GroupFamily):
             answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
             return {each.group_id: self._classic(each) for each in answer.groups}
 
-        found = self._routing.ask(groups, self._groups, newer).outcomes
+        found = self._routing.ask(names_of(groups, "groups"), self._groups, newer).outcomes
         # Those of the older protocol are unknown to the newer description, as those that do not exist are.
         not_newer = (GroupIdNotFoundError, UnsupportedVersionError)
         rest = [name for name, each in found.items() if isinstance(each, not_newer)]
@@ -196,7 +196,7 @@ class GroupCalls(GroupFamily):
             operations_of(answer.authorized_operations),
         )
 
-    def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
+    def delete_groups(self, groups: Many[str]) -> Results[str, None]:
         """Delete groups without members, and with them all that they committed."""
 
         def delete(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
@@ -207,22 +207,22 @@ class GroupCalls(GroupFamily):
                 for each in results
             }
 
-        return self._routing.ask(groups, self._groups, delete)
+        return self._routing.ask(names_of(groups, "groups"), self._groups, delete)
 
     def remove_members(
         self,
         group: str,
         *,
-        instance_ids: Iterable[str] = (),
-        member_ids: Iterable[str] = (),
+        instance_ids: Many[str] = (),
+        member_ids: Many[str] = (),
         reason: str = _REASON,
     ) -> Results[str, None]:
         """Take members out of a classic group: static ones by instance id, others by member id; all if none is named.
 
         One that still runs joins again. The keys of the results are the ids given.
         """
-        wanted = [MemberIdentity(group_instance_id=each) for each in instance_ids]
-        wanted += [MemberIdentity(member_id=each) for each in member_ids]
+        wanted = [MemberIdentity(group_instance_id=each) for each in names_of(instance_ids, "instance_ids")]
+        wanted += [MemberIdentity(member_id=each) for each in names_of(member_ids, "member_ids")]
         if not wanted:
             wanted = [
                 MemberIdentity(group_instance_id=each.instance_id)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.destinations import Anyone, Brokers, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Many, Partitions, listed, mapped, partitions_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -67,14 +68,14 @@ class LogDir:
 
 class LogDirCalls(Family):
     def describe_log_dirs(
-        self, broker_ids: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None
+        self, broker_ids: Many[int] | None = None, *, partitions: Partitions | None = None
     ) -> Results[int, tuple[LogDir, ...]]:
         """By broker (all, unless some are named) its directories, with all that lies there or only some partitions."""
         topics = None
         if partitions is not None:
             topics = [
                 DescribableLogDirTopic(topic=topic, partitions=each)
-                for topic, each in by_topic(TopicPartition(*place) for place in partitions).items()
+                for topic, each in by_topic(partitions_of(partitions)).items()
             ]
         request = DescribeLogDirsRequest(topics=topics)
 
@@ -84,14 +85,16 @@ class LogDirCalls(Family):
             found = (_log_dir(each) for each in answer.results)
             return {some[0]: tuple(sorted(found, key=lambda each: each.path))}
 
-        wanted = broker_ids
-        if wanted is None:
+        if broker_ids is not None:
+            wanted = listed(broker_ids, "broker_ids")
+        else:
             wanted = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
         return self._routing.ask(wanted, Brokers(lambda broker_id: broker_id), describe)
 
     def alter_replica_log_dirs(self, targets: Mapping[Replica, str]) -> Results[Replica, None]:
         """Move copies to other directories of their brokers; the move goes on after this returns."""
-        wanted = {Replica(*each): path for each, path in targets.items()}
+        given = mapped(targets, "targets", '{Replica("orders", 0, 1): "/data"}')
+        wanted = {Replica(*each): path for each, path in given.items()}
 
         def alter(node: Node, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
             broker_id = some[0].broker_id

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from braidlog.client.admin.destinations import Anyone, Controller
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import mapped
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.errors import UserError
@@ -113,7 +114,8 @@ class QuotaCalls(Family):
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> Results[QuotaEntity, None]:
         """Change quotas: by entity the new values by key, where None takes a quota away."""
-        for entity, values in changes.items():
+        given = mapped(changes, "changes", '{QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}')
+        for entity, values in given.items():
             if not any(name is not None for name in entity):
                 raise UserError("a quota is for somebody: give a user, a client id, an address, or DEFAULT for one")
             if not values:

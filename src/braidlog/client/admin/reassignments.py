@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from braidlog.client.admin.destinations import Controller, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Partitions, by_partition, partitions_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -53,7 +54,7 @@ class ReassignmentCalls(Family):
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Results[TopicPartition, None]:
         """Move partitions: by partition the brokers that shall hold it, or None to cancel its move."""
-        wanted = {TopicPartition(*place): brokers for place, brokers in targets.items()}
+        wanted = by_partition(targets, "targets", '{TopicPartition("orders", 0): [1, 2]}')
 
         def alter(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
             topics = [
@@ -77,14 +78,14 @@ class ReassignmentCalls(Family):
         return self._routing.ask(wanted, Controller(), alter)
 
     def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Partitions | None = None
     ) -> dict[TopicPartition, Reassignment]:
         """The moves that are under way, of all partitions or of some."""
         topics = None
         if partitions is not None:
             topics = [
                 ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
-                for topic, each in by_topic(TopicPartition(*place) for place in partitions).items()
+                for topic, each in by_topic(partitions_of(partitions)).items()
             ]
         request = ListPartitionReassignmentsRequest(topics=topics)
 
@@ -104,7 +105,7 @@ class ReassignmentCalls(Family):
         return self._routing.ask_one(Controller(), listed)
 
     def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, kind: ElectionType = ElectionType.PREFERRED
+        self, partitions: Partitions | None = None, kind: ElectionType = ElectionType.PREFERRED
     ) -> Results[TopicPartition, None]:
         """Elect leaders of some partitions, or of all for which there is something to elect.
 
@@ -113,7 +114,7 @@ class ReassignmentCalls(Family):
         if partitions is None:
             return Results(self._routing.ask_one(Controller(), lambda node: self._elect(node, None, kind)))
         where: Controller[TopicPartition] = Controller()
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = partitions_of(partitions)
         return self._routing.ask(wanted, where, lambda node, some: self._elect(node, some, kind))
 
     def _elect(

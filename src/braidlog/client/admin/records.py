@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from braidlog.client.admin.destinations import Leaders, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import by_partition
 from braidlog.client.cluster import LIST_OFFSETS
 from braidlog.client.node import Node
 from braidlog.client.refusals import refusal
@@ -67,7 +68,7 @@ class ListedOffset(NamedTuple):
 class RecordCalls(Family):
     def delete_records(self, before: Mapping[TopicPartition, int]) -> Results[TopicPartition, int]:
         """Delete the records before an offset (`ALL_RECORDS`: all); by partition where it now starts."""
-        wanted = {TopicPartition(*each): offset for each, offset in before.items()}
+        wanted = by_partition(before, "before", '{TopicPartition("orders", 0): 42}')
 
         def delete(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
             topics = [
@@ -98,7 +99,10 @@ class RecordCalls(Family):
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> Results[TopicPartition, ListedOffset]:
         """By partition the offset at an `OffsetSpec`, or of the first record at or after a timestamp."""
-        wanted = {TopicPartition(*each): int(spec) for each, spec in at.items()}
+        wanted = {
+            each: int(spec)
+            for each, spec in by_partition(at, "at", '{TopicPartition("orders", 0): OffsetSpec.LATEST}').items()
+        }
         for place, spec in wanted.items():
             if spec < min(OffsetSpec):
                 raise UserError(f"{place}: {spec} is neither a timestamp from 0 up nor an OffsetSpec")

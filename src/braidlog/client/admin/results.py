@@ -42,6 +42,14 @@ class Results(Mapping[Item, Answer]):
     def __contains__(self, item: object) -> bool:
         return item in self._outcomes
 
+    def __eq__(self, other: object) -> bool:
+        # A mapping's own would raise when it comes to a failure.
+        if isinstance(other, Results):
+            return self._outcomes == other._outcomes
+        return self._outcomes == dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"Results({self._outcomes!r})"
 

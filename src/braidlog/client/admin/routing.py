@@ -68,7 +68,7 @@ class Routing:
         self.api_timeout_s = api_timeout_s
         self._new_retry = new_retry
         self._turn = threading.RLock()
-        self._is_closed = False
+        self.is_closed = False
         self._process = os.getpid()
 
     @property
@@ -78,7 +78,7 @@ class Routing:
     def _connected(self, deadline: float) -> Cluster:
         self._check_process()
         with self._turn:
-            if self._is_closed:
+            if self.is_closed:
                 raise ClosedError("this client was closed; make a new one")
             if self._cluster is None:
                 assert self._connect is not None
@@ -116,7 +116,7 @@ class Routing:
             return
         self._check_process()
         with self._turn:
-            self._is_closed = True
+            self.is_closed = True
             if self._cluster is not None:
                 self._cluster.close()
 

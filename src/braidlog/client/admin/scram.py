@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple
 from braidlog.client.admin.destinations import Anyone, Controller
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Many, listed, names_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.errors import UserError
@@ -78,9 +78,9 @@ _MECHANISMS: Final = {
 
 
 class ScramCalls(Family):
-    def describe_scram_users(self, users: Iterable[str] | None = None) -> Results[str, tuple[ScramCredential, ...]]:
+    def describe_scram_users(self, users: Many[str] | None = None) -> Results[str, tuple[ScramCredential, ...]]:
         """By user (all who have some, unless some are named) the credentials that there are."""
-        names = None if users is None else list(dict.fromkeys(users))
+        names = None if users is None else list(dict.fromkeys(names_of(users, "users")))
         if names == []:
             return Results({})
         request = DescribeUserScramCredentialsRequest(
@@ -106,10 +106,10 @@ class ScramCalls(Family):
         found = self._routing.ask_one(Anyone(), describe)
         return Results({name: found[name] for name in (sorted(found) if names is None else names)})
 
-    def alter_scram_users(self, changes: Iterable[ScramUpsertion | ScramDeletion]) -> Results[str, None]:
+    def alter_scram_users(self, changes: Many[ScramUpsertion | ScramDeletion]) -> Results[str, None]:
         """Give users new passwords, or take credentials away; by user whether all that was asked for was done."""
         by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
-        for change in changes:
+        for change in listed(changes, "changes"):
             _check_change(change)
             by_user.setdefault(change.user, []).append(change)
         upsertions = {

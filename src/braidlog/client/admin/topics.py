@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +10,9 @@ from braidlog.client.admin.destinations import Anyone, Controller
 from braidlog.client.admin.operations import AclOperation, operations_of
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
+from braidlog.client.arguments import Many, listed, mapped
 from braidlog.client.cluster import METADATA
+from braidlog.client.errors import ArgumentError
 from braidlog.client.node import Node
 from braidlog.client.refusals import refusal
 from braidlog.core.errors import UserError
@@ -132,10 +134,14 @@ class TopicDescription:
 
 class TopicCalls(Family):
     def create_topics(
-        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
+        self, topics: Many[NewTopic | str], *, validate_only: bool = False
     ) -> Results[str, CreatedTopic]:
         """Make topics; a bare name leaves everything to the broker. `validate_only` makes none, but answers as if."""
-        wanted = {topic.name: topic for topic in (NewTopic(each) if isinstance(each, str) else each for each in topics)}
+        given = [NewTopic(each) if isinstance(each, str) else each for each in listed(topics, "topics")]
+        for topic in given:
+            if not isinstance(topic, NewTopic):
+                raise ArgumentError(f"topics: {topic!r} is no topic; give NewTopic(name, partitions=…), or a name")
+        wanted = {topic.name: topic for topic in given}
         for topic in wanted.values():
             if topic.assignment and (topic.partitions is not None or topic.replication_factor is not None):
                 raise UserError(f"topic {topic.name}: the assignment says it all; leave out partitions and factor")
@@ -152,8 +158,9 @@ class TopicCalls(Family):
 
         return self._routing.ask(wanted, Controller(), create, at_once=_AT_ONCE)
 
-    def delete_topics(self, topics: Iterable[str | TopicId]) -> Results[str | TopicId, None]:
+    def delete_topics(self, topics: Many[str | TopicId]) -> Results[str | TopicId, None]:
         """Delete topics with all their records; those named by id only if they are still the same."""
+        wanted = _topics(topics)
 
         def delete(node: Node, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
             request = DeleteTopicsRequest(timeout_ms=self._routing.timeout_ms)
@@ -173,12 +180,13 @@ class TopicCalls(Family):
                 found[item] = _outcome(answer.error_code, f"topic {item}", answer.error_message)
             return found
 
-        return self._routing.ask(topics, Controller(), delete, at_once=_AT_ONCE)
+        return self._routing.ask(wanted, Controller(), delete, at_once=_AT_ONCE)
 
     def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> Results[str, None]:
         """Give topics more partitions: by topic how many there shall be in all."""
+        mapped(totals, "totals", '{"orders": 12}')
 
         def create(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
             request = CreatePartitionsRequest(
@@ -206,10 +214,10 @@ class TopicCalls(Family):
         )
 
     def describe_topics(
-        self, topics: Iterable[str | TopicId] | None = None, *, authorized_operations: bool = False
+        self, topics: Many[str | TopicId] | None = None, *, authorized_operations: bool = False
     ) -> Results[str | TopicId, TopicDescription]:
         """Topics by name or id (all, unless some are named), with where their partitions are."""
-        wanted = [topic.name for topic in self.list_topics()] if topics is None else topics
+        wanted = [topic.name for topic in self.list_topics()] if topics is None else _topics(topics)
 
         def describe(node: Node, some: list[str | TopicId]) -> dict[str | TopicId, TopicDescription | ProtocolError]:
             version = node.version_for(METADATA)
@@ -230,6 +238,14 @@ class TopicCalls(Family):
             return found
 
         return self._routing.ask(wanted, Anyone(), describe, at_once=_AT_ONCE)
+
+
+def _topics(given: Many[str | TopicId]) -> list[str | TopicId]:
+    topics = listed(given, "topics")
+    for topic in topics:
+        if not isinstance(topic, str | TopicId):
+            raise ArgumentError(f"topics: {topic!r} is no topic; give its name, or its TopicId")
+    return topics
 
 
 def _outcome(error_code: int, what: str, message: str | None) -> ProtocolError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -11,6 +10,7 @@ from braidlog.client.admin.coordinators import TRANSACTION, Coordinators
 from braidlog.client.admin.destinations import Anyone, Brokers, Leaders, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family, Routing
+from braidlog.client.arguments import Many, Partitions, listed, names_of, partitions_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.errors import UserError
@@ -124,18 +124,19 @@ class TransactionCalls(Family):
     def list_transactions(
         self,
         *,
-        states: Iterable[TransactionState | str] = (),
-        producer_ids: Iterable[int] = (),
+        states: Many[TransactionState | str] = (),
+        producer_ids: Many[int] = (),
         longer_than_ms: int | None = None,
     ) -> list[ListedTransaction]:
         """All transactional ids, from every broker, by name; or those that fit."""
+        ids = listed(producer_ids, "producer_ids")
         request = ListTransactionsRequest(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
+            state_filters=names_of(states, "states"),
+            producer_id_filters=ids,
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
         )
 
-        def listed(node: Node, some: list[int]) -> dict[int, ListTransactionsResponse]:
+        def list_of(node: Node, some: list[int]) -> dict[int, ListTransactionsResponse]:
             answer = node.call(LIST_TRANSACTIONS, request, ListTransactionsResponse)
             check(answer.error_code, f"transactions of broker {some[0]}")
             if answer.unknown_state_filters:
@@ -144,7 +145,7 @@ class TransactionCalls(Family):
             return {some[0]: answer}
 
         broker_ids = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
-        answers = self._routing.ask(broker_ids, Brokers(lambda broker_id: broker_id), listed).raise_for_errors()
+        answers = self._routing.ask(broker_ids, Brokers(lambda broker_id: broker_id), list_of).raise_for_errors()
         found = {
             each.transactional_id: ListedTransaction(
                 each.transactional_id, broker_id, each.producer_id, TransactionState(each.transaction_state)
@@ -154,7 +155,7 @@ class TransactionCalls(Family):
         }
         return [found[name] for name in sorted(found)]
 
-    def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
+    def describe_transactions(self, transactional_ids: Many[str]) -> Results[str, TransactionDescription]:
         """Each transactional id with its producer, its state and the partitions of its open transaction."""
 
         def describe(node: Node, names: list[str]) -> dict[str, TransactionDescription | ProtocolError]:
@@ -162,7 +163,7 @@ class TransactionCalls(Family):
             answer = node.call(DESCRIBE_TRANSACTIONS, request, layout.DescribeTransactionsResponse)
             return {each.transactional_id: self._described(each) for each in answer.transaction_states}
 
-        return self._routing.ask(transactional_ids, self._transactions, describe)
+        return self._routing.ask(names_of(transactional_ids, "transactional_ids"), self._transactions, describe)
 
     def _described(self, answer: layout.TransactionState) -> TransactionDescription | ProtocolError:
         name = answer.transactional_id
@@ -182,7 +183,7 @@ class TransactionCalls(Family):
         )
 
     def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int = _FENCING_TIMEOUT_MS
+        self, transactional_ids: Many[str], *, timeout_ms: int = _FENCING_TIMEOUT_MS
     ) -> Results[str, FencedProducer]:
         """Take ids over, as new producers would: open transactions are aborted, and the producers before are fenced."""
 
@@ -197,12 +198,12 @@ class TransactionCalls(Family):
                     found[name] = FencedProducer(answer.producer_id, answer.producer_epoch)
             return found
 
-        return self._routing.ask(transactional_ids, self._transactions, fence)
+        return self._routing.ask(names_of(transactional_ids, "transactional_ids"), self._transactions, fence)
 
     # At the partitions
 
     def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Partitions
     ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
         """By partition the producers that its leader knows, by id."""
 
@@ -222,14 +223,14 @@ class TransactionCalls(Family):
                         found[place] = tuple(_active(place, state) for state in producers)
             return found
 
-        return self._routing.ask((TopicPartition(*each) for each in partitions), Leaders(), describe)
+        return self._routing.ask(partitions_of(partitions), Leaders(), describe)
 
-    def coordinated(self, producers: Iterable[ActiveProducer]) -> dict[ActiveProducer, str]:
+    def coordinated(self, producers: Many[ActiveProducer]) -> dict[ActiveProducer, str]:
         """Of open transactions those that a coordinator will still end, with their transactional ids.
 
         The others hang: no coordinator knows that they touched the partition, and nobody will write their markers.
         """
-        wanted = [each for each in producers if each.transaction_start >= 0]
+        wanted = [each for each in listed(producers, "producers") if each.transaction_start >= 0]
         if not wanted:
             return {}
         ids = sorted({each.producer_id for each in wanted})

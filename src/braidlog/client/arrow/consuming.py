@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from braidlog.client.arguments import Many
 from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetched import FetchedSlice
@@ -37,9 +38,9 @@ class PollsSlices(Protocol):
     """What poll_arrow needs of a Consumer."""
 
     @property
-    def intake(self) -> SliceIntake: ...
+    def _intake(self) -> SliceIntake: ...
 
-    def poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
+    def _poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """All that `poll` does around taking records: the group, commits, errors, waiting."""
         ...
 
@@ -48,7 +49,7 @@ def poll_arrow(
     consumer: PollsSlices,
     timeout: float = 0.0,
     max_records: int | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Many[str] | None = None,
     *,
     timestamp_unit: TimeUnit = "ms",
     bytes_layout: BytesLayout = "binary",
@@ -61,8 +62,8 @@ def poll_arrow(
     if max_records is not None and max_records < 1:
         raise UserError(f"max_records={max_records}: ask for at least one")
     shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
-    taking = _Taking(consumer.intake, shape, _ALL if max_records is None else max_records)
-    batches = consumer.poll_with(taking.take, timeout)
+    taking = _Taking(consumer._intake, shape, _ALL if max_records is None else max_records)
+    batches = consumer._poll_with(taking.take, timeout)
     return pa.Table.from_batches(batches or [], schema=shape.schema)
 
 

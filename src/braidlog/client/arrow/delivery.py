@@ -26,7 +26,7 @@ class HasBatch(Protocol):
     """A Delivery: of it only the batch matters here."""
 
     @property
-    def batch(self) -> Batch: ...
+    def _batch(self) -> Batch: ...
 
 
 @dataclass(slots=True)
@@ -89,6 +89,9 @@ class TableDeliveryError(ClientError):
         )
         self.outcome = outcome
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.outcome,)
+
 
 class TableDelivery:
     """One for all rows of a table: `result()` waits for every one, `await` does in an event loop."""
@@ -100,7 +103,7 @@ class TableDelivery:
         self._booking = Lock()
 
     def add(self, partition: TopicPartition, delivery: HasBatch) -> None:
-        self._pending.append((partition, delivery.batch))
+        self._pending.append((partition, delivery._batch))
         if len(self._pending) >= _SWEEP:
             self._book_first()
 

@@ -48,11 +48,11 @@ class BatchSink(Protocol):
     """What a table needs of a Producer."""
 
     @property
-    def limits(self) -> Limits: ...
+    def _limits(self) -> Limits: ...
 
     def partitions_for(self, topic: str) -> Sequence[PartitionView]: ...
 
-    def append_batch(
+    def _append_batch(
         self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
     ) -> HasBatch: ...
 
@@ -117,7 +117,7 @@ class _Sending:
     def __init__(
         self, producer: BatchSink, topic: str | None, names: ColumnNames, keyless: Keyless, batch_size: int | None
     ) -> None:
-        limits = producer.limits
+        limits = producer._limits
         self.delivery = TableDelivery()
         self.partition: int | None = None
         self.handed_over = 0
@@ -154,7 +154,7 @@ class _Sending:
             raise UserError(f"{problem.message}, counted from row {self._rows} of the table") from problem
         self._rows += piece.num_rows
         for where, body in built:
-            delivery = self._producer.append_batch(
+            delivery = self._producer._append_batch(
                 where.topic, where.partition, body.body, body.count, body.base_timestamp, body.max_timestamp
             )
             self.delivery.add(where, delivery)

@@ -10,13 +10,14 @@ The next fetch is under way while a batch is decoded and used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import pyarrow as pa
 
+from braidlog.client.arguments import Many
 from braidlog.client.arrow.range_read import Fetched, RangeRead, Wish
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
@@ -37,6 +38,9 @@ from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from braidlog.wire.records.columns_slice import FULL
 from braidlog.wire.records.scan import INT64_MAX
+
+if TYPE_CHECKING:
+    from braidlog.client.typed_settings import ConsumerSettings
 
 _FETCH: Final = 1
 _LAST_VERSION_WITH_NAMES: Final = 12
@@ -68,7 +72,7 @@ class RangeReader:
     `isolation.level` read_committed leaves out what was aborted. Used by one thread at a time.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
         self._settings = chosen = Settings.of(CONSUMER, config, settings)
         self._is_committed = chosen.text("isolation.level").lower() == "read_committed"
         self._max_bytes = min(
@@ -97,7 +101,7 @@ class RangeReader:
         start_offset: int,
         end_offset: int,
         *,
-        columns: Sequence[str] | None = None,
+        columns: Many[str] | None = None,
         timestamp_unit: TimeUnit = "us",
         bytes_layout: BytesLayout = "binary",
         max_records: int | None = None,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, Literal
 
 import pyarrow as pa
 
+from braidlog.client.arguments import Many, listed
 from braidlog.core.errors import UserError
 from braidlog.wire.records.columns import RecordColumns
 
@@ -46,13 +46,13 @@ class TableShape:
 
     def __init__(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Many[str] | None = None,
         *,
         timestamp_unit: TimeUnit = "ms",
         bytes_layout: BytesLayout = "binary",
     ) -> None:
-        self.columns = USUAL if columns is None else tuple(columns)
-        if isinstance(columns, str) or not self.columns:
+        self.columns = USUAL if columns is None else tuple(listed(columns, "columns"))
+        if not self.columns:
             raise UserError(f"columns is a list of names out of {', '.join(COLUMNS)}")
         for each in self.columns:
             if each not in COLUMNS:

@@ -15,19 +15,22 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
+from braidlog.client.arguments import Many, Partitions
 from braidlog.client.consumer.consumer import Consumer
-from braidlog.client.consumer.core import Partitions
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, WakeupError
 from braidlog.client.view import PartitionView, TopicView
 from braidlog.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from braidlog.client.typed_settings import ConsumerSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,7 +107,7 @@ class _Thread:
             with self._guard:
                 self._is_waiting = False
                 # One that came too late must not hit the next call.
-                self._consumer.ignore_wakeup()
+                self._consumer._ignore_wakeup()
 
     def _wake(self) -> None:
         with self._guard:
@@ -124,7 +127,7 @@ class _Thread:
 class AsyncConsumer:
     """Methods are `Consumer`'s, awaited. A listener is called in the waiting thread, where it may use `consumer`."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
         # For listeners, which are called in its thread; elsewhere only between two awaits.
         self.consumer = Consumer(config, **settings)
         self._thread = _Thread(self.consumer)
@@ -132,6 +135,12 @@ class AsyncConsumer:
         # Who waits for records: one at a time, since two that find the same would send each other away.
         self._turn = asyncio.Lock()
         self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.consumer)[1:]}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an AsyncConsumer cannot be copied or pickled; make one where it is used")
 
     async def _call(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         self._check_open()
@@ -145,7 +154,7 @@ class AsyncConsumer:
     # What to read
 
     async def subscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
+        self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> None:
         await self._call(self.consumer.subscribe, topics, listener)
 
@@ -277,3 +286,9 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+# What Consumer's methods say of themselves holds here, awaited.
+for _name, _method in vars(AsyncConsumer).items():
+    if not _name.startswith("_") and _method.__doc__ is None:
+        _method.__doc__ = getattr(Consumer, _name).__doc__

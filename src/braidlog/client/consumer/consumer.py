@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 from weakref import ref
 
-from braidlog.client.consumer.core import Partitions, partitions_of
+from braidlog.client.arguments import Many, Partitions, by_partition, listed, partitions_of
 from braidlog.client.consumer.intake import RecordIterator
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
@@ -23,6 +23,8 @@ from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from braidlog.client.typed_settings import ConsumerSettings
 
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
 
@@ -41,16 +43,25 @@ class Consumer(Seeking):
     Belongs to one thread at a time; only `wakeup` may come from another.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
         super().__init__(config, settings)
         self._most = self._read_side.settings.number("max.poll.records")
         self._listener: RebalanceListener | None = None
+
+    def __repr__(self) -> str:
+        settings = self._read_side.settings
+        servers = ",".join(map(str, settings.items("bootstrap.servers")))
+        group = settings.optional_text("group.id")
+        return f"<Consumer of {servers}{f', group {group}' if group else ''}{', closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a Consumer cannot be copied or pickled; make one where it is used")
 
     # What to read
 
     def subscribe(
         self,
-        topics: Iterable[str] | str | re.Pattern[str],
+        topics: Many[str] | str | re.Pattern[str],
         listener: RebalanceListener | None = None,
     ) -> None:
         """Share the partitions of these topics, or of all that match a pattern, with the group; replaces the last call.
@@ -68,7 +79,7 @@ class Consumer(Seeking):
                 self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, told)
                 self._listener = listener
                 return
-            names = list(topics)
+            names = listed(topics, "topics")
             for name in names:
                 if not isinstance(name, str) or not name.strip():
                     raise UserError(f"{name!r} is no topic; give names, or a pattern")
@@ -107,6 +118,7 @@ class Consumer(Seeking):
             return self._subscription.topics if self._subscription.is_auto else frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads now."""
         with self._one_thread:
             return self._subscription.assigned()
 
@@ -118,7 +130,7 @@ class Consumer(Seeking):
             most = self._most if max_records is None else max_records
             if most < 1:
                 raise UserError(f"max_records={most}: ask for at least one")
-            intake = self.intake
+            intake = self._intake
             if self._poll(lambda: intake.refill(most) or None, time.monotonic() + timeout) is None:
                 return []
             return intake.take(most)
@@ -130,32 +142,36 @@ class Consumer(Seeking):
 
     def poll_one(self, timeout: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
-        record = self.intake.pop()
+        record = self._intake.pop()
         if record is None and self.wait(timeout):
-            record = self.intake.pop()
+            record = self._intake.pop()
         return record
 
     def poll_arrow(
         self,
         timeout: float = 0.0,
         max_records: int | None = None,
-        columns: Sequence[str] | None = None,
-        **options: Any,
+        columns: Many[str] | None = None,
+        *,
+        timestamp_unit: Literal["ms", "us"] = "ms",
+        bytes_layout: Literal["binary", "large_binary", "binary_view"] = "binary",
     ) -> pyarrow.Table:
-        """As `poll`, with whole batches as one Arrow table: no object for each record."""
+        """As `poll`, with whole batches as one Arrow table: no object for each record (docs/client/arrow.md)."""
         from braidlog.client.arrow.consuming import poll_arrow
 
-        return poll_arrow(self, timeout, max_records, columns, **options)
+        return poll_arrow(
+            self, timeout, max_records, columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout
+        )
 
     def __iter__(self) -> RecordIterator:
-        return RecordIterator(self.intake, self._await_next)
+        return RecordIterator(self._intake, self._await_next)
 
     def _await_next(self) -> bool:
         """For the iterator: False when the consumer was closed."""
         return not self._closed and self.wait(_FOR_EVER_S)
 
     def _refill(self) -> bool | None:
-        return self.intake.refill(self._most) or None
+        return self._intake.refill(self._most) or None
 
     # Offsets of the group
 
@@ -180,6 +196,7 @@ class Consumer(Seeking):
     def committed(
         self, partitions: Partitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """By partition what the group has committed; None where that is nothing."""
         with self._one_thread:
             self._settle()
             return self._need_commits("ask for committed offsets").committed(
@@ -202,17 +219,18 @@ class Consumer(Seeking):
         """From any thread: a call that waits, or the next one that would, raises WakeupError."""
         self._doorbell.wakeup()
 
-    def ignore_wakeup(self) -> None:
+    def _ignore_wakeup(self) -> None:
         """Forget a wakeup that nobody has met yet."""
         with suppress(WakeupError):
             self._doorbell.check()
 
     def metrics(self) -> dict[str, float]:
+        """Counts since the start, and how far it is behind."""
         side = self._read_side
         numbers: dict[str, float] = {
-            "records-consumed-total": float(self.intake.records_taken),
-            "bytes-consumed-total": float(self.intake.drained),
-            "bytes-buffered": float(self.intake.arrived - self.intake.drained),
+            "records-consumed-total": float(self._intake.records_taken),
+            "bytes-consumed-total": float(self._intake.drained),
+            "bytes-buffered": float(self._intake.arrived - self._intake.drained),
             "fetch-total": float(side.fetcher.fetches),
             "records-lag-max": float(max((each.known_lag() for each in self._subscription.states()), default=0)),
         }
@@ -229,7 +247,7 @@ class Consumer(Seeking):
             if self._closed:
                 return
             self._lifetime.end()
-            self.intake.settle()
+            self._intake.settle()
             deadline = time.monotonic() + (_CLOSE_S if timeout is None else timeout)
             try:
                 try:
@@ -284,8 +302,8 @@ def _offsets(
     if given is None:
         return None
     offsets = {
-        TopicPartition(*each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        for each, offset in given.items()
+        each: offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        for each, offset in by_partition(given, "offsets", '{TopicPartition("orders", 0): 42}').items()
     }
     for each, offset in offsets.items():
         if offset.offset < 0:

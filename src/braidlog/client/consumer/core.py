@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from braidlog.client.consumer.lifetime import Lifetime
@@ -12,14 +12,12 @@ from braidlog.client.consumer.subscription import SubscriptionKind
 from braidlog.client.consumer.thread_check import OneThread
 from braidlog.client.errors import ClosedError
 from braidlog.core.errors import UserError
-from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.commits import Commits
     from braidlog.client.consumer.membership.interface import Membership
 
 T = TypeVar("T")
-Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
 class ConsumerCore:
@@ -29,7 +27,7 @@ class ConsumerCore:
         self._read_side = side = ReadSide(config, settings)
         self._subscription = side.subscription
         # What was fetched and not yet returned.
-        self.intake = side.intake
+        self._intake = side.intake
         self._doorbell = side.doorbell
         self._membership = side.membership
         self._commits = side.commits
@@ -39,9 +37,9 @@ class ConsumerCore:
     def _leave_behind(self) -> None:
         """In the child of a fork: the membership is the parent's, and so is what was fetched."""
         self._one_thread.leave_behind()
-        self.intake.discard()
+        self._intake.discard()
 
-    def poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
+    def _poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """What every poll does: look after the group, then see whether `take` finds something, until it does.
 
         For who takes something else than records from the intake, as `poll_arrow` does.
@@ -77,7 +75,7 @@ class ConsumerCore:
         """Before anything that looks at positions or changes them."""
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
-        self.intake.settle()
+        self._intake.settle()
 
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self._api_timeout_s if timeout is None else timeout)
@@ -94,11 +92,3 @@ class ConsumerCore:
         self._need_membership(what)
         assert self._commits is not None
         return self._commits
-
-
-def partitions_of(given: Partitions) -> list[TopicPartition]:
-    partitions = [TopicPartition(*each) for each in given]
-    for each in partitions:
-        if not isinstance(each.topic, str) or not each.topic.strip() or each.partition < 0:
-            raise UserError(f"{tuple(each)} is no partition; give TopicPartition(topic, number)")
-    return partitions

@@ -11,6 +11,9 @@ class RebalanceListener:
     Partitions are told of as they change: with a cooperative assignor only those that come or go, else all of them.
     """
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         """These are ours now, before any of their records is returned; `seek` works here."""
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import ref
 
+from braidlog.client.arguments import Many, listed
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.consumer.parallel_book import Ordering, WorkBook
@@ -72,13 +73,19 @@ class ParallelConsumer:
         self._paused: set[TopicPartition] = set()
         self._next_commit = 0.0
 
+    def __repr__(self) -> str:
+        return f"<ParallelConsumer over {self._consumer!r}, {self._state}, {self.in_flight} in flight>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a ParallelConsumer cannot be copied or pickled; make one where it is used")
+
     # What to read
 
     def subscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
+        self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
     ) -> Self:
         """As `Consumer.subscribe`; a listener of the consumer's own would not know of work under way."""
-        wanted = topics if isinstance(topics, (str, re.Pattern)) else list(topics)
+        wanted = topics if isinstance(topics, (str, re.Pattern)) else listed(topics, "topics")
         self._consumer.subscribe(wanted, listener=_Rebalances(self, listener or RebalanceListener()))
         return self
 
@@ -226,6 +233,7 @@ class ParallelConsumer:
         return self._desk.undone
 
     def metrics(self) -> Mapping[str, float]:
+        """Counts since the start, and what is under way."""
         desk = self._desk
         return {
             "records-handled-total": desk.handled,

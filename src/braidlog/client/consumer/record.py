@@ -64,11 +64,27 @@ class ConsumerRecord:
 
     @property
     def timestamp_ms(self) -> int:
+        """`timestamp` by the name that it has where a record is sent."""
         return int(self.timestamp)
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition it lies in, as seek, pause and commit take it."""
         return TopicPartition(self.topic, int(self.partition))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Compiled or not, a record is copied and pickled as the call that makes it again.
+        return ConsumerRecord, (
+            self.topic,
+            int(self.partition),
+            int(self.offset),
+            int(self.timestamp),
+            self.key,
+            self.value,
+            self.headers,
+            int(self.timestamp_type),
+            int(self.leader_epoch),
+        )
 
     def __repr__(self) -> str:
         return (

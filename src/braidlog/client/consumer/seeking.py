@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from braidlog.client.consumer.core import ConsumerCore, Partitions, partitions_of
+from braidlog.client.arguments import Partitions, by_partition, partition_of, partitions_of
+from braidlog.client.consumer.core import ConsumerCore
 from braidlog.client.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from braidlog.client.consumer.partition import UNKNOWN
 from braidlog.client.consumer.reset_policy import EARLIEST, LATEST
@@ -28,7 +29,7 @@ class Seeking(ConsumerCore):
             if offset < 0:
                 raise UserError(f"offset {offset} does not exist; seek_to_beginning() and seek_to_end() find the ends")
             with self._subscription.lock:
-                self._subscription.state(TopicPartition(*partition)).seek(offset, epoch)
+                self._subscription.state(partition_of(partition)).seek(offset, epoch)
             self._read_side.fetcher.nudge()
 
     def seek_to_beginning(self, partitions: Partitions = ()) -> None:
@@ -51,7 +52,7 @@ class Seeking(ConsumerCore):
         """The offset of the next record that poll returns; waits until it is known."""
         with self._one_thread:
             self._settle()
-            where = TopicPartition(*partition)
+            where = partition_of(partition)
             state = self._subscription.state(where)
             deadline = self._deadline(timeout)
             self._read_side.fetcher.nudge()
@@ -69,6 +70,7 @@ class Seeking(ConsumerCore):
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Partitions) -> None:
+        """Let poll return records of these again."""
         self._set_paused(partitions, False)
         self._read_side.fetcher.nudge()
 
@@ -80,12 +82,14 @@ class Seeking(ConsumerCore):
                     state.is_paused = paused
 
     def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
         with self._one_thread:
             return frozenset(state.topic_partition for state in self._subscription.states() if state.is_paused)
 
     # Offsets of the cluster
 
     def beginning_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
         return self._ends(partitions, EARLIEST, timeout)
 
     def end_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
@@ -105,10 +109,10 @@ class Seeking(ConsumerCore):
         """The first record at or after each time; None where there is none."""
         with self._one_thread:
             self._settle()
-            for each, time_ms in times_ms.items():
+            targets = by_partition(times_ms, "times_ms", '{TopicPartition("orders", 0): 1700000000000}')
+            for each, time_ms in targets.items():
                 if time_ms < 0:
                     raise UserError(f"{each}: time {time_ms} is before 1970; give milliseconds since then")
-            targets = {TopicPartition(*each): time_ms for each, time_ms in times_ms.items()}
             found = self._run(self._read_side.lookup.ask_until_known(targets), timeout, "looking up offsets")
             return {
                 each: OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
@@ -120,7 +124,7 @@ class Seeking(ConsumerCore):
     def lag(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
         """How many offsets lie between the position and the end of what may be read."""
         with self._one_thread:
-            where = TopicPartition(*partition)
+            where = partition_of(partition)
             position = self.position(where, timeout)
             committed = self._read_side.settings.text("isolation.level").lower() == "read_committed"
             end = self._subscription.state(where).end_for(committed)
@@ -129,6 +133,7 @@ class Seeking(ConsumerCore):
             return max(end - position, 0)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionView]:
+        """The topic's partitions (`index`, `leader`, `replicas`, `isr`)."""
         with self._one_thread:
             self._settle()
             left = self._api_timeout_s if timeout is None else timeout

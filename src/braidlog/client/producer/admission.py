@@ -40,7 +40,7 @@ def admit_seats(self: Accumulator, now: float) -> Admitted:
 def _let_in(self: Accumulator, topic: str, seat: Seat, now: float, result: Admitted) -> bool:
     """Whether the seat is free again."""
     known = self.topics.get(topic)
-    stand_in = seat.delivery.batch
+    stand_in = seat.delivery._batch
     if stand_in.is_done:
         _leave(self, seat)
         return True
@@ -51,7 +51,7 @@ def _let_in(self: Accumulator, topic: str, seat: Seat, now: float, result: Admit
     if self.partitioner is not None and seat.partition < 0:
         # Now that the topic is known, the program's own partitioner can be asked.
         seat.partition = self.partitioner.partition(topic, seat.key, seat.value, known.view)
-    timestamp = seat.delivery.timestamp
+    timestamp = seat.delivery._timestamp
     memory = seat.memory
     placed = None
     if memory is not None and memory.granted:
@@ -63,7 +63,7 @@ def _let_in(self: Accumulator, topic: str, seat: Seat, now: float, result: Admit
         placed = self.place(known, seat.partition, timestamp, seat.key, seat.value, seat.headers, seat.size)
     if placed is not None:
         self.incomplete.pop(stand_in.serial, None)
-        stand_in.replace([Part(0, 1, placed.batch, placed.index)])
+        stand_in.replace([Part(0, 1, placed._batch, placed._index)])
         return True
     if now >= seat.expires:
         _leave(self, seat)
@@ -86,7 +86,7 @@ def _leave(self: Accumulator, seat: Seat) -> None:
 
 
 def _fail(self: Accumulator, seat: Seat, error: Exception, told: list[Waiter]) -> None:
-    waiters = self.finish(seat.delivery.batch, -1, -1, error, None)
+    waiters = self.finish(seat.delivery._batch, -1, -1, error, None)
     if waiters is not None:
         told.extend(waiters)
 

@@ -12,8 +12,8 @@ from braidlog.client.producer.delivery import Bell, Delivery, RecordMetadata
 
 async def outcome_of(delivery: Delivery) -> RecordMetadata:
     while not delivery.done():
-        delivery.batch.guard.check()
-        arrival = _arrival_of(delivery.batch, asyncio.get_running_loop())
+        delivery._batch.guard.check()
+        arrival = _arrival_of(delivery._batch, asyncio.get_running_loop())
         if arrival is None:
             continue
         try:

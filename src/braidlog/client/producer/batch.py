@@ -212,7 +212,7 @@ class Batch:
         self.callbacks = None
         self.called_for = []
         for at in range(len(callbacks)):
-            called_for[at].tell(callbacks[at])
+            called_for[at]._tell(callbacks[at])
 
     def watch_locked(self, waiter: Waiter) -> bool:
         if self.parts is not None:
@@ -261,7 +261,7 @@ class Batch:
             self.callbacks = None
             for at in range(len(callbacks)):
                 delivery = self.called_for[at]
-                delivery.settled_in().expect_call(delivery, callbacks[at])
+                delivery._settled_in().expect_call(delivery, callbacks[at])
             self.called_for = []
 
     def finish(

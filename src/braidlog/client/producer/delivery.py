@@ -52,42 +52,51 @@ OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
 @mypyc_attr(acyclic=True)
 class Delivery:
-    __slots__ = ("batch", "index", "key_size", "timestamp", "value_size")
+    """What `send` returns: where the record went, once that is known.
+
+    `result()` waits for it, `await` does in an event loop, `add_done_callback` is told.
+    """
+
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
 
     def __init__(self, batch: Batch, index: i64, timestamp: i64, key_size: i32, value_size: i32) -> None:
-        self.batch = batch
-        self.index: i64 = index
-        self.timestamp: i64 = timestamp
-        self.key_size: i32 = key_size
-        self.value_size: i32 = value_size
+        self._batch = batch
+        self._index: i64 = index
+        self._timestamp: i64 = timestamp
+        self._key_size: i32 = key_size
+        self._value_size: i32 = value_size
 
     def __repr__(self) -> str:
         state = "pending" if not self.done() else "failed" if self._error() is not None else "done"
-        return f"<Delivery to {self.batch.topic}-{self.batch.partition}, {state}>"
+        return f"<Delivery to {self._batch.topic}-{self._batch.partition}, {state}>"
 
-    def settled_in(self) -> Batch:
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a Delivery belongs to the producer that it is of; copy or pickle what result() returns")
+
+    def _settled_in(self) -> Batch:
         """The batch that has the record now, `index` being its place there."""
-        part = self.batch.final_part(self.index)
+        part = self._batch.final_part(self._index)
         if part is not None:
-            self.batch = part.batch
-            self.index = part.at
-        return self.batch
+            self._batch = part.batch
+            self._index = part.at
+        return self._batch
 
     def done(self) -> bool:
-        return self.settled_in().is_done
+        """Whether the record was acknowledged, or failed."""
+        return self._settled_in().is_done
 
     def _error(self) -> Exception | None:
-        return self.settled_in().error_of(self.index)
+        return self._settled_in().error_of(self._index)
 
     def _metadata(self) -> RecordMetadata:
-        batch = self.settled_in()
-        offset = batch.base_offset + self.index if batch.base_offset >= 0 else batch.base_offset
-        timestamp = batch.append_time if batch.append_time >= 0 else self.timestamp
-        return RecordMetadata(batch.topic, batch.partition, offset, timestamp, self.key_size, self.value_size)
+        batch = self._settled_in()
+        offset = batch.base_offset + self._index if batch.base_offset >= 0 else batch.base_offset
+        timestamp = batch.append_time if batch.append_time >= 0 else self._timestamp
+        return RecordMetadata(batch.topic, batch.partition, offset, timestamp, self._key_size, self._value_size)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait; the record's place, or raises why it was not written. TimeoutError after `timeout` seconds."""
-        if not self.settled_in().is_done:
+        if not self._settled_in().is_done:
             self._wait(timeout)
         error = self._error()
         if error is not None:
@@ -96,22 +105,22 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait; why the record was not written, or none."""
-        if not self.settled_in().is_done:
+        if not self._settled_in().is_done:
             self._wait(timeout)
         return self._error()
 
     def _wait(self, timeout: float | None) -> None:
-        batch = self.batch
+        batch = self._batch
         if batch.guard.is_engine_thread():
             raise ConcurrentUseError("a delivery callback cannot wait for another delivery; use add_done_callback")
         batch.guard.check()
-        bell = Bell(self.index)
+        bell = Bell(self._index)
         if not batch.watch(bell):
             return
         began = monotonic()
         while True:
             # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.
-            late_after = self.settled_in().expires - began + _GRACE_S
+            late_after = self._settled_in().expires - began + _GRACE_S
             if timeout is not None and timeout < late_after:
                 if bell.wait(timeout):
                     return
@@ -121,7 +130,7 @@ class Delivery:
                 )
             if bell.wait(late_after - (monotonic() - began)):
                 return
-            if self.settled_in().expires - began + _GRACE_S <= late_after:
+            if self._settled_in().expires - began + _GRACE_S <= late_after:
                 raise DeliveryTimeoutError(
                     f"a record for {batch.topic}-{batch.partition} was not acknowledged within delivery.timeout.ms, "
                     "and the producer's thread does not say why; does a delivery callback keep it?"
@@ -130,14 +139,14 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
         waiter = CallbackWaiter(self, callback)
-        if not self.batch.watch(waiter):
+        if not self._batch.watch(waiter):
             waiter.call()
 
-    def call_on_delivery(self, callback: OnDelivery) -> None:
+    def _call_on_delivery(self, callback: OnDelivery) -> None:
         """Under the lock, of a record that was appended just now."""
-        self.batch.expect_call(self, callback)
+        self._batch.expect_call(self, callback)
 
-    def tell(self, callback: OnDelivery) -> None:
+    def _tell(self, callback: OnDelivery) -> None:
         """Of a delivery that is done: call the program; what it raises is its own affair and is logged."""
         try:
             error = self._error()
@@ -165,7 +174,7 @@ class CallbackWaiter(Waiter):
     """Calls a program's function; what it raises is its own affair and is logged."""
 
     def __init__(self, delivery: Delivery, on_done: Callable[[Delivery], object]) -> None:
-        super().__init__(delivery.index)
+        super().__init__(delivery._index)
         self.delivery = delivery
         self.on_done = on_done
 

@@ -75,7 +75,7 @@ class Doorway:
             if known is not None and len(accumulator.seats) == 0:
                 delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
                 if delivery is not None and on_delivery is not None:
-                    delivery.call_on_delivery(on_delivery)
+                    delivery._call_on_delivery(on_delivery)
         finally:
             accumulator.lock.release()
         if delivery is None:
@@ -233,7 +233,7 @@ class Doorway:
                 raise accumulator.refusal
             delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
             if delivery is not None and on_delivery is not None:
-                delivery.call_on_delivery(on_delivery)
+                delivery._call_on_delivery(on_delivery)
             if delivery is not None or known.route(partition, key) is None:
                 return delivery
             waiter = accumulator.pool.enqueue(accumulator.needed(size), True)
@@ -245,7 +245,7 @@ class Doorway:
             # What was granted is used up in any case, so that it cannot get lost.
             delivery = accumulator.place_granted(known, partition, timestamp, key, value, headers, size, waiter.needed)
             if delivery is not None and on_delivery is not None:
-                delivery.call_on_delivery(on_delivery)
+                delivery._call_on_delivery(on_delivery)
         finally:
             accumulator.lock.release()
         return delivery
@@ -293,7 +293,7 @@ class Doorway:
                 accumulator.seats[topic] = row
             row.append(seat)
             if on_delivery is not None:
-                delivery.call_on_delivery(on_delivery)
+                delivery._call_on_delivery(on_delivery)
         finally:
             accumulator.lock.release()
         accumulator.call()

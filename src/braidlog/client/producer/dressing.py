@@ -101,7 +101,7 @@ class OwnDressing:
             if view is not None:
                 chosen = self._partitioner.partition(topic, key_bytes, value_bytes, view)
                 partition = None if chosen == UNDECIDED else chosen
-        return intake.send_serialized(topic, value_bytes, key_bytes, partition, timestamp_ms, headers, on_delivery)
+        return intake._send_serialized(topic, value_bytes, key_bytes, partition, timestamp_ms, headers, on_delivery)
 
     @property
     def partitioner(self) -> Partitioner | None:

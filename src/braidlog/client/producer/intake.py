@@ -73,7 +73,7 @@ class Intake:
             on_delivery,
         )
 
-    def send_serialized(
+    def _send_serialized(
         self,
         topic: str,
         value: bytes | None,
@@ -94,8 +94,7 @@ class Intake:
             on_delivery,
         )
 
-
-    def append_batch(
+    def _append_batch(
         self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
     ) -> Delivery:
         """Hand over `count` records that are encoded already: v2 records with deltas from 0 and `base_timestamp` on.

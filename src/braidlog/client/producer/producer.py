@@ -16,7 +16,7 @@ import asyncio
 from _thread import get_ident
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from braidlog.client.errors import ClosedError, TransactionStateError
 from braidlog.client.metadata import Metadata
@@ -43,24 +43,36 @@ from braidlog.client.view import PartitionView
 from braidlog.core.clock import SystemClock
 from braidlog.wire.records.compression import codec_named
 
+if TYPE_CHECKING:
+    from braidlog.client.arrow.delivery import TableDelivery
+    from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
+    from braidlog.client.typed_settings import ProducerSettings
+    from braidlog.core.types import TopicPartition
+
 # Codecs whose level can be chosen.
 _LEVELS: Final = ("gzip", "lz4", "zstd")
 
 
 class Producer(Intake):
-    """Sends records; many threads may share one."""
+    """Sends records; many threads may share one.
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            producer.send("orders", "3 apples", key="ann").result()
+
+    Settings are Kafka's, in snake case or as a mapping with dotted names (docs/CLIENT_SETTINGS.md).
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]) -> None:
         chosen = Settings.of(PRODUCER, config, settings)
         guarantees = guarantees_of(chosen)
-        self.settings = chosen
-        self.limits = _limits(chosen, guarantees)
-        surroundings = EngineSurroundings(self.limits.max_block_s)
+        self._settings = chosen
+        self._limits = _limits(chosen, guarantees)
+        surroundings = EngineSurroundings(self._limits.max_block_s)
         dressing = OwnDressing.of(chosen, surroundings.find_topic)
         partitioner = dressing.partitioner if dressing is not None else None
         identity = ProducerIdentity(guarantees.idempotent, guarantees.transactional_id is not None)
         accumulator = Accumulator(
-            self.limits,
+            self._limits,
             identity,
             SystemClock(),
             sticky_of(chosen),
@@ -74,7 +86,7 @@ class Producer(Intake):
         super().__init__(accumulator, surroundings, self._transaction_dressing or dressing)
         self._own_dressing = dressing
         self._sealer = Sealer(*_codec(chosen))
-        keep_freed_memory(self.limits.batch_size)
+        keep_freed_memory(self._limits.batch_size)
         self._engine = Engine(PRODUCER)
         try:
             self._start(chosen, guarantees, surroundings, identity, accumulator)
@@ -132,12 +144,15 @@ class Producer(Intake):
         )
 
     def __repr__(self) -> str:
-        servers = ",".join(map(str, self.settings.items("bootstrap.servers")))
+        servers = ",".join(map(str, self._settings.items("bootstrap.servers")))
         return f"<Producer of {servers}{', closed' if self._closed else ''}>"
 
     @property
     def _closed(self) -> bool:
         return self._lifetime.is_closed
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a Producer cannot be copied or pickled; make one where it is used")
 
     # Waiting for what was sent
 
@@ -150,6 +165,7 @@ class Producer(Intake):
             raise TimeoutError(f"not everything was acknowledged within {timeout:g} s; it still may be")
 
     async def flush_async(self) -> None:
+        """As `flush`, awaited."""
         await self._in_progress.drained()
 
     def close(self, timeout: float | None = None) -> None:
@@ -161,6 +177,7 @@ class Producer(Intake):
         self._lifetime.close(timeout)
 
     async def close_async(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """As `close`, awaited."""
         await asyncio.to_thread(self.close, timeout)
 
     def __enter__(self) -> Self:
@@ -192,11 +209,12 @@ class Producer(Intake):
         self._check_open()
         found = self._metadata.view.topic(topic)
         if found is None:
-            self._surroundings.await_topic(topic, -1, self.limits.max_block_s)
+            self._surroundings.await_topic(topic, -1, self._limits.max_block_s)
             found = self._metadata.view.topics[topic]
         return list(found.partitions)
 
     async def partitions_for_async(self, topic: str) -> list[PartitionView]:
+        """As `partitions_for`, awaited."""
         return await asyncio.to_thread(self.partitions_for, topic)
 
     def _check_open(self) -> None:
@@ -215,7 +233,7 @@ class Producer(Intake):
             "requests-sent": self._sender.requests_sent,
             "bytes-raw": int(sealer.raw_bytes),
             "bytes-sent": int(sealer.sealed_bytes),
-            "buffer-total-bytes": int(self.limits.memory),
+            "buffer-total-bytes": int(self._limits.memory),
             "buffer-available-bytes": int(accumulator.pool.available),
             "buffer-waits": int(accumulator.pool.exhausted),
         }
@@ -233,16 +251,24 @@ class Producer(Intake):
         self._transacting().init_transactions(timeout)
 
     def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on belongs to it, until it is committed or aborted."""
         self._transacting().begin_transaction()
 
-    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any, timeout: float | None = None) -> None:
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
         """Commit a consumer's offsets with the transaction; `consumer.group_metadata()` says whose."""
         self._transacting().send_offsets_to_transaction(offsets, group_metadata, timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is left, and make all of the transaction visible to readers of committed records."""
         self._transacting().commit_transaction(timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
+        """Give up the transaction: readers of committed records never see any of it."""
         self._transacting().abort_transaction(timeout)
 
     def transaction(self) -> TransactionScope:
@@ -250,15 +276,21 @@ class Producer(Intake):
         return self._transacting().scope()
 
     async def init_transactions_async(self) -> None:
+        """As `init_transactions`, awaited."""
         await self._on_engine(self._transacting().initialise())
 
-    async def send_offsets_to_transaction_async(self, offsets: Any, group_metadata: Any) -> None:
+    async def send_offsets_to_transaction_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata | str
+    ) -> None:
+        """As `send_offsets_to_transaction`, awaited."""
         await self._on_engine(self._transacting().send_offsets(offsets, group_metadata))
 
     async def commit_transaction_async(self) -> None:
+        """As `commit_transaction`, awaited."""
         await self._on_engine(self._transacting().commit())
 
     async def abort_transaction_async(self) -> None:
+        """As `abort_transaction`, awaited."""
         await self._on_engine(self._transacting().abort())
 
     async def _on_engine(self, work: Any) -> None:
@@ -266,21 +298,44 @@ class Producer(Intake):
 
     # Arrow
 
-    def append_batch(
+    def _append_batch(
         self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
     ) -> Delivery:
         try:
-            return super().append_batch(topic, partition, body, count, base_timestamp, max_timestamp)
+            return super()._append_batch(topic, partition, body, count, base_timestamp, max_timestamp)
         except COSTLY as problem:
             if self._transaction_dressing is not None:
                 self._transaction_dressing.tell(problem)
             raise
 
-    def send_arrow(self, data: Any, topic: str | None = None, **options: Any) -> Any:
-        """Send the rows of an Arrow table or batch as records; `docs/client/arrow.md` has the options."""
+    def send_arrow(
+        self,
+        data: Any,
+        topic: str | None = None,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = "headers",
+        timestamp: str | None = None,
+        partition_by: str | int | None = None,
+        keyless: Literal["sticky", "round-robin"] = "sticky",
+        batch_size: int | None = None,
+    ) -> TableDelivery:
+        """Send the rows of an Arrow table or batch as records; `docs/client/arrow.md` explains the options."""
         from braidlog.client.arrow.producing import send_arrow
 
-        return send_arrow(self, data, topic, **options)
+        return send_arrow(
+            self,
+            data,
+            topic,
+            key=key,
+            value=value,
+            headers=headers,
+            timestamp=timestamp,
+            partition_by=partition_by,
+            keyless=keyless,
+            batch_size=batch_size,
+        )
 
 
 async def _thread_id() -> int:

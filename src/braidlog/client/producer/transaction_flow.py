@@ -115,7 +115,7 @@ class TransactionFlow:
         await self._once(ABORT, self._abort)
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata | str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
     ) -> None:
         self._check_pending(SEND_OFFSETS)
         self._raise_problem()

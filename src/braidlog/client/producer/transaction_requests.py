@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from braidlog.client.arguments import mapped
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
@@ -116,11 +117,11 @@ def add_offsets(transactional_id: str, identity: Identity, group: str) -> AddOff
 
 
 def offsets_of(
-    given: Mapping[TopicPartition, OffsetAndMetadata] | Mapping[TopicPartition, int],
+    given: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a program gave, checked; a bare number will do for an offset, a pair for a partition."""
     places: dict[TopicPartition, OffsetAndMetadata] = {}
-    for key, value in given.items():
+    for key, value in mapped(given, "offsets", '{TopicPartition("orders", 0): 42}').items():
         place = OffsetAndMetadata(value) if isinstance(value, int) else value
         if not (
             isinstance(key, tuple) and len(key) == 2 and isinstance(place, OffsetAndMetadata) and place.offset >= 0

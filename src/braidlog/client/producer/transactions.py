@@ -55,7 +55,7 @@ class Transactions(TransactionFlow):
 
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group: GroupMetadata | str,
         timeout_s: float | None = None,
     ) -> None:

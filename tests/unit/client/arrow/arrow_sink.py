@@ -27,7 +27,7 @@ class KeepingSink:
     """Topics with the partitions given; `leaderless` ones have no leader."""
 
     def __init__(self, topics: dict[str, int], limits: Limits | None = None, leaderless: tuple[int, ...] = ()) -> None:
-        self.limits = limits or Limits()
+        self._limits = limits or Limits()
         self.kept: list[KeptBatch] = []
         self._topics = topics
         self._leaderless = leaderless
@@ -39,7 +39,7 @@ class KeepingSink:
             for index in range(self._topics[topic])
         ]
 
-    def append_batch(
+    def _append_batch(
         self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
     ) -> Delivery:
         batch = Batch(topic, partition, None, self._guard, None)

@@ -32,21 +32,21 @@ class Polling:
     """A consumer's intake, with two partitions that are being read from offset 0."""
 
     def __init__(self) -> None:
-        self.intake = Intake(threading.Lock(), lambda: None)
+        self._intake = Intake(threading.Lock(), lambda: None)
         self.states = [PartitionState(TopicPartition("t", number)) for number in range(2)]
         for state in self.states:
             state.move(FETCHING)
             state.position = 0
         self.timeouts: list[float] = []
 
-    def poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+    def _poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
         self.timeouts.append(timeout_s)
         return take()
 
     def arrives(
         self, partition: int, data: bytes, position: int = 0, aborted: list[AbortedRange] | None = None
     ) -> None:
-        self.intake.incoming.append(FetchedSlice(self.states[partition], data, 0, len(data), position, aborted or []))
+        self._intake.incoming.append(FetchedSlice(self.states[partition], data, 0, len(data), position, aborted or []))
 
     def positions(self) -> list[int]:
         return [int(state.position) for state in self.states]
@@ -73,7 +73,7 @@ def test_everything_that_is_there() -> None:
     assert table.column("value").to_pylist()[:2] == [b"value 0", b"value 1"]
     assert polling.positions() == [1, 5]
     assert polling.states[1].position_epoch == 4
-    assert polling.intake.records_taken == 6
+    assert polling._intake.records_taken == 6
     again = poll_arrow(polling)
     assert again.num_rows == 0
     assert again.schema == table.schema
@@ -85,11 +85,11 @@ def test_so_many_at_a_time_and_the_rest_by_poll() -> None:
     polling.arrives(1, batch(0, 2))
     assert offsets(polling, 4) == [0, 1, 2, 3]
     assert polling.positions() == [4, 0]
-    assert [record.offset for record in polling.intake.take(1)] == [4]
+    assert [record.offset for record in polling._intake.take(1)] == [4]
     assert offsets(polling, 2) == [5, 0]
     assert offsets(polling) == [1]
     assert polling.positions() == [6, 2]
-    assert polling.intake.drained == len(batch(0, 3) + batch(3, 3) + batch(0, 2))
+    assert polling._intake.drained == len(batch(0, 3) + batch(3, 3) + batch(0, 2))
 
 
 def test_paused_and_lost_partitions_are_left_out() -> None:
@@ -189,7 +189,7 @@ def test_checksums_are_checked_unless_that_is_not_wanted(checks: bool) -> None:
     damaged = bytearray(batch(0, 2))
     damaged[-2] ^= 1
     fetched = FetchedSlice(polling.states[0], bytes(damaged), 0, len(damaged), 0, [], check_crcs=checks)
-    polling.intake.incoming.append(fetched)
+    polling._intake.incoming.append(fetched)
     if checks:
         with pytest.raises(PoisonRecordError):
             offsets(polling)
@@ -202,8 +202,8 @@ def test_records_before_damage_are_there_for_a_table_amid_an_iteration() -> None
     damaged = bytearray(batch(3, 2))
     damaged[-1] ^= 1
     polling.arrives(0, batch(0, 3) + bytes(damaged))
-    assert polling.intake.refill(100)
-    first = polling.intake.pop()
+    assert polling._intake.refill(100)
+    first = polling._intake.pop()
     assert first is not None
     assert first.offset == 0
     assert offsets(polling) == [1, 2]

@@ -120,7 +120,7 @@ def test_views_copy_nothing() -> None:
     [
         ({"columns": ["values"]}, "no column 'values'"),
         ({"columns": ["value", "value"]}, "asked for twice"),
-        ({"columns": "value"}, "list of names"),
+        ({"columns": "value"}, r"write columns=\['value'\]"),
         ({"columns": []}, "list of names"),
         ({"timestamp_unit": "s"}, "'ms' or 'us'"),
         ({"bytes_layout": "string"}, "bytes_layout is one of"),

@@ -114,7 +114,7 @@ def test_batches_that_are_done_are_let_go(monkeypatch: pytest.MonkeyPatch) -> No
     sink = KeepingSink({"t": 1})
     delivery = TableDelivery()
     for at in range(10):
-        delivery.add(T0, sink.append_batch("t", 0, b"", 1, 0, 0))
+        delivery.add(T0, sink._append_batch("t", 0, b"", 1, 0, 0))
         sink.finish(at, at)
     assert len(delivery._pending) <= 2
     assert delivery.result(0.0).partitions[T0].ranges == [(0, 9)]

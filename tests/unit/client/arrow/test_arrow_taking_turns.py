@@ -63,7 +63,7 @@ class Program:
 
     def __init__(self, seed: int) -> None:
         self.luck = random.Random(seed)
-        self.intake = Intake(threading.RLock(), lambda: None)
+        self._intake = Intake(threading.RLock(), lambda: None)
         self.states = [PartitionState(TopicPartition("t", number)) for number in range(3)]
         self.logs = [Log(self.luck) for _ in self.states]
         self.fetched = [0] * len(self.states)
@@ -72,8 +72,8 @@ class Program:
         for state in self.states:
             state.seek(0)
 
-    def poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
-        self.intake.settle()
+    def _poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+        self._intake.settle()
         return take()
 
     def arrive(self, partition: int) -> None:
@@ -84,8 +84,8 @@ class Program:
         end = found[-1][0]
         data = b"".join(content for _, content in found)
         aborted = [each for each, marker in log.aborted if marker >= position and each.first_offset < end]
-        self.intake.incoming.append(FetchedSlice(state, data, 0, len(data), position, aborted))
-        self.intake.arrived += len(data)
+        self._intake.incoming.append(FetchedSlice(state, data, 0, len(data), position, aborted))
+        self._intake.arrived += len(data)
         state.fetched += 1
         self.fetched[partition] = end
 
@@ -96,15 +96,15 @@ class Program:
         self.wanted[partition] = offset + 1
 
     def poll(self, most: int) -> None:
-        for record in self.intake.take(most):
+        for record in self._intake.take(most):
             self.get(record.partition, record.offset, record.value)
 
     def iterate(self) -> None:
         for _ in range(self.luck.randint(1, 4)):
-            record = self.intake.pop()
+            record = self._intake.pop()
             if record is None:
-                self.intake.settle()
-                record = self.intake.pop() if self.intake.refill(self.luck.choice([3, 500])) else None
+                self._intake.settle()
+                record = self._intake.pop() if self._intake.refill(self.luck.choice([3, 500])) else None
             if record is not None:
                 self.get(record.partition, record.offset, record.value)
 
@@ -137,7 +137,7 @@ def test_whatever_takes_turns_every_record_comes_once(seed: int) -> None:
     steps += [lambda: program.poll(program.luck.randint(1, 9)), program.iterate, program.take_table]
     for _ in range(100):
         program.luck.choice(steps)()
-        program.intake.settle()
+        program._intake.settle()
         program.check_positions()
     for state in program.states:
         state.is_paused = False
@@ -147,5 +147,5 @@ def test_whatever_takes_turns_every_record_comes_once(seed: int) -> None:
         program.poll(50)
     for partition, log in enumerate(program.logs):
         assert all(each < program.wanted[partition] for each in log.visible)
-    assert program.intake.arrived == program.intake.drained
+    assert program._intake.arrived == program._intake.drained
     assert all(state.fetched == state.drained for state in program.states)

@@ -20,7 +20,7 @@ def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
     except MalformedError as problem:
         raise ClientError(
             f"a member of the group tells its subscription in a form that no consumer uses ({problem}); find out who "
-            "else uses this group.id (`braidlog groups describe --members`)"
+            "else uses this group.id (Admin.describe_groups)"
         ) from problem
 
 
