@@ -58,8 +58,8 @@ def texts_of(path: Path) -> list[str]:
     ]
 
 
-# The broker's settings from the command line, which no client reads.
-OF_THE_COMMAND_LINE = {"config/sources.py"}
+# The broker's settings from the command line, which no client reads; and pip's options, which `serve` and `version` name.
+OF_THE_COMMAND_LINE = {"config/sources.py", "core/compilation.py"}
 
 
 def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None:
