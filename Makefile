@@ -44,7 +44,8 @@ check: $(VENV)/.dev
 # More workers than cores: interop and fault tests mostly wait for brokers and clients. Not so Spark's, whose
 # processes must answer each other within ten seconds.
 test: setup check
-	$(PYTEST) -n 4 --dist worksteal -m "not peer and not soak and not spark" tests
+	$(PYTEST) -n 4 --dist worksteal -m "not peer and not soak and not spark and not install" tests
+	$(PYTEST) -m "install and not long" tests/install
 	$(PYTEST) -n 2 --dist loadfile -m "spark and not peer and not soak and not long" tests/spark
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
 

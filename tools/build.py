@@ -13,6 +13,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import json
 import os
 import shlex
 import shutil
@@ -22,6 +23,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from types import FrameType
@@ -79,7 +81,9 @@ def build_key() -> str:
     digest.update(f"{interpreter};{_compiler_version()}".encode())
     for name in ("BRAIDLOG_OPT", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED", "ARCHFLAGS"):
         digest.update(f"{name}={os.environ.get(name)};".encode())
-    for path in BUILD_FILES:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    digest.update(json.dumps(options, sort_keys=True).encode())
+    for path in ("tools/hot.py", "tools/build.py"):
         digest.update(path.encode() + b"\0" + (ROOT / path).read_bytes())
     for path, seen in sorted(compiled_from(ROOT, {path for unit in UNITS.values() for path in unit}).items()):
         digest.update(path.encode() + b"\0" + seen)
