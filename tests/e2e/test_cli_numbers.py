@@ -23,6 +23,8 @@ NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 NEEDED = {
     ("topics", "create"): ["TOPIC"],
     ("topics", "alter"): ["TOPIC", "--partitions", "1"],
+    ("topics", "offsets"): ["TOPIC"],
+    ("delete-records",): ["TOPIC"],
     ("configs", "describe"): ["--brokers"],
     ("configs", "alter"): ["--brokers", "--set", "log.retention.ms=1000", "--validate-only"],
     ("produce",): ["TOPIC", "--value", "x"],

@@ -24,14 +24,18 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-# A noun's module is `braidlog.cli.<noun>` and offers `add_arguments(parser)`, which sets `run` for what it parses.
+# A noun's module is `braidlog.cli.<noun>` (with an underscore for a dash) and offers `add_arguments(parser)`, which
+# sets `run` for what it parses.
 NOUNS: Final = {
     "serve": "run a broker until it is told to stop",
-    "topics": "create, list, describe, alter and delete topics",
+    "topics": "create, list, describe, alter and delete topics, see their offsets",
     "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",
     "consume": "read records of a topic",
     "groups": "list and describe groups, reset their offsets, delete them",
+    "delete-records": "delete the oldest records of partitions",
+    "brokers": "the brokers of a cluster, and which of them answer",
+    "log-dirs": "the data directories of brokers: how full they are, and with what",
     "transactions": "list and describe transactions, find and abort hanging ones",
     "pipeline": "data pipelines on Spark: make, run, look after and replay them",
     "log": "look into, check and repair the files of a partition",
@@ -89,7 +93,7 @@ def build_parser(noun: str | None = None) -> Parser:
     for name, summary in NOUNS.items():
         below = nouns.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if noun in (None, name):
-            import_module(f"braidlog.cli.{name}").add_arguments(below)
+            import_module(f"braidlog.cli.{name.replace('-', '_')}").add_arguments(below)
     return parser
 
 
