@@ -37,9 +37,11 @@ NOUNS: Final = {
     "brokers": "the brokers of a cluster, and which of them answer",
     "log-dirs": "the data directories of brokers: how full they are, and with what",
     "transactions": "list and describe transactions, find and abort hanging ones",
+    "perf": "measure how fast topics are written and read from here",
     "pipeline": "data pipelines on Spark: make, run, look after and replay them",
     "log": "look into, check and repair the files of a partition",
     "doctor": "find out what is wrong, and what to do about it",
+    "profiles": "settings of clients under a name, for --profile",
     "completion": "completion for bash, zsh or fish",
     "version": "what is installed",
 }
@@ -52,7 +54,8 @@ first steps:
   braidlog consume orders --offset earliest --exit-at-end
   braidlog doctor --data ./data                     when something is wrong
 
-Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP); --output json is for scripts.
+Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP), or of a --profile; --output json is
+for scripts.
 Exit codes: 0 done, 1 failed, 2 the command was not understood.
 """
 
