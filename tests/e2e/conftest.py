@@ -52,7 +52,7 @@ class Command:
 
     def __init__(self, bootstrap: str | None) -> None:
         self.environment = dict(os.environ)
-        for name in ("BRAIDLOG_BOOTSTRAP", "BRAIDLOG_TARGET"):
+        for name in ("BRAIDLOG_BOOTSTRAP", "BRAIDLOG_PROFILE", "BRAIDLOG_TARGET"):
             self.environment.pop(name, None)
         if bootstrap is not None:
             self.environment["BRAIDLOG_BOOTSTRAP"] = bootstrap

@@ -121,19 +121,19 @@ def _write_unknown(broker: Broker, topic: str, partition: int) -> None:
     ("words", "told", "code"),
     [
         (("list", "--state", "asleep"), "'asleep' is no state of a transaction; choose from", 2),
-        (("list", "--producer-id", "9223372036854775808"), "room for", 2),
+        (("list", "--producer-id", "9223372036854775808"), "up to ", 2),
         (("list", "--longer-than", "-1"), "positive number of seconds", 2),
         (("describe",), "TRANSACTIONAL-ID", 2),
         (("describe", ""), "has at least one character", 2),
         (("describe", "no-such-id"), "it does not exist; `braidlog transactions list` shows what does", 1),
         (("producers", "--topic", "no-such-topic"), "[UNKNOWN_TOPIC_OR_PARTITION]", 1),
-        (("producers", "--topic", "x", "--partition", "2147483648"), "room for", 2),
+        (("producers", "--topic", "x", "--partition", "2147483648"), "up to ", 2),
         (("abort",), "say which transaction", 1),
         (("abort", "--topic", "x", "--partition", "0"), "say which transaction", 1),
         (("abort", "--topic", "x", "--transactional-id", "y"), "but not both", 1),
         (("abort", "--transactional-id", "no-such-id", "--yes"), "[TRANSACTIONAL_ID_NOT_FOUND]", 1),
         (("abort", "--topic", "no-such-topic", "--partition", "0", "--start-offset", "0"), "[UNKNOWN_TOPIC", 1),
-        (("abort", "--topic", "x", "--partition", "0", "--start-offset", "99999999999999999999"), "room for", 2),
+        (("abort", "--topic", "x", "--partition", "0", "--start-offset", "99999999999999999999"), "up to ", 2),
     ],
 )
 def test_what_cannot_be_asked(cli: Any, words: tuple[str, ...], told: str, code: int) -> None:

@@ -66,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     is_local = bool(options.data or options.config or options.set)
     settings = client_properties(options)
-    wants_cluster = options.bootstrap is not None or "bootstrap.servers" in settings or not is_local
+    # A profile that only the environment chose does not turn a look at files into one at a cluster.
+    is_named = bool(options.profile or options.command_config or options.client_settings)
+    names_cluster = options.bootstrap is not None or (is_named and "bootstrap.servers" in settings)
+    wants_cluster = names_cluster or not is_local
     findings: list[Finding] = []
     cluster_id: str | None = None
     if wants_cluster:
@@ -92,12 +95,10 @@ def _check_cluster(options: argparse.Namespace, settings: Mapping[str, Any]) -> 
 
 def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Finding]:
     assignments = ([f"log.dirs={options.data}"] if options.data else []) + options.set
-    # The one variable with a broker's prefix that is for clients.
-    environment = {name: value for name, value in os.environ.items() if name != "BRAIDLOG_BOOTSTRAP"}
     findings: list[Finding] = []
     listens = True
     try:
-        settings, warnings = load_settings(options.config, environment, assignments)
+        settings, warnings = load_settings(options.config, os.environ, assignments)
     except SettingsRefusedError as refused:
         settings, warnings = refused.settings, refused.warnings
         findings += (problem("settings", refusal.text, refusal.advice) for refusal in refused.refusals)

@@ -6,18 +6,17 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from braidlog.cli import reset_plan
 from braidlog.cli.groups_describe import named_groups
 from braidlog.cli.options import INT64_MAX, connect, offset_number, timestamp_ms
 from braidlog.cli.output import remark, remark_failure, show
-from braidlog.cli.partition_words import chosen_partitions, group_name, moment, topic_choice
-from braidlog.cli.reset_plan import Bounds, Change, FileOffsets, Target
+from braidlog.cli.partition_words import bounds_of, chosen_partitions, group_name, moment, topic_choice
+from braidlog.cli.reset_plan import Change, FileOffsets, Target
 from braidlog.client.admin.group_offsets import GroupOffsetCalls
 from braidlog.client.admin.groups import GroupCalls, GroupDescription
-from braidlog.client.admin.records import OffsetSpec, RecordCalls
 from braidlog.client.admin.results import Failure
 from braidlog.client.admin.routing import Routing
 from braidlog.core.errors import UserError
@@ -195,7 +194,8 @@ def _plan(
             wanted[name] = sorted(committed[name]) if options.all_topics else sorted(chosen)
         if not wanted[name] and not options.all_groups:
             remark(f"group {name} has committed nothing; name the partitions with --topic")
-    bounds = _bounds(routing, {each for partitions in wanted.values() for each in partitions}, target)
+    at_ms = target.number if target.kind == reset_plan.TO_TIME else None
+    bounds = bounds_of(routing, {each for partitions in wanted.values() for each in partitions}, at_ms)
     if target.kind == reset_plan.TO_TIME:
         remark(f"the time meant is {moment(target.number)}")
     changes: list[Change] = []
@@ -207,21 +207,6 @@ def _plan(
         for note in notes:
             remark(note)
     return changes
-
-
-def _bounds(routing: Routing, partitions: Iterable[TopicPartition], target: Target) -> dict[TopicPartition, Bounds]:
-    asked = sorted(partitions)
-    starts = _offsets(routing, asked, OffsetSpec.EARLIEST)
-    ends = _offsets(routing, asked, OffsetSpec.LATEST)
-    times: dict[TopicPartition, int] = {}
-    if target.kind == reset_plan.TO_TIME:
-        times = _offsets(routing, asked, target.number)
-    return {each: Bounds(starts[each], ends[each], times.get(each, -1)) for each in asked}
-
-
-def _offsets(routing: Routing, partitions: Sequence[TopicPartition], spec: int) -> dict[TopicPartition, int]:
-    found = RecordCalls(routing).list_offsets(dict.fromkeys(partitions, spec)).raise_for_errors()
-    return {each: listed.offset for each, listed in found.items()}
 
 
 def _execute(groups: GroupOffsetCalls, plan: Sequence[Change]) -> int:

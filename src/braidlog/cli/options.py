@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from braidlog.client.cluster import Cluster
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+PROFILE_VARIABLE: Final = "BRAIDLOG_PROFILE"
 _REQUEST_TIMEOUT_S: Final = 30.0
 
 # What the fields of the protocol have room for.
@@ -32,7 +33,7 @@ def add_connection(parser: argparse.ArgumentParser, *, config_is_taken: bool = F
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help=f"a broker of the cluster (default: of --command-config, $BRAIDLOG_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
+        help=f"a broker of the cluster (default: of the settings, $BRAIDLOG_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--request-timeout",
@@ -44,6 +45,12 @@ def add_connection(parser: argparse.ArgumentParser, *, config_is_taken: bool = F
 
 
 def add_client_config(parser: argparse.ArgumentParser, *, config_is_taken: bool) -> None:
+    parser.add_argument(
+        "--profile",
+        metavar="PROFILE",
+        type=profile_name,
+        help=f"settings under a name, see `braidlog profiles --help` (default: of ${PROFILE_VARIABLE})",
+    )
     parser.add_argument(
         "--command-config",
         *(() if config_is_taken else ("--config",)),
@@ -76,13 +83,20 @@ def connect(options: argparse.Namespace) -> Cluster:
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, Any]:
-    """What --command-config and -X say; a name that no client knows earns a remark."""
-    if not options.command_config and not options.client_settings:
+    """What the profile, --command-config and -X say, the last of all first; an unknown name earns a remark."""
+    profile = options.profile or os.environ.get(PROFILE_VARIABLE)
+    if not profile and not options.command_config and not options.client_settings:
         return {}
     from braidlog.client.settings import COMMON, CONSUMER, PRODUCER, definitions
     from braidlog.config.sources import from_file
 
-    settings: dict[str, Any] = dict(from_file(options.command_config).texts) if options.command_config else {}
+    settings: dict[str, Any] = {}
+    if profile:
+        from braidlog.cli.profiles import profile_settings
+
+        settings.update(profile_settings(profile))
+    if options.command_config:
+        settings.update(from_file(options.command_config).texts)
     settings.update(pairs(options.client_settings, "-X"))
     known = {name for kind in (COMMON, PRODUCER, CONSUMER) for name in definitions(kind)}
     unknown = sorted(name for name in settings if name not in known)
@@ -94,7 +108,7 @@ def client_properties(options: argparse.Namespace) -> dict[str, Any]:
 def resolve_connection(
     options: argparse.Namespace, settings: Mapping[str, Any], timeout_s: float = _REQUEST_TIMEOUT_S
 ) -> None:
-    """Where an option was not given: the file's value, the environment's, the default."""
+    """Where an option was not given: the file's or the profile's value, the environment's, the default."""
     if options.bootstrap is None:
         options.bootstrap = (
             settings.get("bootstrap.servers") or os.environ.get("BRAIDLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
@@ -153,40 +167,46 @@ def path_name(text: str) -> str:
     return text
 
 
+def profile_name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a profile's name has at least one character")
+    return text
+
+
 def positive(text: str) -> int:
     """A count that no wire field limits; the protocol's largest integer does."""
-    return _whole_number(text, 1, INT64_MAX, "a positive whole number")
+    return whole_number(text, 1, INT64_MAX, "a positive whole number")
 
 
 def partition_count(text: str) -> int:
-    return _whole_number(text, 1, INT32_MAX, "a number of partitions: a positive whole number")
+    return whole_number(text, 1, INT32_MAX, "a number of partitions: a positive whole number")
 
 
 def replication_factor(text: str) -> int:
-    return _whole_number(text, 1, INT16_MAX, "a replication factor: a positive whole number")
+    return whole_number(text, 1, INT16_MAX, "a replication factor: a positive whole number")
 
 
 def broker_number(text: str) -> int:
-    return _whole_number(text, 0, INT32_MAX, "a broker's id: a whole number from 0")
+    return whole_number(text, 0, INT32_MAX, "a broker's id: a whole number from 0")
 
 
 def partition_number(text: str) -> int:
-    return _whole_number(text, 0, INT32_MAX, "a partition: a whole number from 0")
+    return whole_number(text, 0, INT32_MAX, "a partition: a whole number from 0")
 
 
 def offset_number(text: str) -> int:
-    return _whole_number(text, 0, INT64_MAX, "an offset: a whole number from 0")
+    return whole_number(text, 0, INT64_MAX, "an offset: a whole number from 0")
 
 
 def producer_number(text: str) -> int:
-    return _whole_number(text, 0, INT64_MAX, "a producer id: a whole number from 0")
+    return whole_number(text, 0, INT64_MAX, "a producer id: a whole number from 0")
 
 
 def port_number(text: str) -> int:
-    return _whole_number(text, 0, UINT16_MAX, "a port: a whole number from 0")
+    return whole_number(text, 0, UINT16_MAX, "a port: a whole number from 0")
 
 
-def _whole_number(text: str, least: int, most: int, what: str) -> int:
+def whole_number(text: str, least: int, most: int, what: str) -> int:
     plain = text.strip()
     # The length is looked at first: Python refuses to read numbers of thousands of digits.
     if not (plain.isascii() and plain.isdecimal()) or len(plain) > 19 or not least <= int(plain) <= most:
@@ -202,7 +222,7 @@ def shortened(text: str) -> str:
 def timestamp_ms(text: str) -> int:
     """Milliseconds since 1970, or ISO 8601; without a zone the local one is meant."""
     if text.isascii() and text.isdecimal():
-        return _whole_number(text, 0, INT64_MAX, "a time in milliseconds since 1970")
+        return whole_number(text, 0, INT64_MAX, "a time in milliseconds since 1970")
     try:
         moment_ms = round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as problem:

@@ -60,6 +60,18 @@ def remark(text: str) -> None:
         print(f"braidlog: {text}", file=sys.stderr)
 
 
+def size_text(size: int | None) -> str | None:
+    """Bytes for people: 1.5 MiB."""
+    if size is None:
+        return None
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return "-"

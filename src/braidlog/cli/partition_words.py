@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from braidlog.cli.options import partition_number
+from braidlog.cli.reset_plan import Bounds
+from braidlog.client.admin.records import OffsetSpec, RecordCalls
+from braidlog.client.admin.routing import Routing
 from braidlog.client.cluster import Cluster
 from braidlog.client.refusals import check
 from braidlog.core.errors import UserError
@@ -71,6 +74,22 @@ def chosen_partitions(cluster: Cluster, choices: Sequence[TopicChoice]) -> list[
                 )
             found[TopicPartition(choice.topic, number)] = None
     return list(found)
+
+
+def bounds_of(
+    routing: Routing, partitions: Iterable[TopicPartition], at_ms: int | None = None
+) -> dict[TopicPartition, Bounds]:
+    """Where partitions start and end, and the first record at or after a time."""
+    asked = sorted(partitions)
+    records = RecordCalls(routing)
+
+    def listed(spec: int) -> dict[TopicPartition, int]:
+        found = records.list_offsets(dict.fromkeys(asked, spec)).raise_for_errors()
+        return {each: listed.offset for each, listed in found.items()}
+
+    starts, ends = listed(OffsetSpec.EARLIEST), listed(OffsetSpec.LATEST)
+    times = {} if at_ms is None else listed(at_ms)
+    return {each: Bounds(starts[each], ends[each], times.get(each, -1)) for each in asked}
 
 
 def written(partitions: Iterable[TopicPartition]) -> str:

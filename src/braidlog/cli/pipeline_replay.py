@@ -11,9 +11,8 @@ from typing import Final
 from braidlog.cli import reset_plan
 from braidlog.cli.options import INT64_MAX, connect
 from braidlog.cli.output import remark, show
-from braidlog.cli.partition_words import TopicChoice, moment
-from braidlog.cli.reset_plan import Bounds, Change, Target
-from braidlog.client.admin.records import OffsetSpec, RecordCalls
+from braidlog.cli.partition_words import TopicChoice, bounds_of, moment
+from braidlog.cli.reset_plan import Change, Target
 from braidlog.client.admin.routing import Routing
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
@@ -32,7 +31,8 @@ def run(options: argparse.Namespace) -> int:
     standing = chosen(checkpoint, options.topic)
     target = _target(options)
     with connect(options) as cluster:
-        bounds = _bounds(Routing(cluster), list(standing), target)
+        at_ms = target.number if target.kind == reset_plan.TO_TIME else None
+        bounds = bounds_of(Routing(cluster), standing, at_ms)
     if target.kind == reset_plan.TO_TIME:
         remark(f"the time meant is {moment(target.number)}")
     changes, notes = reset_plan.plan_for(str(checkpoint.path), target, standing, bounds, {})
@@ -104,18 +104,6 @@ def _target(options: argparse.Namespace) -> Target:
     if not 0 <= moment_ms <= INT64_MAX:
         raise UserError("that time is before 1970 or too far away; --to-earliest means the first record that there is")
     return Target(reset_plan.TO_TIME, moment_ms)
-
-
-def _bounds(routing: Routing, partitions: Sequence[TopicPartition], target: Target) -> dict[TopicPartition, Bounds]:
-    starts = _offsets(routing, partitions, OffsetSpec.EARLIEST)
-    ends = _offsets(routing, partitions, OffsetSpec.LATEST)
-    times = _offsets(routing, partitions, target.number) if target.kind == reset_plan.TO_TIME else {}
-    return {each: Bounds(starts[each], ends[each], times.get(each, -1)) for each in partitions}
-
-
-def _offsets(routing: Routing, partitions: Sequence[TopicPartition], spec: int) -> dict[TopicPartition, int]:
-    found = RecordCalls(routing).list_offsets(dict.fromkeys(partitions, spec)).raise_for_errors()
-    return {each: listed.offset for each, listed in found.items()}
 
 
 def _show(changes: Sequence[Change], output: str) -> None:

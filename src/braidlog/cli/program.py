@@ -24,18 +24,24 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 
-# A noun's module is `braidlog.cli.<noun>` and offers `add_arguments(parser)`, which sets `run` for what it parses.
+# A noun's module is `braidlog.cli.<noun>` (with an underscore for a dash) and offers `add_arguments(parser)`, which
+# sets `run` for what it parses.
 NOUNS: Final = {
     "serve": "run a broker until it is told to stop",
-    "topics": "create, list, describe, alter and delete topics",
+    "topics": "create, list, describe, alter and delete topics, see their offsets",
     "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",
     "consume": "read records of a topic",
     "groups": "list and describe groups, reset their offsets, delete them",
+    "delete-records": "delete the oldest records of partitions",
+    "brokers": "the brokers of a cluster, and which of them answer",
+    "log-dirs": "the data directories of brokers: how full they are, and with what",
     "transactions": "list and describe transactions, find and abort hanging ones",
+    "perf": "measure how fast topics are written and read from here",
     "pipeline": "data pipelines on Spark: make, run, look after and replay them",
     "log": "look into, check and repair the files of a partition",
     "doctor": "find out what is wrong, and what to do about it",
+    "profiles": "settings of clients under a name, for --profile",
     "completion": "completion for bash, zsh or fish",
     "version": "what is installed",
 }
@@ -48,7 +54,8 @@ first steps:
   braidlog consume orders --offset earliest --exit-at-end
   braidlog doctor --data ./data                     when something is wrong
 
-Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP); --output json is for scripts.
+Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP), or of a --profile; --output json is
+for scripts.
 Exit codes: 0 done, 1 failed, 2 the command was not understood, 130 or 143 interrupted (Ctrl-C, SIGTERM).
 """
 
@@ -89,7 +96,7 @@ def build_parser(noun: str | None = None) -> Parser:
     for name, summary in NOUNS.items():
         below = nouns.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if noun in (None, name):
-            import_module(f"braidlog.cli.{name}").add_arguments(below)
+            import_module(f"braidlog.cli.{name.replace('-', '_')}").add_arguments(below)
     return parser
 
 

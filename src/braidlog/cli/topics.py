@@ -1,10 +1,11 @@
-"""`braidlog topics create|list|describe|alter|delete`."""
+"""`braidlog topics create|list|describe|offsets|alter|delete`."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from braidlog.cli.options import (
     add_connection,
@@ -14,8 +15,13 @@ from braidlog.cli.options import (
     pairs,
     partition_count,
     replication_factor,
+    timestamp_ms,
 )
-from braidlog.cli.output import remark, remark_failure, report, show
+from braidlog.cli.output import remark, remark_failure, report, show, size_text
+from braidlog.cli.partition_words import chosen_partitions, moment, topic_choice
+from braidlog.client.admin.log_dirs import LogDirCalls
+from braidlog.client.admin.records import IsolationLevel, ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Routing
 from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicDescription, TopicId
 from braidlog.config.topic_names import collisions, has_collision_characters
@@ -26,6 +32,16 @@ from braidlog.core.protocol_errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.core.types import TopicPartition
+
+_OFFSETS_EPILOG: Final = """\
+EARLIEST is the offset of the first record that is there, LATEST the one that the next record will get; RECORDS lies
+between the two, and is more than there are where a topic is compacted or written in transactions.
+
+examples:
+  braidlog topics offsets orders users:0
+  braidlog topics offsets orders --at 2024-05-01T12:00:00Z --output json
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     listing = verbs.add_parser("list", help="names of all topics")
     listing.add_argument("--exclude-internal", action="store_true", help="not the broker's own")
+    listing.add_argument("--sizes", action="store_true", help="also how much room all replicas take")
     listing.set_defaults(run=run_list)
 
     describe = verbs.add_parser("describe", help="partitions, leaders, replicas and settings")
@@ -63,7 +80,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     describe.add_argument("--under-replicated", action="store_true", help="only partitions with replicas out of sync")
     describe.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
+    describe.add_argument("--sizes", action="store_true", help="also how much room all replicas of a partition take")
     describe.set_defaults(run=run_describe)
+
+    offsets = verbs.add_parser("offsets", help="where partitions start and end, and their offset at a time")
+    offsets.epilog = _OFFSETS_EPILOG
+    offsets.add_argument(
+        "topics", nargs="+", metavar="TOPIC", type=topic_choice, help="all of its partitions, or TOPIC:0,1 these"
+    )
+    offsets.add_argument(
+        "--at", metavar="TIME", type=timestamp_ms, help="also the first record at or after a time: ISO 8601"
+    )
+    offsets.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed: the end is before the first open transaction",
+    )
+    offsets.set_defaults(run=run_offsets)
 
     alter = verbs.add_parser("alter", help="raise the number of partitions")
     alter.add_argument("topic", metavar="TOPIC")
@@ -81,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     delete.set_defaults(run=run_delete)
 
-    for verb in (create, listing, describe, alter, delete):
+    for verb in (create, listing, describe, offsets, alter, delete):
         add_connection(verb, config_is_taken=verb is create)
         add_output(verb)
 
@@ -123,16 +157,21 @@ def _topic_config(options: argparse.Namespace) -> dict[str, str]:
 def run_list(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         topics = TopicCalls(Routing(cluster)).list_topics(internal=not options.exclude_internal)
+        sizes: dict[str, int] = {}
+        for place, size in _sizes(Routing(cluster)).items() if options.sizes else ():
+            sizes[place.topic] = sizes.get(place.topic, 0) + size
     rows = [
         {
             "topic": topic.name,
             "partitions": topic.partitions,
             "replication_factor": topic.replication_factor,
             "internal": topic.is_internal,
+            **(_size(sizes.get(topic.name), options) if options.sizes else {}),
         }
         for topic in topics
     ]
-    show(rows, options.output, ("topic", "partitions", "replication_factor", "internal"))
+    columns = ("topic", "partitions", "replication_factor", "internal")
+    show(rows, options.output, (*columns, "size") if options.sizes else columns)
     return 0
 
 
@@ -149,9 +188,13 @@ def run_describe(options: argparse.Namespace) -> int:
         from braidlog.cli.configs import overrides_of
 
         configs = overrides_of(cluster, [topic.name for topic in topics])
+        sizes = _sizes(Routing(cluster), topics) if options.sizes else {}
     described: list[dict[str, Any]] = []
     for topic in topics:
         rows = [row for row in _partition_rows(topic) if _is_wanted(row, options)]
+        if options.sizes:
+            for row in rows:
+                row |= _size(sizes.get(TopicPartition(topic.name, row["partition"])), options)
         if rows or not (options.under_replicated or options.unavailable):
             described.append(_description(topic, configs[topic.name], rows))
     if options.output == "json":
@@ -162,8 +205,70 @@ def run_describe(options: argparse.Namespace) -> int:
             print()
         settings = ",".join(f"{key}={value}" for key, value in each["config"].items()) or "-"
         print(f"topic {each['topic']}  id {each['id']}  config {settings}")
-        show(each["partitions"], "table", ("partition", "leader", "epoch", "replicas", "isr", "offline"))
+        columns = ("partition", "leader", "epoch", "replicas", "isr", "offline")
+        show(each["partitions"], "table", (*columns, "size") if options.sizes else columns)
     return 0
+
+
+def _sizes(routing: Routing, topics: Iterable[TopicDescription] | None = None) -> dict[TopicPartition, int]:
+    """Bytes of partitions, all their replicas together; of brokers that cannot be asked only a remark tells."""
+    partitions = None
+    if topics is not None:
+        partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+    sizes: dict[TopicPartition, int] = {}
+    described = LogDirCalls(routing).describe_log_dirs(partitions=partitions)
+    for problem in described.errors.values():
+        remark_failure(problem)
+    for directories in described.succeeded.values():
+        for directory in directories:
+            for place, replica in directory.replicas.items():
+                sizes[place] = sizes.get(place, 0) + replica.size_bytes
+    return sizes
+
+
+def _size(size: int | None, options: argparse.Namespace) -> dict[str, Any]:
+    """None where no broker told."""
+    return {"size_bytes": size} if options.output == "json" else {"size": size_text(size)}
+
+
+def run_offsets(options: argparse.Namespace) -> int:
+    isolation = IsolationLevel[options.isolation.upper()]
+    with connect(options) as cluster:
+        partitions = chosen_partitions(cluster, options.topics)
+        records = RecordCalls(Routing(cluster))
+
+        def listed(spec: int) -> Results[TopicPartition, ListedOffset]:
+            return records.list_offsets(dict.fromkeys(partitions, spec), isolation=isolation)
+
+        earliest, latest = listed(OffsetSpec.EARLIEST), listed(OffsetSpec.LATEST)
+        at_time = None if options.at is None else listed(options.at)
+    failed = {**earliest.errors, **latest.errors, **({} if at_time is None else at_time.errors)}
+    rows: list[dict[str, Any]] = []
+    for place in partitions:
+        if place in failed:
+            # The others are shown all the same.
+            remark_failure(failed[place])
+            continue
+        start, end = earliest[place].offset, latest[place].offset
+        row = {
+            "topic": place.topic,
+            "partition": place.partition,
+            "earliest": start,
+            "latest": end,
+            "records": max(end - start, 0),
+        }
+        rows.append(row if at_time is None else row | _at_time(at_time[place], options.output))
+    columns = ("topic", "partition", "earliest", "latest", "records")
+    show(rows, options.output, columns if at_time is None else (*columns, "offset_at", "timestamp"))
+    return 1 if failed else 0
+
+
+def _at_time(listed: ListedOffset, output: str) -> dict[str, Any]:
+    """None where no record is that young."""
+    offset_at = listed.offset if listed.offset >= 0 else None
+    if output == "json":
+        return {"offset_at": offset_at, "timestamp_ms": listed.timestamp_ms if listed.timestamp_ms >= 0 else None}
+    return {"offset_at": offset_at, "timestamp": moment(listed.timestamp_ms)}
 
 
 def run_alter(options: argparse.Namespace) -> int:

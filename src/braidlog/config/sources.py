@@ -20,7 +20,7 @@ from braidlog.core.protocol_errors import InvalidConfigError
 _PREFIXES: Final = ("KAFKA_", "BRAIDLOG_")  # the later one wins
 # Variables of braidlog itself, of Kafka's start scripts and of its Docker image, which set something else.
 _NOT_SETTINGS: Final = frozenset((
-    "BRAIDLOG_PURE", "BRAIDLOG_BOOTSTRAP", "BRAIDLOG_CRASH_AT", "BRAIDLOG_OPT", "BRAIDLOG_TARGET",
+    "BRAIDLOG_PURE", "BRAIDLOG_BOOTSTRAP", "BRAIDLOG_PROFILE", "BRAIDLOG_CRASH_AT", "BRAIDLOG_OPT", "BRAIDLOG_TARGET",
     "BRAIDLOG_SIM_SEED", "BRAIDLOG_SIM_SEEDS",
     "KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_JMX_OPTS", "KAFKA_JMX_PORT", "KAFKA_JMX_HOSTNAME",
     "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_LOG4J_ROOT_LOGLEVEL",

@@ -24,7 +24,9 @@ def option(command: Command, flag: str) -> Takes | None:
 
 def test_the_tree_knows_what_each_word_is(commands: dict[tuple[str, ...], Command]) -> None:
     assert [name for name, _ in commands[()].commands] == list(NOUNS)
-    assert [name for name, _ in commands["topics",].commands] == ["create", "list", "describe", "alter", "delete"]
+    assert [name for name, _ in commands["topics",].commands] == [
+        "create", "list", "describe", "offsets", "alter", "delete"
+    ]  # fmt: skip
     assert commands["consume",].takes == Takes(TOPIC)
     assert commands["topics", "delete"].takes == Takes(TOPIC)
     assert commands["log", "dump"].takes == Takes(FILE)
@@ -71,6 +73,7 @@ def test_scripts_name_every_command_and_option(
     ("words", "offered"),
     [
         (["topics", "de"], ["describe", "delete"]),
+        (["delete-records", "or"], ["orders"]),
         (["consume", "orders", "--iso"], ["--isolation"]),
         (["consume", "orders", "--isolation", "read_c"], ["read_committed"]),
         (["produce", "--compression", ""], ["none", "gzip", "snappy", "lz4", "zstd"]),

@@ -58,7 +58,7 @@ def texts_of(path: Path) -> list[str]:
     ]
 
 
-# The broker's settings from the command line, which no client reads; and pip's options, which `serve` and `version` name.
+# The broker's settings from the command line, which no client reads; and pip's options, in the advice how to compile.
 OF_THE_COMMAND_LINE = {"config/sources.py", "core/compilation.py"}
 
 
