@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -13,22 +11,12 @@ import pytest
 from tools import build
 
 from braidlog import __version__
-from support.clean_venv import ROOT, CleanVenv, clean_environment, run
+from support.clean_venv import CleanVenv, clean_environment, fresh_tree, pip_cache, run
 
 # Where the cache does not help, it takes as long as compiling does on a busy machine.
 pytestmark = [pytest.mark.install, pytest.mark.timeout(1200)]
 
 HAS_COMPILER = build.why_uncompiled() is None
-
-
-def fresh_tree(place: Path) -> Path:
-    """What a clone of this tree would hold: its tracked files, as they are now."""
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    for name in filter(None, names.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name)
-    return place
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +89,6 @@ def test_an_sdist_without_a_compiler_and_without_a_home(sdist: Path, venv: Clean
     said = venv.install(str(sdist), has_compiler=False, **home, PIP_CACHE_DIR=pip_cache())
     assert "installing the uncompiled, slower package: there is no C compiler" in said
     assert_uncompiled(venv)
-
-
-def pip_cache() -> str:
-    """pip's own, which must be found without a home, too."""
-    return run([sys.executable, "-m", "pip", "cache", "dir"]).strip()
 
 
 def wheel_of(source: Path, target: Path, environment: dict[str, str]) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,21 @@ def run(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
     )
     assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-8000:]}"
     return done.stdout
+
+
+def pip_cache() -> str:
+    """pip's own, for runs in which it would look for it elsewhere."""
+    return run([sys.executable, "-m", "pip", "cache", "dir"]).strip()
+
+
+def fresh_tree(place: Path) -> Path:
+    """What a clone of this tree would hold: its tracked files, as they are now."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, names.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+    return place
 
 
 class CleanVenv:
