@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.connection import Connection, reason_of
 from braidlog.client.network.transport import PlainTransport, Transport
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
 
 DEFAULT_PORT: Final = 9092
@@ -106,6 +107,8 @@ class Nodes:
     ) -> None:
         self.bootstrap = parse_servers(settings.items("bootstrap.servers"))
         self.request_timeout_s = settings.seconds("request.timeout.ms")
+        # What those who use these connections tell of their failures.
+        self.problems = ProblemLog(settings.kind)
         self._settings = settings
         self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
         self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
