@@ -24,6 +24,7 @@ from braidlog.client.errors import NoConnection, RequestTimeout
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.settings import GroupSettings
@@ -295,6 +296,7 @@ class SimulatedNodes:
 
     def __init__(self, world: World) -> None:
         self.addresses: Mapping[int, tuple[str, int]] = {1: ("host", 1)}
+        self.problems = ProblemLog("consumer", world.loop.time)
         self._world = world
         self.wires: dict[str, Wire] = {}
 

@@ -24,6 +24,7 @@ from braidlog.client.consumer.subscription import SubscriptionState
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.client.view import BrokerView, ClusterView, PartitionView, TopicView
 from braidlog.core.clock import SystemClock
@@ -110,6 +111,7 @@ class FakeConnection:
 class FakeNodes:
     def __init__(self, script: Script) -> None:
         self.addresses: Mapping[int, tuple[str, int]] = {1: ("host", 1)}
+        self.problems = ProblemLog("consumer")
         self._script = script
 
     def learn(self, addresses: Mapping[int, tuple[str, int]]) -> None:

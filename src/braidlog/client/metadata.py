@@ -15,9 +15,10 @@ from typing import Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, RequestTimeout
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.problem_log import CLUSTER
 from braidlog.client.refusals import refusal
 from braidlog.client.settings import Settings
-from braidlog.client.view import EMPTY, ClusterView, TopicView, view_of, with_leader
+from braidlog.client.view import EMPTY, NO_LEADER, ClusterView, TopicView, view_of, with_leader
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidTopicError,
@@ -55,6 +56,7 @@ class Metadata:
         self.version = 0
         # Called after each change of the view.
         self.listeners: list[Callable[[ClusterView], None]] = []
+        self.problems = nodes.problems
         self._nodes = nodes
         self._create_topics = create_topics
         self._topic_idle_s = topic_idle_s
@@ -194,6 +196,7 @@ class Metadata:
         try:
             if self._failures:
                 await asyncio.sleep(self._pause(self._failures - 1))
+            began = self.problems.now()
             await self._ask()
         except asyncio.CancelledError:
             # The engine ends, with or without having closed us first.
@@ -203,12 +206,16 @@ class Metadata:
         except Exception as problem:
             self._failures += 1
             self.problem = problem
-            if not isinstance(problem, (ClientError, ProtocolError)):
+            if isinstance(problem, (ClientError, ProtocolError)):
+                self.problems.failed(CLUSTER, problem, since=began)
+            else:
                 log.exception("metadata could not be refreshed")
             self._settle(problem)
         else:
             self._failures = 0
             self.problem = None
+            self.problems.recovered(CLUSTER)
+            self._tell_of_missing()
             self._settle(None)
         finally:
             self._refreshing = None
@@ -270,7 +277,7 @@ class Metadata:
         except ClientError:
             reachable = any(map(self._nodes.is_reachable, self.view.brokers))
             if self._rebootstraps and self._nodes.addresses and not reachable:
-                log.warning("none of the known brokers answers; starting from bootstrap.servers again")
+                log.info("none of the known brokers answers; starting from bootstrap.servers again")
                 self._nodes.forget_brokers()
             raise
         self._take(response)
@@ -284,6 +291,22 @@ class Metadata:
         self._nodes.learn({each.id: (each.host, each.port) for each in self.view.brokers.values()})
         self._coming = self._coming + 1 if any(map(_is_coming, self.view.topics.values())) else 0
         self._tell()
+
+    def _tell_of_missing(self) -> None:
+        """Topics that are wanted and cannot be used now; what does not pass is raised to the program instead."""
+        for name in self._wanted:
+            topic = self.view.topics.get(name)
+            if topic is None:
+                continue
+            subject = f"topic {name}"
+            if topic.error_code != NONE:
+                if topic.error_code not in _LASTING:
+                    self.problems.failed(subject, refusal(topic.error_code, subject))
+            elif leaderless := [str(each.index) for each in topic.partitions if each.leader == NO_LEADER]:
+                numbers = ", ".join(leaderless)
+                self.problems.failed(subject, refusal(LeaderNotAvailableError.code, f"{subject}: partition {numbers}"))
+            elif not self.problems.is_empty:
+                self.problems.recovered(subject)
 
     def take_leader(self, topic: str, partition: int, leader: int, epoch: int) -> None:
         """A broker that is not the leader said who is (KIP-951)."""

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
+from braidlog.client.errors import AuthenticationFailed, ClosedError, NoConnection, RequestTimeout
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.nodes import Nodes
+from braidlog.client.network.connection import Connection
+from braidlog.client.network.nodes import Address, Nodes
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import PRODUCER, Settings
+from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import (
     InvalidTopicError,
     LeaderNotAvailableError,
@@ -265,3 +268,31 @@ async def test_a_topic_that_does_not_come_is_asked_for_less_and_less_often() -> 
         with pytest.raises(UnknownTopicOrPartitionError):
             await world.metadata.topic("t", 0.3)
         assert len(world.cluster.asked) <= 12
+
+
+async def test_credentials_that_are_refused_are_told_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(_: Address) -> Connection:
+        raise AuthenticationFailed("the broker at host:1 does not know this user")
+
+    settings = Settings.of(PRODUCER, None, {"bootstrap_servers": "host:1"})
+    nodes = Nodes(settings, open_connection=refuse)
+    metadata = Metadata(nodes, settings)
+    with pytest.raises(AuthenticationFailed):
+        await metadata.topic("t", 5.0)
+    (line,) = caplog.messages
+    assert line == "producer: failing: the broker at host:1 does not know this user"
+    metadata.close()
+
+
+async def test_a_partition_without_leader_is_told_of_when_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    async with World() as world:
+        clock = ManualClock()
+        world.metadata.problems = ProblemLog("producer", clock.monotonic)
+        world.cluster.topics["t"] = 0
+        world.cluster.partition = MetadataResponsePartition(partition_index=0, leader_id=-1, leader_epoch=0)
+        world.metadata.want("t")
+        for _ in range(6):
+            await world.metadata.refreshed()
+            clock.advance(0.5)
+        (line,) = caplog.messages
+        assert line.startswith("producer: failing for 2 s, trying again: topic t: partition 0: it has no leader now")

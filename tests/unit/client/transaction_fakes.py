@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.transaction_coordinator import TransactionCoordinator
 from braidlog.client.producer.transaction_flow import TransactionFlow
 from braidlog.core.types import TopicPartition
@@ -58,6 +59,7 @@ class FakeCluster:
         self.committed = 0
         self.abandoned = 0
         self.known = {0, 1}
+        self.problems = ProblemLog("producer")
 
     def fail(self, name: str, *faults: int | Exception) -> None:
         self.faults.setdefault(name, deque()).extend(faults)

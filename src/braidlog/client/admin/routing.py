@@ -13,6 +13,7 @@ from braidlog.client.admin.results import Answer, Failure, Item, Results
 from braidlog.client.cluster import Cluster
 from braidlog.client.errors import ClosedError, RequestTimeout
 from braidlog.client.node import NoConnection, Node
+from braidlog.client.problem_log import CLUSTER, ProblemLog
 from braidlog.client.retrying import Retry
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
@@ -137,10 +138,12 @@ class Routing:
         found: dict[Item, Answer | Failure] = {}
         waiting = order
         retry = self._new_retry(self.api_timeout_s)
+        problems = ProblemLog("admin")
         deadline = time.monotonic() + self.api_timeout_s
         while waiting:
             found |= self._round(waiting, where, question, at_once, deadline)
             waiting = [each for each in waiting if _may_change(found[each], where)]
+            _tell(problems, [(each, found[each]) for each in waiting])
             where.forget(waiting)
             if waiting and not retry.again():
                 break
@@ -212,6 +215,20 @@ class Routing:
                 yield cluster
             finally:
                 cluster.deadline = None
+
+
+def _tell(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:
+    """Of a call that goes on trying: whoever waits for it hears why."""
+    if not waiting:
+        problems.recovered_all()
+        return
+    for item, problem in waiting:
+        if isinstance(problem, _LOST):
+            problems.failed(CLUSTER, problem)
+            return
+        assert isinstance(problem, Exception)
+        problems.failed(str(item) or "the request", problem)
+    problems.recovered(CLUSTER)
 
 
 def _may_change(outcome: object, where: Destination[Item]) -> bool:

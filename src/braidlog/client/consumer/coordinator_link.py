@@ -78,6 +78,7 @@ class CoordinatorLink:
         self._longest_backoff_s = settings.seconds("retry.backoff.max.ms")
         self._random = random or Random()
         self._finding: asyncio.Task[int] | None = None
+        self._subject = f"group {group_id}"
 
     def pauses(self) -> Pauses:
         return Pauses(self._backoff_s, self._longest_backoff_s, self._random)
@@ -87,6 +88,15 @@ class CoordinatorLink:
         if self.node_id is not None:
             log.info("group %s: broker %d no longer coordinates it: %s", self.group_id, self.node_id, why)
         self.node_id = None
+
+    def failed(self, problem: Exception, what: str = "", since: float | None = None) -> None:
+        """`what`, or the membership itself, has to be tried again."""
+        self._nodes.problems.failed(what or self._subject, problem, since=since, part_of=self._subject)
+
+    def works(self, what: str = "") -> None:
+        """The coordinator did what it was asked for."""
+        if not self._nodes.problems.is_empty:
+            self._nodes.problems.recovered(what or self._subject)
 
     async def find(self) -> int:
         """The coordinating broker; goes on asking until there is one. Raises where asking again does not help."""
@@ -106,13 +116,14 @@ class CoordinatorLink:
     async def _find(self) -> int:
         pauses = self.pauses()
         while True:
+            began = self._nodes.problems.now()
             try:
                 self.node_id = await self._look_up()
                 return self.node_id
             except (ClientError, ProtocolError) as problem:
                 if not problem.retriable:
                     raise
-                log.debug("group %s: no coordinator yet: %s", self.group_id, problem)
+                self.failed(problem, since=began)
             await pauses.wait()
 
     async def _look_up(self) -> int:
@@ -135,9 +146,11 @@ class CoordinatorLink:
 
     async def connection(self) -> Connection:
         node_id = await self.find()
+        began = self._nodes.problems.now()
         try:
             return await self._nodes.connection(node_id, _BESIDE if self._is_parked else LANE)
         except ClientError as problem:
+            self.failed(problem, since=began)
             self.lost(problem)
             raise
 
@@ -157,11 +170,14 @@ class CoordinatorLink:
         """
         connection = await self.connection()
         version = connection.version_for(api_key, at_most)
+        # How long a join is parked is up to the other members.
+        began = None if parks else self._nodes.problems.now()
         try:
             waiting = connection.post(api_key, version, request(version), timeout_s or self.request_timeout_s)
             self._is_parked = self._is_parked or parks
             response = await waiting
         except ClientError as problem:
+            self.failed(problem, since=began)
             self.lost(problem)
             raise
         finally:
@@ -174,7 +190,10 @@ class CoordinatorLink:
         """Whether an answer means no more than to ask again after a pause, perhaps elsewhere."""
         if error_code in (CoordinatorNotAvailableError.code, NotCoordinatorError.code):
             self.lost(refusal(error_code, f"group {self.group_id}"))
-        return error_code in _PASSING
+        if error_code in _PASSING:
+            self.failed(refusal(error_code, self._subject))
+            return True
+        return False
 
     def close(self) -> None:
         if self._finding is not None:

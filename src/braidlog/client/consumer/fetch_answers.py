@@ -69,6 +69,7 @@ class FetchAnswers:
     ) -> None:
         self._subscription = context.subscription
         self._metadata = context.metadata
+        self._problems = context.nodes.problems
         self._clock = context.clock
         self._intake = intake
         self._reset_or_tell = reset_or_tell
@@ -88,6 +89,8 @@ class FetchAnswers:
             if data.error_code != NONE:
                 return self._refused(wanted, node, data)
             state.pause_s = 0.0
+            if not self._problems.is_empty:
+                self._problems.recovered(str(state.topic_partition))
             state.high_watermark = data.high_watermark
             state.last_stable = data.last_stable_offset if data.last_stable_offset >= 0 else data.high_watermark
             state.log_start = data.log_start_offset
@@ -158,7 +161,8 @@ class FetchAnswers:
         elif code not in BEHIND and not from_code(code).retriable:
             self._subscription.fail(state, refusal(code, str(state.topic_partition)))
             return True
-        log.debug("%s: %s; trying again", state.topic_partition, from_code(code).name)
+        where = str(state.topic_partition)
+        self._problems.failed(where, refusal(code, where), part_of=f"topic {state.topic}")
         state.back_off(self._clock.monotonic(), self._backoff_s, self._longest_backoff_s)
         return False
 

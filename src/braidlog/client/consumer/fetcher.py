@@ -54,7 +54,6 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         # Brokers that a request is under way to.
         self._asking: set[int] = set()
-        self._unreachable: set[int] = set()
         self._is_nudged = False
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -157,6 +156,8 @@ class Fetcher:
     async def _fetch(self, node: int, wanted: dict[TopicPartition, tuple[Wanted, Asked]]) -> None:
         session = self._sessions.setdefault(node, FetchSession())
         pause = 0.0
+        problems = self._context.nodes.problems
+        began = problems.now()
         try:
             connection = await self._context.nodes.connection(node)
             by_id = all(has_id(asked.topic_id) for _, asked in wanted.values())
@@ -166,12 +167,13 @@ class Fetcher:
             self.fetches += 1
             response = await connection.post(FETCH, version, self._request(plan), self._timeout_s)
             assert isinstance(response, FetchResponse)
-            self._unreachable.discard(node)
+            if not problems.is_empty:
+                problems.recovered(f"broker {node}")
             pause = self._take(node, session, wanted, response)
         except (ClientError, ProtocolError) as problem:
             session.failed()
             pause = self._backoff_s
-            self._on_failure(node, wanted, problem)
+            self._on_failure(node, wanted, problem, began)
         except asyncio.CancelledError:
             session.failed()
             raise
@@ -184,16 +186,18 @@ class Fetcher:
             self.advance()
 
     def _on_failure(
-        self, node: int, wanted: Mapping[TopicPartition, tuple[Wanted, Asked]], problem: ClientError | ProtocolError
+        self,
+        node: int,
+        wanted: Mapping[TopicPartition, tuple[Wanted, Asked]],
+        problem: ClientError | ProtocolError,
+        began: float,
     ) -> None:
         if isinstance(problem, AuthenticationFailed) or not problem.retriable:
             for asked, _ in wanted.values():
                 self._subscription.fail(asked.state, problem)
             self._context.doorbell.ring()
             return
-        if node not in self._unreachable:
-            self._unreachable.add(node)
-            log.warning("cannot fetch from broker %d: %s; trying again", node, problem)
+        self._context.nodes.problems.failed(f"broker {node}", problem, since=began)
         for asked, _ in wanted.values():
             asked.state.read_replica = UNKNOWN
         self._context.metadata.request_update()

@@ -81,6 +81,7 @@ class OffsetLookup:
 
     def __init__(self, context: ConsumerContext) -> None:
         self._nodes = context.nodes
+        self._problems = context.nodes.problems
         self._metadata = context.metadata
         self._timeout_s = context.settings.seconds("request.timeout.ms")
         self._backoff_s = context.settings.seconds("retry.backoff.ms")
@@ -119,8 +120,12 @@ class OffsetLookup:
                 if isinstance(answer, FoundOffset):
                     known[each] = answer
                     del rest[each]
+                    if not self._problems.is_empty:
+                        self._problems.recovered(str(each))
                 elif isinstance(answer, AuthenticationFailed) or not answer.retriable:
                     raise answer
+                else:
+                    self._problems.failed(str(each), answer, part_of=f"topic {each.topic}")
             if rest:
                 await asyncio.sleep(self._backoff_s)
                 await self._refreshed()

@@ -79,6 +79,9 @@ class OffsetTalk:
         self._membership = membership
         self._link = membership.link
         self._numbers = count(1)
+        # What fails or works, as people are told of it.
+        self._commits = f"commits of group {self._link.group_id}"
+        self._fetches = f"committed offsets of group {self._link.group_id}"
         # The last order that spoke of a partition to the coordinator.
         self._written: dict[TopicPartition, int] = {}
         # Held from the look-up of the coordinator until the request is written, so that commits keep their order.
@@ -134,17 +137,24 @@ class OffsetTalk:
         try:
             answer = await waiting
         except ClientError as problem:
+            self._link.failed(problem, self._commits)
             self._link.lost(problem)
             raise
         assert isinstance(answer, OffsetCommitResponse)
-        for partition, code in commit_errors(answer).items():
+        refused = commit_errors(answer)
+        if not refused:
+            self._link.works(self._commits)
+        for partition, code in refused.items():
             if code in _ABOUT_SENDER:
                 raise self._membership.on_commit_refused(order.sender, code) or _EpochMoved("it is in a later epoch")
             if self._link.heed(code):
                 raise refusal(code, f"group {self._link.group_id}")
             if code == RequestTimedOutError.code:
                 self._link.lost("it could not write the offsets in time")
-            raise refusal(code, f"offset of {partition}")
+            error = refusal(code, f"offset of {partition}")
+            if error.retriable:
+                self._link.failed(error, self._commits)
+            raise error
 
     async def fetch(self, partitions: list[TopicPartition]) -> Found:
         """Tries again what may pass until it is cancelled; raises what the program has to know."""
@@ -158,7 +168,7 @@ class OffsetTalk:
                 # A topic that is gone does not come back by asking.
                 if not problem.retriable or isinstance(problem, UnknownTopicOrPartitionError):
                     raise
-                log.debug("group %s: committed offsets are asked for again: %s", self._link.group_id, problem)
+                self._link.failed(problem, self._fetches)
             await pauses.wait()
 
     async def _fetch_once(self, partitions: list[TopicPartition]) -> Found | None:
@@ -178,4 +188,5 @@ class OffsetTalk:
             if code == UnstableOffsetCommitError.code or self._link.heed(code):
                 return None
             raise refusal(code, f"committed offset of {partition}")
+        self._link.works(self._fetches)
         return {partition: fetched.offsets.get(partition) for partition in partitions}

@@ -70,6 +70,8 @@ class ParallelConsumer:
         self._crew: Crew = crew_for(self._desk, handler, policy, workers)
         self._state = "new"
         self._stopping = False
+        # Whether the group has shared out once.
+        self._is_assigned = False
         self._paused: set[TopicPartition] = set()
         self._next_commit = 0.0
 
@@ -94,6 +96,7 @@ class ParallelConsumer:
     def run(self, *, idle_timeout: float | None = None) -> None:
         """Poll and let workers handle, until `stop` is called or, if that is given, nothing came for so long.
 
+        `idle_timeout` counts from the first assignment on: the group may take its time to share out.
         What was taken on is finished then (for `drain_timeout` at most) and committed. Raises HandlerFailedError if
         a handler failed for good: that record and everything after it in its partition stay uncommitted.
         """
@@ -122,12 +125,16 @@ class ParallelConsumer:
                 self._desk.add(records)
                 self._crew.tell()
             now = time.monotonic()
-            if records or self._desk.undone:
+            if records or self._desk.undone or not self._has_share():
                 heard = now
             elif idle_timeout is not None and now - heard >= idle_timeout:
                 return
             if now >= self._next_commit:
                 self._commit(self._desk.committable())
+
+    def _has_share(self) -> bool:
+        """Whether it was told what to read, be it nothing: until then there is no telling that nothing comes."""
+        return self._is_assigned or bool(self._consumer.assignment())
 
     def _poll_while_full(self) -> None:
         """Until half of what may be in flight is done; nothing is fetched meanwhile, but the group is answered."""
@@ -254,6 +261,8 @@ class _Rebalances(RebalanceListener):
         self._listener = listener
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        if (parallel := self._parallel()) is not None:
+            parallel._is_assigned = True
         self._listener.on_partitions_assigned(partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:

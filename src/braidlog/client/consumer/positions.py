@@ -269,7 +269,7 @@ class Positions:
             if state.failure is None and state.is_current:
                 self._subscription.fail(state, problem)
             return
-        log.debug("%s: %s; trying again", state.topic_partition, problem)
+        self._context.nodes.problems.failed(str(state.topic_partition), problem, part_of=f"topic {state.topic}")
         if isinstance(problem, ClientError) or problem.code in STALE:
             self._context.metadata.request_update()
         state.back_off(self._context.clock.monotonic(), self._backoff_s, self._longest_backoff_s)

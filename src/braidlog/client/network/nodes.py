@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.connection import Connection, reason_of
 from braidlog.client.network.transport import PlainTransport, Transport
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
 
 DEFAULT_PORT: Final = 9092
@@ -76,6 +77,9 @@ def parse_servers(servers: tuple[str, ...]) -> list[Address]:
         if not isinstance(each, str):
             raise SettingError(f"bootstrap.servers: {each!r} is not HOST:PORT")
     for word in filter(None, (each.strip() for each in servers)):
+        scheme, is_url, _ = word.partition("://")
+        if is_url:
+            raise SettingError(f"bootstrap.servers: {word!r} is not HOST:PORT; leave {scheme}:// away")
         host, colon, port = word.rpartition(":")
         if not colon or (word.startswith("[") and word.endswith("]")):
             found.append((word.strip("[]"), DEFAULT_PORT))
@@ -106,6 +110,8 @@ class Nodes:
     ) -> None:
         self.bootstrap = parse_servers(settings.items("bootstrap.servers"))
         self.request_timeout_s = settings.seconds("request.timeout.ms")
+        # What those who use these connections tell of their failures.
+        self.problems = ProblemLog(settings.kind)
         self._settings = settings
         self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
         self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
@@ -294,9 +300,18 @@ class Nodes:
             async with asyncio.timeout(self._setup_s):
                 found = await _resolved(loop, *address)
         except UnicodeError as wrong:
-            raise NoConnection(f"{shown} is no name that a host can have; is bootstrap.servers right?") from wrong
+            raise NoConnection(f"{shown}{self._given(address)} is no name that a host can have") from wrong
         except TimeoutError as late:
-            raise NoConnection(f"{address[0]} is not resolved within {self._setup_s:g} s; does DNS answer?") from late
+            raise NoConnection(
+                f"the name {address[0]}{self._given(address)} is not resolved within {self._setup_s:g} s; "
+                "does DNS answer?"
+            ) from late
+        except socket.gaierror as unknown:
+            # The resolver has words for its numbers, the system has not.
+            raise NoConnection(
+                f"the name {address[0]}{self._given(address)} cannot be resolved ({unknown.strerror or unknown}); "
+                "is it written right, and known to the resolver of this machine?"
+            ) from unknown
         except OSError as unknown:
             found, problem = [], unknown
         first = self._turns.get(address, 0) % len(found) if found else 0
@@ -322,9 +337,12 @@ class Nodes:
                 "is the address right, and no firewall between?"
             ) from problem
         reason = f"{address[0]} has no address" if problem is None else reason_of(problem)
-        raise NoConnection(
-            f"no broker answers at {shown} ({reason}); is it running, and is bootstrap.servers right?"
-        ) from problem
+        doubt = ", and is bootstrap.servers right" if address in self.bootstrap else ""
+        raise NoConnection(f"no broker answers at {shown} ({reason}); is it running{doubt}?") from problem
+
+    def _given(self, address: Address) -> str:
+        """Where the address comes from, as far as a user can change it; of others it is said what the broker told."""
+        return " (bootstrap.servers)" if address in self.bootstrap else ""
 
     def _prepare(self, made: socket.socket) -> None:
         made.setblocking(False)

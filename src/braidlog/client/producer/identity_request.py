@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -15,10 +14,9 @@ from braidlog.client.refusals import refusal
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-log = logging.getLogger("braidlog.client")
-
 INIT_PRODUCER_ID: Final = 22
 _NO_TIMEOUT: Final = 0x7FFFFFFF
+_SUBJECT: Final = "the request for a producer id"
 
 
 class IdentityRequest:
@@ -66,14 +64,15 @@ class IdentityRequest:
                 timeout_s=self._nodes.request_timeout_s,
             )
             if answer.error_code != NONE:
-                raise refusal(answer.error_code, "the request for a producer id")
+                raise refusal(answer.error_code, _SUBJECT)
         except (ClientError, ProtocolError) as problem:
             if problem.retriable:
-                log.debug("no producer id yet: %s", problem)
+                self._nodes.problems.failed(_SUBJECT, problem)
                 return False
             reason = f"no producer id, which idempotence needs ({problem}); enable_idempotence=False does without"
             self._failed(ProducerFailedError(reason))
             return True
+        self._nodes.problems.recovered(_SUBJECT)
         self._identity.adopt(answer.producer_id, answer.producer_epoch)
         self._adopted()
         return True

@@ -94,7 +94,7 @@ class Outcomes:
         if code in _TOO_LARGE and may_split(batch):
             self._split(batch)
             return
-        error = refusal(code, f"partition {batch.partition} of topic {batch.topic}", answer.error_message)
+        error = refusal(code, _where(batch), answer.error_message)
         named = {each.batch_index: each.batch_index_error_message or "" for each in answer.record_errors}
         leader = answer.current_leader
         moved = False
@@ -120,6 +120,8 @@ class Outcomes:
         accumulator = self._accumulator
         if batch.is_done:
             return
+        if not self._metadata.problems.is_empty:
+            self._metadata.problems.recovered(_where(batch))
         with accumulator.lock:
             if batch.queue is not None:
                 accumulator.identity.acknowledged(batch.queue, batch, base_offset)
@@ -145,6 +147,7 @@ class Outcomes:
         if now < batch.expires and batch.attempts <= self._retries and self._may_retry(batch, error, log_start_offset):
             self.batches_retried += 1
             pause = 0.0 if at_once else self._pause(batch.attempts)
+            self._metadata.problems.failed(_where(batch), error, part_of=f"topic {batch.topic}")
             log.debug("%s goes again in %.3f s: %s", batch, pause, error)
             self._accumulator.put_back(batch, now + pause)
         else:
@@ -195,8 +198,9 @@ class Outcomes:
             batch.count, batch.raw_size, batch.topic, batch.partition, len(parts),
         )  # fmt: skip
 
-    def note_unreachable(self, node: int, problem: Exception) -> None:
-        """So that records which run out of time can say why."""
+    def note_unreachable(self, node: int, problem: Exception, since: float) -> None:
+        """So that records which run out of time can say why, and people hear of it before."""
+        self._metadata.problems.failed(f"broker {node}", problem, since=since)
         for queue in self._accumulator.active:
             if queue.leader == node and queue.batches:
                 queue.batches[0].last_problem = problem
@@ -210,3 +214,7 @@ def _places(batches: list[Batch]) -> str:
     places = list(dict.fromkeys(f"{batch.topic}-{batch.partition}" for batch in batches))
     more = f" and {len(places) - _MOST_PLACES} more partitions" if len(places) > _MOST_PLACES else ""
     return ", ".join(places[:_MOST_PLACES]) + more
+
+
+def _where(batch: Batch) -> str:
+    return f"partition {batch.partition} of topic {batch.topic}"

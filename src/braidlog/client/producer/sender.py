@@ -249,11 +249,13 @@ class Sender:
         return self._ask_again_at
 
     async def _connect(self, node: int) -> None:
+        began = self._nodes.problems.now()
         try:
             await self._nodes.connection(node)
+            self._nodes.problems.recovered(f"broker {node}")
         except (ClientError, UserError) as problem:
             if getattr(problem, "retriable", False):
-                self._outcomes.note_unreachable(node, problem)
+                self._outcomes.note_unreachable(node, problem, began)
                 self._metadata.request_update()
                 # Batches whose time is up must not wait for a connection.
                 await asyncio.sleep(0.01)

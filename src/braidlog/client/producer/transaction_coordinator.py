@@ -7,7 +7,6 @@ again after a pause. What ends it is success, an AbortableError, a ProducerFaile
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -21,6 +20,7 @@ from braidlog.client.errors import (
     NoConnection,
     ProducerFailedError,
 )
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer import transaction_errors as judgements
 from braidlog.client.producer import transaction_requests as requests
 from braidlog.client.producer.transaction_errors import Judgement, Verdict, failed, refused
@@ -34,8 +34,6 @@ from braidlog.wire.generated.find_coordinator import FindCoordinatorResponse
 from braidlog.wire.generated.init_producer_id import InitProducerIdResponse
 from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 from braidlog.wire.message import Message
-
-log = logging.getLogger("braidlog.client")
 
 Response = TypeVar("Response", bound=Message)
 Answer = TypeVar("Answer")
@@ -64,6 +62,7 @@ class Lines(Protocol):
     """What is used of `Nodes`."""
 
     request_timeout_s: float
+    problems: ProblemLog
 
     async def any(self) -> Line: ...
 
@@ -110,6 +109,7 @@ class TransactionCoordinator:
         self._timeout_ms = timeout_ms
         self._pauses_s = pauses_s
         self._random = random or Random()
+        self._subject = f"transactional id {transactional_id}"
         self._own = _Key(transactional_id, requests.TRANSACTION)
         self._nodes: dict[_Key, int] = {}
         # Why the last attempt had to be repeated, for who is tired of waiting.
@@ -233,6 +233,7 @@ class TransactionCoordinator:
                 verdict, code = _gravest(judgement, codes_of(answer))
                 if verdict is Verdict.DONE:
                     self.last_problem = ""
+                    self._lines.problems.recovered(self._subject)
                     return answer
                 self._raise_if_lasting(doing, verdict, code)
                 if wanted is not None and not wanted():
@@ -300,7 +301,7 @@ class TransactionCoordinator:
 
     def _note(self, doing: str, problem: str) -> None:
         self.last_problem = problem
-        log.debug("transactional id %s: %s has to be tried again: %s", self._transactional_id, doing, problem)
+        self._lines.problems.failed(self._subject, f"{doing} ({problem})")
 
     def _pause_s(self, failures: int) -> float:
         first, longest = self._pauses_s

@@ -16,6 +16,7 @@ from braidlog.client.consumer.lookups import OffsetLookup
 from braidlog.client.consumer.positions import FetchCommitted, Positions
 from braidlog.client.consumer.reset_policy import ResetPolicy
 from braidlog.client.consumer.subscription import SubscriptionState
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.client.view import BrokerView, ClusterView, PartitionView, TopicView
 from braidlog.core.clock import ManualClock
@@ -202,6 +203,7 @@ class FakeCluster:
         self.updates = 0
         self.connections: dict[int, FakeConnection] = {}
         self.problem = None
+        self.problems = ProblemLog("consumer")
         self.loop = asyncio.get_running_loop()
 
     # As nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from random import Random
 from typing import Any, cast
 
@@ -11,8 +12,10 @@ import pytest
 from braidlog.client.consumer.coordinator_link import CoordinatorLink, Pauses
 from braidlog.client.errors import NoConnection
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core import protocol_errors as errors
+from braidlog.core.clock import ManualClock
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from support.membership_scene import BEAT, FIND, GROUP, FakeNodes, Script
@@ -43,6 +46,28 @@ async def test_a_look_up_goes_on_until_there_is_a_coordinator() -> None:
     script.then(FIND, FindCoordinatorResponse(coordinators=[not_yet]), NoConnection("cut"))
     await beat(one)
     assert script.count(FIND) == 3
+
+
+async def test_a_coordinator_that_stays_away_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "braidlog.client")
+    script = Script()
+    one, nodes = link(script)
+    clock = ManualClock()
+    nodes.problems = ProblemLog("consumer", clock.monotonic)
+    not_yet = Coordinator(key=GROUP, error_code=errors.CoordinatorNotAvailableError.code)
+
+    def away(_request: object, _version: int) -> FindCoordinatorResponse:
+        clock.advance(0.7)
+        return FindCoordinatorResponse(coordinators=[not_yet])
+
+    script.then(FIND, *[away] * 60)
+    await beat(one)
+    warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert [each.split(",")[0] for each in warnings] == ["consumer: failing for 2 s", "consumer: failing for 32 s"]
+    assert f"group {GROUP}: its coordinator is not available" in warnings[0]
+    # An answer is no proof that the membership works again; the talk says so.
+    one.works()
+    assert caplog.records[-1].message == f"consumer: works again after 42 s: group {GROUP}"
 
 
 async def test_a_refusal_for_good_is_told() -> None:

@@ -142,7 +142,8 @@ async def test_a_lost_connection_loses_and_doubles_nothing(caplog: pytest.LogCap
     scene.cluster.lost = [NoConnection("cut"), NoConnection("cut again")]
     assert [offset for _, offset in await scene.offsets()] == list(range(10, 30))
     assert scene.cluster.updates > 0
-    assert caplog.text.count("cannot fetch from broker 1") == 1
+    # What mends itself at once is nobody's business.
+    assert caplog.text == ""
     await scene.close()
 
 

@@ -464,3 +464,30 @@ def test_no_thread_stays_behind() -> None:
 
     parallel(FakeConsumer({ZERO: keys(20, 4)}), handler, workers=16).run(idle_timeout=0.01)
     assert set(threading.enumerate()) == before
+
+
+class SharedOutLate(FakeConsumer):
+    """A group that takes many times as long to share out as `idle_timeout` is."""
+
+    polls_before = 200
+
+    def poll(self, timeout_s: float = 0, max_records: int = 500) -> list[ConsumerRecord]:
+        self.polls_before -= 1
+        if self.polls_before == 0:
+            self.assign(ZERO)
+        return super().poll(timeout_s, max_records)
+
+
+def test_idleness_counts_from_the_first_assignment() -> None:
+    fake = SharedOutLate({ZERO: keys(20, 5)})
+    fake.positions.clear()
+    done: list[int] = []
+    parallel(fake, lambda record: done.append(record.offset)).run(idle_timeout=0.02)
+    assert sorted(done) == list(range(20))
+
+
+def test_a_member_that_gets_nothing_becomes_idle() -> None:
+    fake = FakeConsumer({ZERO: []})
+    fake.positions.clear()
+    fake.events.append(lambda: fake.listener.on_partitions_assigned([]))
+    parallel(fake, lambda record: None).run(idle_timeout=0.05)

@@ -296,6 +296,53 @@ async def test_a_name_that_no_host_can_have(name: str) -> None:
     nodes.close()
 
 
+async def test_a_name_that_nobody_knows_is_told_with_where_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(_loop: object, host: str, _port: int) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(nodes_module, "_resolved", unknown)
+    nodes = Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": "broker1:9092", "reconnect_backoff_ms": 1}))
+    with pytest.raises(NoConnection) as given:
+        await nodes.any()
+    assert str(given.value) == (
+        "the name broker1 (bootstrap.servers) cannot be resolved (Name or service not known); "
+        "is it written right, and known to the resolver of this machine?"
+    )
+    nodes.learn({3: ("broker3", 9092)})
+    with pytest.raises(NoConnection) as told:
+        await nodes.connection(3)
+    assert "the name broker3 cannot be resolved (Name or service not known)" in str(told.value)
+    assert "Broker 3 tells clients to connect there" in str(told.value)
+    assert "advertised.listeners" in str(told.value)
+    nodes.close()
+
+
+async def test_a_name_that_is_not_resolved_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(_loop: object, host: str, _port: int) -> list[object]:
+        await asyncio.sleep(3600)
+        return []
+
+    monkeypatch.setattr(nodes_module, "_resolved", slow)
+    given = {"bootstrap_servers": "broker1:9092", "socket_connection_setup_timeout_ms": 10}
+    nodes = Nodes(Settings.of(ADMIN, None, given))
+    with pytest.raises(NoConnection, match=r"the name broker1 \(bootstrap.servers\) is not resolved within 0.01 s"):
+        await nodes.any()
+    nodes.close()
+
+
+async def test_a_broker_that_refuses_elsewhere_casts_no_doubt_on_bootstrap_servers() -> None:
+    nodes = Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": "127.0.0.1:2"}))
+    nodes.learn({3: ("127.0.0.1", 1)})
+    with pytest.raises(NoConnection, match=r"no broker answers at 127\.0\.0\.1:1 .*is it running\? Broker 3 tells"):
+        await nodes.connection(3)
+    nodes.close()
+
+
+def test_an_url_is_no_server() -> None:
+    with pytest.raises(SettingError, match=r"'http://a:9092' is not HOST:PORT; leave http:// away"):
+        parse_servers(("http://a:9092",))
+
+
 async def test_a_listener_that_wants_a_login_is_found_out_with_the_second_call() -> None:
     def script(_: int, request: Message) -> Answer:
         if isinstance(request, SaslHandshakeRequest):

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
+from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees
@@ -157,6 +158,7 @@ class FakeConnection:
 class FakeNodes:
     def __init__(self, world: ProducerWorld) -> None:
         self._world = world
+        self.problems = world.problems
         self.request_timeout_s = 30.0
         self.open: dict[int, FakeConnection] = {}
 
@@ -183,6 +185,7 @@ class FakeNodes:
 class FakeMetadata:
     def __init__(self, world: ProducerWorld) -> None:
         self._world = world
+        self.problems = world.problems
         self.listeners: list[Callable[[ClusterView], None]] = []
         self.view = ClusterView("", -1, {}, {})
         self.refreshes = 0
@@ -283,6 +286,7 @@ class ProducerWorld:
         self.limits = Limits(**{"max_in_flight": max_in_flight, **limits})
         self.identity = ProducerIdentity(idempotent, False)
         self.accumulator = Accumulator(self.limits, self.identity, self.clock, FirstPartition(), self._wake)
+        self.problems = ProblemLog("producer", self.clock.monotonic)
         self.nodes = FakeNodes(self)
         self.metadata = FakeMetadata(self)
         engine = FakeEngine(self.loop)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections import deque
 
 import pytest
@@ -164,6 +166,32 @@ def test_retries_pause_longer_each_time(world: ProducerWorld) -> None:
     world.run(20.0)
     assert len(world.requests) == 7
     assert values(world) == [b"a"]
+
+
+def test_a_disk_that_refuses_is_told_of_once_and_when_it_is_over(
+    world: ProducerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "braidlog.client")
+    # KAFKA_STORAGE_ERROR, for some six seconds.
+    world.refusals[0] = deque([56] * 9)
+    world.send(b"a")
+    world.run(20.0)
+    assert values(world) == [b"a"]
+    warning, information = [each for each in caplog.records if "failing" in each.message or "again" in each.message]
+    assert warning.levelname == "WARNING"
+    assert "producer: failing for" in warning.message
+    assert f"partition 0 of topic {TOPIC}: the disk under it failed" in warning.message
+    assert information.levelname == "INFO"
+    assert re.search(f"works again after [5-9] s: partition 0 of topic {TOPIC}", information.message)
+
+
+def test_a_leader_that_moves_is_not_worth_a_word(world: ProducerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    # NOT_LEADER_OR_FOLLOWER twice, then a lost connection.
+    world.refusals[0] = deque([6, 6])
+    world.faults.append(LOST_AFTER)
+    world.send(b"a")
+    world.run(20.0)
+    assert caplog.text == ""
 
 
 def test_so_many_retries_and_no_more() -> None:

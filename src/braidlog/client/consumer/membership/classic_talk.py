@@ -146,7 +146,10 @@ class ClassicTalk:
                 return Next.RESET
             step = self.member.on_join(answer)
         if step is not Next.GO_ON:
+            # Another round of the rebalance is no failure.
+            self.link.heed(answer.error_code)
             return step
+        self.link.works()
         self.rebalances += 1
         self.beats.begin(self._now())
         self._poked.set()
@@ -178,6 +181,7 @@ class ClassicTalk:
             step = self.member.on_sync(told)
             if step is Next.GO_ON:
                 self.share = share
+        self.link.heed(told.error_code)
         return step
 
     def _again(self, problem: ClientError) -> Next:
@@ -277,6 +281,7 @@ class ClassicTalk:
             return
         self.beats.heard(self._now())
         if answer.error_code == NONE:
+            self.link.works()
             return
         try:
             with self.lock:
@@ -284,9 +289,8 @@ class ClassicTalk:
         except ProtocolError as problem:
             self._fail(problem)
             return
-        if step is Next.ELSEWHERE:
-            self.link.heed(answer.error_code)
         if step in (Next.ELSEWHERE, Next.LATER):
+            self.link.heed(answer.error_code)
             self.beats.failed(self._now(), pause_s)
         else:
             self._ring()

@@ -112,6 +112,8 @@ class NewerTalk:
         except ProtocolError as problem:
             self._fail(problem)
             return
+        if heard is not Heard.LATER:
+            self.link.works()
         if heard is Heard.NEWS:
             self._ring()
         elif heard is Heard.AGAIN:
