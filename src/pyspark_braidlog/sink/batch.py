@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from braidlog.core.errors import UserError
+from pyspark_braidlog.hang_up import SentToWorkers
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
@@ -40,7 +41,7 @@ def new_batch_writer(
     return BatchWriter(chosen, columns, is_insert)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SentToWorkers, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, columns: Columns, is_insert: bool) -> None:
         self._options = options
         self._columns = columns

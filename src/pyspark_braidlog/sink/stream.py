@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_braidlog.hang_up import SentToWorkers
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
@@ -29,7 +30,7 @@ def new_stream_writer(options: Mapping[str, str], schema: StructType, overwrite:
     return StreamWriter(chosen, columns)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from braidlog.core.errors import UserError
+from pyspark_braidlog.hang_up import SentToWorkers, end_planner_if_hung_up
 from pyspark_braidlog.source.admission import Admission
 from pyspark_braidlog.source.model import RangePartition
 from pyspark_braidlog.source.options import ReadOptions
@@ -53,7 +54,7 @@ class RefusedStream(DataSourceStreamReader):
         raise self._problem
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One of these lives as long as the query, in a process beside the driver, and plans; another is sent to the
     tasks, and reads. Neither may count on `stop`: Spark ends the planning process the hard way.
 
@@ -110,6 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._progress is not None:
             self._progress.close()
         self._planner = self._progress = None
+        end_planner_if_hung_up()
 
     def _planning(self) -> StreamPlanner:
         if self._planner is None:
