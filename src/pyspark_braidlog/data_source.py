@@ -27,13 +27,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from pyspark_braidlog.worker_process import SentToWorkers
+
 _OF_TABLE: Final = "option."
 _CARRIER: Final = "offset"
 _METADATA: Final = "braidlog.options"
 _SERVERS: Final = "kafka.bootstrap.servers"
 
 
-class DefaultSource(DataSource):
+class DefaultSource(SentToWorkers, DataSource):
     """Takes the options of Spark's own Kafka connector, and a few more; docs/spark/ has them all."""
 
     @classmethod

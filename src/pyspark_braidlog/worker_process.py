@@ -17,6 +17,8 @@ import sys
 from types import FrameType
 from typing import Any, Final
 
+from pyspark_braidlog.hang_up import DAEMON, expect_hang_up, program
+
 # What PySpark's worker calls the file that it reads from.
 _INPUT: Final = "infile"
 
@@ -35,11 +37,13 @@ def worker_input() -> Any:
     return None
 
 
-class SentToTasks:
-    """Base of what Spark pickles on the driver and unpickles in every task, before it reads the task's rows."""
+class SentToWorkers:
+    """Base of what Spark pickles for the processes that PySpark's daemon forks: in a task, it is unpickled before the
+    task's rows are read."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
+        expect_hang_up()
         source = worker_input()
         if source is not None:
             acknowledge(source.fileno())
@@ -58,16 +62,13 @@ def acknowledge(connection: int) -> None:
         return
 
 
-def is_spark_worker() -> bool:
-    """Whether Spark's daemon started this process; a user's program is left alone."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == "pyspark.daemon"
-
-
 def freeze_imports() -> None:
-    """When a task is done: freeze what is alive, if something was imported since the last time."""
+    """When a task is done: freeze what is alive, if something was imported since the last time.
+
+    In processes of Spark's daemon alone: a user's program is left as it is.
+    """
     global _modules_frozen
-    if len(sys.modules) == _modules_frozen or not is_spark_worker():
+    if len(sys.modules) == _modules_frozen or program() != DAEMON:
         return
     # Or what is garbage by now would be kept for good.
     gc.collect()

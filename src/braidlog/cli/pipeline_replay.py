@@ -17,7 +17,7 @@ from braidlog.client.admin.routing import Routing
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from pyspark_braidlog.jobs.checkpoint import Checkpoint, Positions, find_checkpoints, read_checkpoint
-from pyspark_braidlog.jobs.replay import execute, plan_replay
+from pyspark_braidlog.jobs.replay import Replay, execute, plan_replay
 from pyspark_braidlog.jobs.run_lock import RunLock
 
 # A query that wrote so short a time ago is likely to be running.
@@ -40,13 +40,22 @@ def run(options: argparse.Namespace) -> int:
     replay = plan_replay(checkpoint, new, drop_state=options.drop_state)
     for note in (*notes, *replay.notes):
         remark(note)
-    backup = execute(replay) if options.execute else None
+    backup = _execute(replay) if options.execute else None
     _show(changes, options.output)
     if backup is None:
         remark("nothing was changed; --execute does it")
     else:
         remark(f"the query reads on from there at its next start; the old checkpoint is kept as {backup}")
     return 0
+
+
+def _execute(replay: Replay) -> Path:
+    backup = execute(replay)
+    # Who wrote last was this program, which is at its end: another replay need not be forced.
+    lock = RunLock(replay.checkpoint.path)
+    if lock.take():
+        lock.release()
+    return backup
 
 
 def _checkpoint(path: Path) -> Checkpoint:
@@ -57,15 +66,20 @@ def _checkpoint(path: Path) -> Checkpoint:
 
 
 def _check_stopped(checkpoint: Checkpoint, *, force: bool) -> None:
-    holder = RunLock(checkpoint.path).holder()
+    lock = RunLock(checkpoint.path)
+    holder = lock.holder()
     if holder is not None:
         raise UserError(f"the query is running ({holder}): stop it first")
     newest = max((each.stat().st_mtime for each in (checkpoint.path / "offsets").iterdir()), default=0.0)
+    released = lock.released_at_s()
+    if released is not None and released >= newest:
+        # `pipeline run` was the last to write, and has stopped the query.
+        return
     age = time.time() - newest
     if age < _QUIET_S and not force:
         raise UserError(
-            f"the query wrote to its checkpoint {max(age, 0.0):.0f} s ago and may be running: stop it first; if it is, "
-            "say --force"
+            f"the query wrote to its checkpoint {max(age, 0.0):.0f} s ago and may be running: stop it first; if it "
+            "is stopped, say --force"
         )
 
 

@@ -38,9 +38,18 @@ class RunLock:
         return True
 
     def release(self) -> None:
+        """When the query is stopped: the file's time is then that of the end, after all that the query wrote."""
         if self._file is not None:
+            os.utime(self._file)
             os.close(self._file)
             self._file = None
+
+    def released_at_s(self) -> float | None:
+        """When the last run ended, by the clock of the file system; of one that was killed, when it began."""
+        try:
+            return self._path.stat().st_mtime if self.holder() is None else None
+        except OSError:
+            return None
 
     def holder(self) -> str | None:
         """Who has it, or None; never takes it from anybody."""

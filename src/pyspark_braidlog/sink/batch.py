@@ -14,7 +14,7 @@ from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
 from pyspark_braidlog.sink.task_count import check_task_count
 from pyspark_braidlog.sink.tasks import TaskWritten, write_task
-from pyspark_braidlog.worker_process import SentToTasks
+from pyspark_braidlog.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def new_batch_writer(
     return BatchWriter(chosen, columns, is_insert)
 
 
-class BatchWriter(SentToTasks, DataSourceArrowWriter):
+class BatchWriter(SentToWorkers, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, columns: Columns, is_insert: bool) -> None:
         self._options = options
         self._columns = columns

@@ -13,7 +13,7 @@ from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.target import TARGETS
 from pyspark_braidlog.sink.task_count import check_task_count
 from pyspark_braidlog.sink.tasks import TaskWritten, write_task
-from pyspark_braidlog.worker_process import SentToTasks, freeze_imports
+from pyspark_braidlog.worker_process import SentToWorkers, freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ def new_stream_writer(options: Mapping[str, str], schema: StructType, overwrite:
     return StreamWriter(chosen, columns)
 
 
-class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):
+class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns

@@ -20,7 +20,7 @@ from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.planning import split
 from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.topics import Choice, TopicFacts, topic_partitions
-from pyspark_braidlog.worker_process import SentToTasks
+from pyspark_braidlog.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -47,7 +47,7 @@ def new_batch_reader(options: Mapping[str, str], schema: StructType) -> DataSour
     return FilteredBatchReader(chosen, schema) if chosen.push_filters else BatchReader(chosen, schema)
 
 
-class BatchReader(SentToTasks, DataSourceReader):
+class BatchReader(SentToWorkers, DataSourceReader):
     """Goes to the tasks pickled, so it holds what was asked for and no connection."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from braidlog.core.errors import UserError
+from pyspark_braidlog.hang_up import end_planner_if_hung_up
 from pyspark_braidlog.source.admission import Admission
 from pyspark_braidlog.source.model import RangePartition
 from pyspark_braidlog.source.options import ReadOptions
@@ -18,7 +19,7 @@ from pyspark_braidlog.source.progress import GroupProgress, group_calls
 from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic, ranges
 from pyspark_braidlog.source.stream_planning import StreamPlanner
-from pyspark_braidlog.worker_process import SentToTasks
+from pyspark_braidlog.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,7 @@ class RefusedStream(DataSourceStreamReader):
         raise self._problem
 
 
-class StreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One of these lives as long as the query, in a process beside the driver, and plans; another is sent to the
     tasks, and reads. Neither may count on `stop`: Spark ends the planning process the hard way.
 
@@ -111,6 +112,7 @@ class StreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailable
         if self._progress is not None:
             self._progress.close()
         self._planner = self._progress = None
+        end_planner_if_hung_up()
 
     def _planning(self) -> StreamPlanner:
         if self._planner is None:

@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pyspark_braidlog import worker_process
-from pyspark_braidlog.worker_process import SentToTasks, acknowledge, freeze_imports
+from pyspark_braidlog.worker_process import SentToWorkers, acknowledge, freeze_imports
 from support.eventually import eventually
 
 # Of the kernel's tcp_info: eight small fields, then rto, ato, snd_mss, rcv_mss, unacked.
@@ -81,7 +81,7 @@ def test_what_arrived_is_acknowledged_at_once(connection: tuple[socket.socket, s
     assert unacked(sender) == 0
 
 
-class Sent(SentToTasks):
+class Sent(SentToWorkers):
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -1,0 +1,46 @@
+"""Processes that Spark hangs up on end without a word, and tell all else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+DAEMON = "pyspark.daemon"
+# A program that passes for one of PySpark's and ends as they do.
+PROGRAM = """
+import sys, traceback
+from types import SimpleNamespace
+from pyspark_braidlog import hang_up
+
+__spec__ = SimpleNamespace(name=sys.argv[1])
+hang_up.expect_hang_up()
+try:
+    try:
+        raise {problem}
+    finally:
+        hang_up.end_planner_if_hung_up()
+except BaseException:
+    traceback.print_exc()
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "problem", "code", "is_told"),
+    [
+        (PLANNER, "EOFError()", 0, False),
+        (PLANNER, "BrokenPipeError()", 0, False),
+        (PLANNER, "ValueError('x')", 7, True),
+        (DAEMON, "BrokenPipeError()", 7, False),
+        (DAEMON, "ConnectionResetError()", 7, False),
+        (DAEMON, "ValueError('x')", 7, True),
+        ("mine", "EOFError()", 7, True),
+    ],
+)
+def test_only_the_hang_up_goes_untold(program: str, problem: str, code: int, is_told: bool) -> None:
+    words = [sys.executable, "-c", PROGRAM.format(problem=problem), program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, is_told), done.stderr
