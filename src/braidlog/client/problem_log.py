@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -39,11 +40,13 @@ class _Failing:
 
 
 class ProblemLog:
-    """Of one client; used by one thread at a time. A subject is what does not work: "topic orders", "group shop"."""
+    """Of one client; any of its threads may tell. A subject is what does not work: "topic orders", "group shop"."""
 
     def __init__(self, who: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
         self._who = who
+        # A program's own thread may read answers while the engine's tries something else.
+        self._lock = threading.Lock()
         self._failing: dict[str, _Failing] = {}
         # When a line of each was written last, also when it has recovered since: one that comes and goes is not
         # told of more often than one that stays.
@@ -61,6 +64,10 @@ class ProblemLog:
 
         Nothing is said of it while what it is part of fails as well.
         """
+        with self._lock:
+            self._failed(subject, problem, since, part_of)
+
+    def _failed(self, subject: str, problem: Exception | str, since: float | None, part_of: str) -> None:
         now = self.now()
         failing = self._failing.get(subject)
         if failing is None or now - failing.last > _STALE_S:
@@ -96,6 +103,10 @@ class ProblemLog:
 
     def recovered(self, subject: str) -> None:
         """It was tried and worked."""
+        with self._lock:
+            self._recovered(subject)
+
+    def _recovered(self, subject: str) -> None:
         failing = self._failing.pop(subject, None)
         if failing is None:
             return
@@ -107,8 +118,9 @@ class ProblemLog:
             log.info("%s: works again after %.0f s: %s", self._who, lasted, subject or "the cluster answers")
 
     def recovered_all(self) -> None:
-        for subject in list(self._failing):
-            self.recovered(subject)
+        with self._lock:
+            for subject in list(self._failing):
+                self._recovered(subject)
 
     def _drop_stale(self, now: float) -> None:
         self._failing = {each: other for each, other in self._failing.items() if now - other.last <= _STALE_S}

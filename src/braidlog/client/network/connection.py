@@ -14,12 +14,13 @@ import os
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from braidlog import __version__
 from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.client.network.frames import FrameReader, NotFrames, PeerEnded
-from braidlog.client.network.transport import Transport
+from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
@@ -38,17 +39,39 @@ _LAST_CORRELATION: Final = 0x7FFFFFFF
 _NEWEST_VERSIONS_REQUEST: Final = 3
 
 
+# Called on the loop's thread with the decoded response, or with the reason why there is none.
+OnAnswer = Callable[[Any, ClientError | None], None]
+# Called on the thread that reads in the loop's place; false when the answer needs the loop's thread.
+TakeDirectly = Callable[[Any], bool]
+
+
 class _Waiting:
     """A request that was written and not yet answered."""
 
-    __slots__ = ("answer", "api_key", "correlation", "deadline", "version")
+    __slots__ = ("api_key", "correlation", "deadline", "on_answer", "take_directly", "version")
 
-    def __init__(self, correlation: int, api_key: int, version: int, deadline: float) -> None:
+    def __init__(
+        self,
+        correlation: int,
+        api_key: int,
+        version: int,
+        deadline: float,
+        on_answer: OnAnswer,
+        take_directly: TakeDirectly | None,
+    ) -> None:
         self.correlation = correlation
         self.api_key = api_key
         self.version = version
         self.deadline = deadline
-        self.answer: asyncio.Future[Any] | None = None
+        self.on_answer = on_answer
+        self.take_directly = take_directly
+
+    def tell(self, response: Any, problem: ClientError | None) -> None:
+        try:
+            self.on_answer(response, problem)
+        except Exception:
+            # A bug of ours with one answer must not cost the connection, and the others' answers with it.
+            log.exception("an answer to %s could not be taken", APIS[self.api_key].name)
 
 
 class Connection:
@@ -73,6 +96,9 @@ class Connection:
         self._held: list[tuple[list[WriterPiece], _Waiting | None]] = []
         self._muted_until = 0.0
         self._is_holding = False
+        # Other threads read in the loop's place; one of them does so right now.
+        self._is_read_directly = False
+        self._has_reader = False
         self._at_end: list[Callable[[], None]] = []
         # What else it may mean when the broker hangs up instead of answering the first request.
         self.hint = ""
@@ -152,10 +178,32 @@ class Connection:
 
         `ahead` overtakes what is held back.
         """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self.post_with(api_key, version, request, timeout_s, partial(_settle, answer), ahead=ahead)
+        return answer
+
+    def post_with(
+        self,
+        api_key: int,
+        version: int,
+        request: Message,
+        timeout_s: float,
+        on_answer: OnAnswer,
+        take_directly: TakeDirectly | None = None,
+        *,
+        ahead: bool = False,
+        directly: bool = False,
+    ) -> None:
+        """As `post`, for who would rather be called as soon as the answer is there.
+
+        `directly`: not on the loop's thread, after `may_post_directly` said that this is possible.
+        """
+        if not directly:
+            self.let_loop_read()
         pieces = self._encoded(api_key, version, request)
-        waiting = _Waiting(self._correlation, api_key, version, self._loop.time() + timeout_s)
-        waiting.answer = self._loop.create_future()
-        self._set_timer(waiting.deadline)
+        deadline = self._loop.time() + timeout_s
+        waiting = _Waiting(self._correlation, api_key, version, deadline, on_answer, take_directly)
+        self._set_timer(deadline)
         if ahead:
             # Answers come in the order of writing: those held back are answered after this one.
             held = sum(each is not None for _, each in self._held)
@@ -164,7 +212,6 @@ class Connection:
         else:
             self._waiting.append(waiting)
             self._write(pieces, waiting)
-        return waiting.answer
 
     def post_only(self, api_key: int, version: int, request: Message) -> None:
         """For what has no answer: a produce with acks=0."""
@@ -220,22 +267,26 @@ class Connection:
                 self._on_frame(frame)
                 if not self.is_open:
                     return
-        except PeerEnded:
+        except Exception as problem:
+            self._on_unreadable(problem)
+
+    def _on_unreadable(self, problem: Exception) -> None:
+        if isinstance(problem, PeerEnded):
             self._end(NoConnection(f"the broker at {self.address} closed the connection{self.hint}"))
-        except NotFrames:
+        elif isinstance(problem, NotFrames):
             self._end(
                 NoConnection(
                     f"{self.address} does not speak the Kafka protocol in clear text; "
                     "is it the port of another service, or a TLS listener (security.protocol=SSL)?"
                 )
             )
-        except ClientError as problem:
+        elif isinstance(problem, ClientError):
             self._end(problem)
-        except OSError as problem:
+        elif isinstance(problem, OSError):
             self._on_lost(problem)
-        except Exception as problem:
+        else:
             # A bug of ours must not leave those without an answer who wait for one.
-            log.exception("an answer of %s could not be taken", self.address)
+            log.error("an answer of %s could not be taken", self.address, exc_info=problem)
             self._end(NoConnection(f"an answer of {self.address} could not be taken ({type(problem).__name__})"))
 
     def _on_frame(self, frame: bytes) -> None:
@@ -245,7 +296,6 @@ class Connection:
                 self._waiting.appendleft(waiting)
             self._end(NoConnection(f"{self.address} answered out of order; is it a Kafka-compatible broker?"))
             return
-        assert waiting.answer is not None
         version = waiting.version
         # A broker that does not know this version of ApiVersions answers in version 0.
         if waiting.api_key == API_VERSIONS and _error_of(frame) == UnsupportedVersionError.code:
@@ -267,8 +317,104 @@ class Connection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._mute(throttle_ms / 1000.0)
-        if not waiting.answer.done():
-            waiting.answer.set_result(response)
+        waiting.tell(response, None)
+
+    # In another thread's hands, while the loop's thread is held (`Engine.busy`)
+
+    def may_post_directly(self, timeout_s: float) -> bool:
+        """Whether a request can be written now without anything that only the loop's thread may do."""
+        timer = self._timer
+        now = self._loop.time()
+        return (
+            self.is_open
+            and self._transport.is_direct
+            and not self._waiting
+            and not self._held
+            and not self._is_holding
+            and now >= self._muted_until
+            and self._transport.unsent == 0
+            # What is set already comes soon enough.
+            and timer is not None
+            and timer.when() <= now + timeout_s
+        )
+
+    def take_reading(self) -> bool:
+        """From now until `leave_reading` the caller's thread reads, and no other; false when that cannot be.
+
+        There has to be one request under way, whose answer another thread may take.
+        """
+        transport = self._transport
+        if not self.is_open or self._has_reader or not isinstance(transport, PlainTransport):
+            return False
+        if len(self._waiting) != 1 or self._waiting[0].take_directly is None:
+            return False
+        if not self._is_read_directly:
+            self._is_read_directly = True
+            transport.stop_telling()
+        self._has_reader = True
+        return True
+
+    def leave_reading(self, *, keep: bool) -> None:
+        """The caller's thread reads no more. `keep`: somebody will again, so that the loop need not look meanwhile."""
+        self._has_reader = False
+        if not keep or self._waiting:
+            self.let_loop_read()
+
+    def let_loop_read(self) -> None:
+        """Unless a thread is reading: it sees to everybody's answers."""
+        if self._is_read_directly and not self._has_reader:
+            self._is_read_directly = False
+            if self.is_open and isinstance(self._transport, PlainTransport):
+                self._transport.tell_again()
+
+    def wait_readable(self, timeout_s: float) -> None:
+        """Without holding the loop's thread."""
+        assert isinstance(self._transport, PlainTransport)
+        self._transport.wait_readable(timeout_s)
+
+    def read_directly(self) -> bool:
+        """Take the answers that have come; false when the rest is for the loop's thread."""
+        if not self.is_open:
+            return False
+        rest: list[bytes] = []
+        problem: Exception | None = None
+        try:
+            for frame in self._frames.frames(self._transport):
+                if rest or not self._take_directly(frame):
+                    rest.append(frame)
+        except Exception as met:
+            problem = met
+        if rest or problem is not None:
+            self._loop.call_soon_threadsafe(self._take_over, rest, problem)
+            return False
+        return True
+
+    def _take_directly(self, frame: bytes) -> bool:
+        """Whether the frame was the expected answer, and one without consequences for the loop."""
+        waiting = self._waiting[0] if self._waiting else None
+        if waiting is None or waiting.take_directly is None:
+            return False
+        if len(frame) < _ERROR_AT + 2 or _correlation_of(frame) != waiting.correlation:
+            return False
+        try:
+            response = decode_response(waiting.api_key, waiting.version, frame)[1]
+        except MalformedError:
+            return False
+        if getattr(response, "throttle_time_ms", 0) > 0 or not waiting.take_directly(response):
+            return False
+        self._waiting.popleft()
+        return True
+
+    def _take_over(self, frames: list[bytes], problem: Exception | None) -> None:
+        """On the loop's thread: what another thread read and could not deal with."""
+        try:
+            for frame in frames:
+                if self.is_open:
+                    self._on_frame(frame)
+        except Exception as met:
+            problem = met
+        if problem is not None and self.is_open:
+            self._on_unreadable(problem)
 
     def _set_timer(self, deadline: float) -> None:
         if self._timer is None or self._timer.when() > deadline:
@@ -319,14 +465,22 @@ class Connection:
             self._timer.cancel()
         self._transport.close()
         waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            if each.answer is not None and not each.answer.done():
-                each.answer.set_exception(problem or NoConnection(f"the connection to {self.address} was closed"))
         self._held.clear()
         for callback in self._at_end:
             callback()
         if self.on_closed is not None:
             self.on_closed(self)
+        for each in waiting:
+            each.tell(None, problem or NoConnection(f"the connection to {self.address} was closed"))
+
+
+def _settle(answer: asyncio.Future[Any], response: Any, problem: ClientError | None) -> None:
+    if answer.done():
+        return
+    if problem is None:
+        answer.set_result(response)
+    else:
+        answer.set_exception(problem)
 
 
 def reason_of(problem: OSError) -> str:

@@ -9,7 +9,9 @@ import asyncio
 import concurrent.futures
 import logging
 import os
+import selectors
 import threading
+from _thread import LockType, allocate_lock
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -24,10 +26,28 @@ T = TypeVar("T")
 _JOIN_S: Final = 10.0
 
 
+class _SleepingSelector(selectors.DefaultSelector):
+    """Lets go of a lock while it waits for sockets."""
+
+    def __init__(self, busy: LockType) -> None:
+        super().__init__()
+        self._busy = busy
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._busy.release()
+        try:
+            return super().select(timeout)
+        finally:
+            self._busy.acquire()
+
+
 class Engine:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.loop = asyncio.new_event_loop()
+        # Held by the engine's thread but while it sleeps: whoever gets it may do the engine's work in its place, as
+        # long as that neither waits nor needs the loop to run.
+        self.busy = allocate_lock()
+        self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop(_SleepingSelector(self.busy))
         self._tasks = Tasks(name)
         self._process = os.getpid()
         self._closed = False
@@ -45,6 +65,7 @@ class Engine:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
+        self.busy.acquire()
         try:
             while True:
                 try:
@@ -59,6 +80,7 @@ class Engine:
             # One that is broken cannot always be closed.
             with suppress(Exception):
                 self.loop.close()
+            self.busy.release()
 
     def _die(self, problem: BaseException) -> None:
         """The loop itself failed: nobody may wait for it any more."""

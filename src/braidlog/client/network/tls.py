@@ -29,6 +29,8 @@ _ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 class TlsTransport:
     """Has the face of `transport.Transport`; made by `secured`, when the handshake is done."""
 
+    is_direct = False
+
     def __init__(
         self,
         below: PlainTransport,

@@ -6,6 +6,7 @@ A transport moves bytes and knows nothing of frames; `TlsTransport` (tls.py) has
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import sys
 from collections import deque
@@ -23,7 +24,14 @@ _LOW_WATER: Final[int | None] = getattr(socket, "SO_RCVLOWAT", None) if sys.plat
 Piece = bytes | memoryview
 
 
+# Not every system has it.
+_HAS_POLL: Final = hasattr(select, "poll")
+
+
 class Transport(Protocol):
+    # Whether another thread than the loop's may write and read in its place, while the loop's is held (`DirectPath`).
+    is_direct: bool
+
     def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
         """Tell when there may be something to receive, and when sending failed."""
         ...
@@ -57,12 +65,16 @@ class Transport(Protocol):
 class PlainTransport:
     """A connected socket as it is."""
 
+    is_direct = _HAS_POLL
+
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
         self._loop = loop
         self._socket = connected
         self._waiting: deque[memoryview] = deque()
         self._unsent = 0
+        self._on_readable: Callable[[], None] | None = None
         self._on_lost: Callable[[OSError], None] | None = None
+        self._poll: select.poll | None = None
         self._closed = False
         self._expected = 1
 
@@ -75,8 +87,25 @@ class PlainTransport:
         return str(self._socket.getpeername()[0])
 
     def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
+        self._on_readable = on_readable
         self._on_lost = on_lost
         self._loop.add_reader(self._socket, on_readable)
+
+    def stop_telling(self) -> None:
+        """Another thread reads from now on: the loop does not look."""
+        self._loop.remove_reader(self._socket)
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._socket, select.POLLIN)
+
+    def tell_again(self) -> None:
+        if not self._closed and self._on_readable is not None:
+            self._loop.add_reader(self._socket, self._on_readable)
+
+    def wait_readable(self, timeout_s: float) -> None:
+        """In the thread that reads. The loop may close the socket meanwhile, so the wait has to be short."""
+        if self._poll is not None:
+            self._poll.poll(timeout_s * 1000.0)
 
     def receive_into(self, view: memoryview) -> int:
         try:
@@ -118,7 +147,8 @@ class PlainTransport:
                 self._waiting.clear()
                 self._unsent = 0
                 if self._on_lost is not None:
-                    self._on_lost(problem)
+                    # Whoever sends is in the midst of something, and may not be on the loop's thread at all.
+                    self._loop.call_soon_threadsafe(self._on_lost, problem)
                 return
             self._unsent -= sent
             while sent:

@@ -372,7 +372,9 @@ class Accumulator:
         self.lock.acquire()
         try:
             self.flushing += 1 if more else -1
+            # Whatever comes later calls by itself.
+            waits = len(self.active) > 0 or len(self.seats) > 0
         finally:
             self.lock.release()
-        if more:
+        if more and waits:
             self.call()

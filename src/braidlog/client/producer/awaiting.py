@@ -34,6 +34,7 @@ def _arrival_of(batch: Batch, loop: asyncio.AbstractEventLoop) -> asyncio.Future
         if not batch.watch(arrival):
             return None
         batch.arrival = arrival
+        batch.guard.let_engine_read()
     return arrival.future
 
 

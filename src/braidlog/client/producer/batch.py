@@ -13,7 +13,7 @@ room, is replaced: its `parts` say where its records went, and it is never done 
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from librt.strings import BytesWriter
 from librt.threading import Lock
@@ -31,19 +31,35 @@ NO_SEQUENCE: Final = -1
 WHOLE: Final = -1
 
 
+class DirectReader(Protocol):
+    def read_until_told(self, bell: Any, timeout_s: float | None) -> None:
+        """Read in the engine's place until the bell rings, if there is something to read; gives up after a moment."""
+        ...
+
+    def let_engine_read(self) -> None:
+        """Somebody waits who does not read."""
+        ...
+
+
 class Guard:
     """The one lock of a producer's queues, and the thread that must never wait for them."""
 
-    __slots__ = ("engine_thread", "gone", "lock")
+    __slots__ = ("direct", "engine_thread", "gone", "lock")
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.engine_thread = -1
+        # By which whoever waits can read answers in that thread's place.
+        self.direct: DirectReader | None = None
         # Why that thread is gone, where it went without a word (a fork): nobody tells of a batch, or frees the lock.
         self.gone: Exception | None = None
 
     def is_engine_thread(self) -> bool:
         return get_ident() == self.engine_thread
+
+    def let_engine_read(self) -> None:
+        if self.direct is not None:
+            self.direct.let_engine_read()
 
     def check(self) -> None:
         """Before anybody waits."""

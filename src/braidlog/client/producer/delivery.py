@@ -118,19 +118,24 @@ class Delivery:
         if not batch.watch(bell):
             return
         began = monotonic()
+        direct = batch.guard.direct
+        if direct is not None:
+            direct.read_until_told(bell, timeout)
         while True:
+            waited = monotonic() - began
             # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.
-            late_after = self._settled_in().expires - began + _GRACE_S
+            expires = self._settled_in().expires
+            late_after = expires + _GRACE_S - began
             if timeout is not None and timeout < late_after:
-                if bell.wait(timeout):
+                if bell.wait(timeout - waited):
                     return
                 raise TimeoutError(
                     f"no answer yet for a record of {batch.topic}-{batch.partition} after {timeout:g} s; "
                     "it may still be written"
                 )
-            if bell.wait(late_after - (monotonic() - began)):
+            if bell.wait(late_after - waited):
                 return
-            if self._settled_in().expires - began + _GRACE_S <= late_after:
+            if self._settled_in().expires <= expires:
                 raise DeliveryTimeoutError(
                     f"a record for {batch.topic}-{batch.partition} was not acknowledged within delivery.timeout.ms, "
                     "and the producer's thread does not say why; does a delivery callback keep it?"
@@ -139,7 +144,9 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
         waiter = CallbackWaiter(self, callback)
-        if not self._batch.watch(waiter):
+        if self._batch.watch(waiter):
+            self._batch.guard.let_engine_read()
+        else:
             waiter.call()
 
     def _call_on_delivery(self, callback: OnDelivery) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.admission import fail_seats
 from braidlog.client.producer.awaiting import rung
@@ -34,7 +36,12 @@ class InProgress:
         if bell is None:
             return True
         self._accumulator.stop_lingering(True)
+        direct = self._accumulator.guard.direct
         try:
+            if direct is not None:
+                began = time.monotonic()
+                direct.read_until_told(bell, timeout_s)
+                timeout_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
             return bell.wait(timeout_s)
         finally:
             self._accumulator.stop_lingering(False)
@@ -46,6 +53,7 @@ class InProgress:
         if bell is None:
             return
         self._accumulator.stop_lingering(True)
+        self._accumulator.guard.let_engine_read()
         try:
             await rung(bell)
         finally:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
 from braidlog.client.producer.accumulator import Accumulator
-from braidlog.client.producer.batch import NO_SEQUENCE, Batch, tell
+from braidlog.client.producer.batch import NO_SEQUENCE, Batch, Waiter, tell
 from braidlog.client.producer.splitting import may_split, split
 from braidlog.client.refusals import refusal
 from braidlog.core import protocol_errors as errors
@@ -117,9 +117,13 @@ class Outcomes:
         self.unanswered(batches, problem)
 
     def written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+        tell(self.acknowledge(batch, base_offset, append_time_ms))
+
+    def acknowledge(self, batch: Batch, base_offset: int, append_time_ms: int) -> list[Waiter] | None:
+        """A broker has it; those to be told."""
         accumulator = self._accumulator
-        if batch.is_done:
-            return
+        if batch.is_done or batch.parts is not None:
+            return None
         if not self._metadata.problems.is_empty:
             self._metadata.problems.recovered(_where(batch))
         with accumulator.lock:
@@ -129,7 +133,7 @@ class Outcomes:
         self.records_written += batch.count
         if self.transactions is not None:
             self.transactions.on_batch_done(batch)
-        tell(waiters)
+        return waiters
 
     # Again, or not
 

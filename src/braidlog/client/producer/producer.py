@@ -139,6 +139,7 @@ class Producer(Intake):
             assert self._transaction_dressing is not None
             self._transaction_dressing.on_refused = transactions.on_send_refused
         accumulator.guard.engine_thread = engine.run(_thread_id())
+        accumulator.guard.direct = sender.direct
         self._lifetime = Lifetime(
             engine, accumulator, in_progress, sender, metadata, nodes, self._transactions, self._own_dressing
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
+from braidlog.client.network.connection import OnAnswer
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.delivery import Delivery
@@ -103,30 +105,39 @@ class FakeConnection:
         self.node = node
         self.is_open = True
         self.unsent = 0
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._waiting: deque[OnAnswer] = deque()
         self._free_at = 0.0
 
     def version_for(self, api_key: int, at_most: int | None = None) -> int:
         return VERSION if at_most is None else min(VERSION, at_most)
 
-    def post(self, api_key: int, version: int, request: Any, timeout_s: float) -> asyncio.Future[Any]:
+    def post_with(
+        self,
+        api_key: int,
+        version: int,
+        request: Any,
+        timeout_s: float,
+        on_answer: OnAnswer,
+        take_directly: object,
+        *,
+        directly: bool,
+    ) -> None:
+        assert not directly
         if not self.is_open:
             raise NoConnection("closed")
-        future = self.world.loop.create_future()
-        self._waiting.append(future)
+        self._waiting.append(on_answer)
         self.world.most_in_flight = max(self.world.most_in_flight, len(self._waiting))
         w = Writer()
         request.encode(w, version)
         self._free_at = max(self._free_at, self.world.loop.time() + self.world.latency())
-        self.world.loop.call_at(self._free_at, self._serve, future, w.getvalue(), version)
-        return future
+        self.world.loop.call_at(self._free_at, self._serve, on_answer, w.getvalue(), version)
 
     def post_only(self, api_key: int, version: int, request: Any) -> None:
         w = Writer()
         request.encode(w, version)
         self.world.serve(self.node, ProduceRequest.decode(Reader(w.getvalue()), version))
 
-    def _serve(self, future: asyncio.Future[Any], data: bytes, version: int) -> None:
+    def _serve(self, on_answer: OnAnswer, data: bytes, version: int) -> None:
         if not self.is_open:
             return
         fault = self.world.next_fault()
@@ -139,14 +150,14 @@ class FakeConnection:
             return
         w = Writer()
         response.encode(w, version)
-        assert self._waiting.popleft() is future
-        future.set_result(ProduceResponse.decode(Reader(w.getvalue()), version))
+        assert self._waiting.popleft() is on_answer
+        on_answer(ProduceResponse.decode(Reader(w.getvalue()), version), None)
 
     def cut(self, problem: ClientError | None = None) -> None:
         self.is_open = False
         waiting, self._waiting = self._waiting, deque()
-        for future in waiting:
-            future.set_exception(problem or NoConnection("the connection broke"))
+        for on_answer in waiting:
+            on_answer(None, problem or NoConnection("the connection broke"))
 
     async def call(self, api_key: int, request: Any, answer: Any, *, at_most: Any = None, timeout_s: float) -> Any:
         await asyncio.sleep(self.world.latency())
@@ -226,6 +237,9 @@ class FakeMetadata:
 class FakeEngine:
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
+        # Never asleep: there is one thread only.
+        self.busy = allocate_lock()
+        self.busy.acquire()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
