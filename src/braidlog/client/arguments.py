@@ -26,8 +26,10 @@ class Listed(Protocol[T_co]):
     def __len__(self) -> int: ...
 
 
-Many: TypeAlias = "Listed[T] | Iterator[T]"
-Partitions: TypeAlias = "Many[TopicPartition] | Many[tuple[str, int]] | Many[TopicPartition | tuple[str, int]]"
+Many: TypeAlias = Listed[T] | Iterator[T]
+# A pair of topic and number will do for a partition, which types cannot say of the keys of a mapping.
+ByPartition: TypeAlias = Mapping[TopicPartition, T]
+Partitions: TypeAlias = Many[TopicPartition] | Many[tuple[str, int]] | Many[TopicPartition | tuple[str, int]]
 
 
 def listed(given: Many[T], argument: str) -> list[T]:
@@ -67,6 +69,7 @@ def mapped(given: Mapping[Key, Value], argument: str, example: str) -> Mapping[K
     return given
 
 
-def by_partition(given: Mapping[Any, Value], argument: str, example: str) -> dict[TopicPartition, Value]:
+def by_partition(given: ByPartition[Value], argument: str, example: str) -> dict[TopicPartition, Value]:
     """A mapping from partitions."""
-    return {partition_of(each): value for each, value in mapped(given, argument, example).items()}
+    whole: Mapping[Any, Value] = mapped(given, argument, example)
+    return {partition_of(each): value for each, value in whole.items()}

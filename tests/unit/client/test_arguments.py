@@ -58,7 +58,7 @@ def test_admin_refuses_a_string_for_a_list(method: str, parameter: str) -> None:
     assert str(problem) == f"{parameter}='abc' is not a list; write {parameter}=['abc']"
 
 
-@pytest.mark.parametrize(("method", "parameter"), parameters_of(Admin, r"Mapping\["))
+@pytest.mark.parametrize(("method", "parameter"), parameters_of(Admin, r"(ByPartition|Mapping)\["))
 def test_admin_refuses_a_list_for_a_mapping(method: str, parameter: str) -> None:
     with Admin(**NOWHERE) as admin:  # type: ignore[arg-type]
         problem = refusal_of(admin, method, parameter, ["abc"])

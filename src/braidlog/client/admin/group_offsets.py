@@ -8,7 +8,7 @@ from typing import Final
 from braidlog.client.admin.coordinators import GroupFamily
 from braidlog.client.admin.destinations import by_topic
 from braidlog.client.admin.results import Results
-from braidlog.client.arguments import Many, Partitions, by_partition, names_of, partitions_of
+from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, names_of, partitions_of
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
@@ -80,7 +80,7 @@ class GroupOffsetCalls(GroupFamily):
         return self._routing.ask(wanted, self._groups, fetch)
 
     def alter_group_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+        self, group: str, offsets: ByPartition[int | OffsetAndMetadata]
     ) -> Results[TopicPartition, None]:
         """Commit offsets on behalf of a group without members; one that does not exist comes into being."""
         wanted = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from braidlog.client.admin.destinations import Controller, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
-from braidlog.client.arguments import Partitions, by_partition, partitions_of
+from braidlog.client.arguments import ByPartition, Partitions, by_partition, partitions_of
 from braidlog.client.node import Node
 from braidlog.client.refusals import check, refusal
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -51,7 +51,7 @@ class ElectionType(IntEnum):
 
 class ReassignmentCalls(Family):
     def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+        self, targets: ByPartition[Sequence[int] | None]
     ) -> Results[TopicPartition, None]:
         """Move partitions: by partition the brokers that shall hold it, or None to cancel its move."""
         wanted = by_partition(targets, "targets", '{TopicPartition("orders", 0): [1, 2]}')

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.destinations import Leaders, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.admin.routing import Family
-from braidlog.client.arguments import by_partition
+from braidlog.client.arguments import ByPartition, by_partition
 from braidlog.client.cluster import LIST_OFFSETS
 from braidlog.client.node import Node
 from braidlog.client.refusals import refusal
@@ -66,7 +66,7 @@ class ListedOffset(NamedTuple):
 
 
 class RecordCalls(Family):
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> Results[TopicPartition, int]:
+    def delete_records(self, before: ByPartition[int]) -> Results[TopicPartition, int]:
         """Delete the records before an offset (`ALL_RECORDS`: all); by partition where it now starts."""
         wanted = by_partition(before, "before", '{TopicPartition("orders", 0): 42}')
 
@@ -94,7 +94,7 @@ class RecordCalls(Family):
 
     def list_offsets(
         self,
-        at: Mapping[TopicPartition, int],
+        at: ByPartition[int],
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> Results[TopicPartition, ListedOffset]:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
-from braidlog.client.arguments import Many, Partitions
+from braidlog.client.arguments import ByPartition, Many, Partitions
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+Offsets = ByPartition[OffsetAndMetadata | int]
 
 # How long the thread waits at a time; `async for` waits for ever, turn by turn.
 _TURN_S: Final = 60.0
@@ -241,7 +241,7 @@ class AsyncConsumer:
         return await self._call(self.consumer.end_offsets, partitions, timeout)
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout: float | None = None
+        self, times_ms: ByPartition[int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return await self._call(self.consumer.offsets_for_times, times_ms, timeout)
 

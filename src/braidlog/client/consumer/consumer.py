@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 from weakref import ref
 
-from braidlog.client.arguments import Many, Partitions, by_partition, listed, partitions_of
+from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, listed, partitions_of
 from braidlog.client.consumer.intake import RecordIterator
 from braidlog.client.consumer.listener import RebalanceListener
 from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
@@ -176,7 +176,7 @@ class Consumer(Seeking):
     # Offsets of the group
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
+        self, offsets: ByPartition[OffsetAndMetadata | int] | None = None, timeout: float | None = None
     ) -> None:
         """Write down how far the group is: these offsets, or the positions; returns when that is safe."""
         with self._one_thread:
@@ -185,7 +185,7 @@ class Consumer(Seeking):
 
     def commit_async(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        offsets: ByPartition[OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
         """As `commit`, without waiting; the callback is called inside a later poll, commit or close."""
@@ -297,7 +297,7 @@ class _OwnListener(RebalanceListener):
 
 
 def _offsets(
-    given: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
+    given: ByPartition[OffsetAndMetadata | int] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
     if given is None:
         return None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
-from braidlog.client.arguments import Partitions, by_partition, partition_of, partitions_of
+from braidlog.client.arguments import ByPartition, Partitions, by_partition, partition_of, partitions_of
 from braidlog.client.consumer.core import ConsumerCore
 from braidlog.client.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from braidlog.client.consumer.partition import UNKNOWN
@@ -104,7 +103,7 @@ class Seeking(ConsumerCore):
             return {each: answer.offset for each, answer in found.items()}
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout: float | None = None
+        self, times_ms: ByPartition[int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time; None where there is none."""
         with self._one_thread:

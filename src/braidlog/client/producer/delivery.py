@@ -26,8 +26,6 @@ _GRACE_S: Final = 2.0
 
 
 class ProducerRecord(NamedTuple):
-    """What a program gave to `send`, as interceptors see it."""
-
     topic: str
     value: Any = None
     key: Any = None
@@ -37,8 +35,6 @@ class ProducerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is; offset -1 when the broker did not say (acks=0)."""
-
     topic: str
     partition: int
     offset: int
@@ -46,6 +42,10 @@ class RecordMetadata(NamedTuple):
     serialized_key_size: int
     serialized_value_size: int
 
+
+# Set here, since mypyc puts a text of its own in the place of docstrings in such classes.
+ProducerRecord.__doc__ = "What a program gave to `send`, as interceptors see it."
+RecordMetadata.__doc__ = "Where a record is; offset -1 when the broker did not say (acks=0)."
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
