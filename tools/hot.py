@@ -161,7 +161,7 @@ UNITS: dict[str, list[str]] = {
         "braidlog.client.producer.sealing",
         "braidlog.client.producer.produce_requests",
     ),
-    "braidlog_cli": _modules("braidlog.cli.line_batches"),
+    "braidlog_cli": _modules("braidlog.cli.line_batches", "braidlog.cli.record_text"),
 }
 
 

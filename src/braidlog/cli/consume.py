@@ -18,11 +18,11 @@ from braidlog.cli.program import EXIT_OK
 from braidlog.cli.record_bytes import shown
 from braidlog.cli.record_format import RecordFormat, Style
 from braidlog.cli.record_json import JsonFormat
-from braidlog.cli.record_reader import Emit, RecordReader
+from braidlog.cli.record_reader import Chunk, RecordReader, SliceSource
+from braidlog.cli.record_text import RecordText
 from braidlog.cli.starts import At, Range, Start, offset_range, positions_of
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.listener import RebalanceListener
-from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.metadata import MetadataResponseTopic
@@ -91,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
     with Consumer(settings) as consumer:
         reader = RecordReader(
             consumer,
-            _emitter(options, pace),
+            SliceSource(consumer, _text_of(options)),
+            _emitter(pace),
             until_end=options.exit_at_end,
             most=options.max_messages,
             idle_s=options.timeout,
@@ -198,30 +199,28 @@ def _begin(
             consumer.seek(partition, offset)
 
 
-def _emitter(options: argparse.Namespace, pace: Pace) -> Emit:
+def _emitter(pace: Pace) -> Callable[[Chunk], None]:
     sys.stdout.flush()
-    out = sys.stdout.buffer
-    text_of = _text_of(options)
+    descriptor = sys.stdout.fileno()
 
-    def emit(records: list[ConsumerRecord]) -> None:
-        text = text_of(records)
-        out.write(text)
-        out.flush()
-        pace.add(len(records), len(text))
+    def emit(chunk: Chunk) -> None:
+        rest = memoryview(chunk.text)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        pace.add(chunk.records, len(chunk.text))
         pace.show()
 
     return emit
 
 
-def _text_of(options: argparse.Namespace) -> Callable[[list[ConsumerRecord]], bytes]:
+def _text_of(options: argparse.Namespace) -> Callable[[str, int], RecordText]:
     if options.output == "json":
-        as_json = JsonFormat(options.key_format, options.value_format).format
-        return lambda records: b"".join([as_json(record) + b"\n" for record in records])
+        return JsonFormat(options.key_format, options.value_format).of_partition
     shape = options.format or RecordFormat("%v")
-    null = os.fsencode(options.null)
-    end = b"\n" if options.delimiter is None else options.delimiter.encode("utf-8")
-    if shape.is_value_alone and options.value_format == "raw":
-        # The usual case, and the one where there may be a lot of them.
-        return lambda records: end.join([null if each.value is None else each.value for each in records] + [b""])
-    style = Style(shown(options.key_format), shown(options.value_format), null)
-    return lambda records: b"".join([shape.format(record, style) + end for record in records])
+    style = Style(
+        key=shown(options.key_format),
+        value=shown(options.value_format),
+        null=os.fsencode(options.null),
+        end=b"\n" if options.delimiter is None else options.delimiter.encode("utf-8"),
+    )
+    return lambda topic, partition: shape.of_partition(topic, partition, style)

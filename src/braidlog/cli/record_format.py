@@ -16,75 +16,98 @@ from typing import Final, NamedTuple
 
 from braidlog.cli.options import unescaped
 from braidlog.cli.record_bytes import as_it_is
-from braidlog.client.consumer.record import ConsumerRecord
+from braidlog.cli.record_text import (
+    HEADERS,
+    KEY,
+    KEY_SIZE,
+    LITERAL,
+    OFFSET,
+    TIME,
+    TIMESTAMP,
+    VALUE,
+    VALUE_SIZE,
+    FieldText,
+    Headers,
+    Part,
+    RecordText,
+)
 
 
 class Style(NamedTuple):
-    """How the bytes of a record are written, and what stands for null."""
+    """How the bytes of a record are written, and what stands for null and after each record."""
 
     key: Callable[[bytes], bytes] = as_it_is
     value: Callable[[bytes], bytes] = as_it_is
     null: bytes = b"null"
+    end: bytes = b""
 
 
-Field = Callable[[ConsumerRecord, Style], bytes]
-
-
-def _number(value: int) -> bytes:
-    return str(value).encode("ascii")
-
-
-def _size(data: bytes | None) -> bytes:
-    return b"-1" if data is None else _number(len(data))
-
-
-def _iso(timestamp_ms: int) -> bytes:
+def iso_time(timestamp_ms: int) -> bytes:
     if timestamp_ms < 0:
         return b"-"
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         # Later than year 9999: still a legal timestamp.
-        return _number(timestamp_ms)
+        return str(timestamp_ms).encode("ascii")
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode("ascii")
 
 
-def _headers(record: ConsumerRecord, style: Style) -> bytes:
-    null = style.null
-    return b",".join(name.encode() + b"=" + (null if value is None else value) for name, value in record.headers)
-
-
-_FIELDS: Final[dict[str, Field]] = {
-    "n": lambda record, style: record.topic.encode(),
-    "p": lambda record, style: _number(record.partition),
-    "o": lambda record, style: _number(record.offset),
-    "k": lambda record, style: style.null if record.key is None else style.key(record.key),
-    "v": lambda record, style: style.null if record.value is None else style.value(record.value),
-    "K": lambda record, style: _size(record.key),
-    "V": lambda record, style: _size(record.value),
-    "t": lambda record, style: _number(record.timestamp),
-    "T": lambda record, style: _iso(record.timestamp),
-    "h": _headers,
-    "%": lambda record, style: b"%",
+_FIELDS: Final[dict[str, bytes | str | int]] = {
+    "n": "topic",
+    "p": "partition",
+    "o": OFFSET,
+    "k": KEY,
+    "v": VALUE,
+    "K": KEY_SIZE,
+    "V": VALUE_SIZE,
+    "t": TIMESTAMP,
+    "T": TIME,
+    "h": HEADERS,
+    "%": b"%",
 }
 
 
 class RecordFormat:
     def __init__(self, text: str) -> None:
         """Raises argparse.ArgumentTypeError, so that the class can be an option's type."""
-        self._parts: list[bytes | Field] = []
+        self._fields: list[bytes | str | int] = []
         for match in re.finditer(r"%(?P<field>.?)|[^%]+", unescaped(text), re.DOTALL):
             field = match["field"]
             if field is None:
-                self._parts.append(match[0].encode())
+                self._fields.append(match[0].encode())
             elif field in _FIELDS:
-                self._parts.append(_FIELDS[field])
+                self._fields.append(_FIELDS[field])
             else:
                 raise argparse.ArgumentTypeError(f"{text!r}: %{field} is no field; known are %{' %'.join(_FIELDS)}")
 
-    @property
-    def is_value_alone(self) -> bool:
-        return self._parts == [_FIELDS["v"]]
+    def of_partition(self, topic: str, partition: int, style: Style) -> RecordText:
+        constants = {"topic": topic.encode(), "partition": str(partition).encode("ascii")}
 
-    def format(self, record: ConsumerRecord, style: Style) -> bytes:
-        return b"".join(part if isinstance(part, bytes) else part(record, style) for part in self._parts)
+        def headers(given: Headers) -> bytes:
+            # A name that is not UTF-8 is shown as it is everywhere else.
+            names = (name.decode("utf-8", "replace").encode() for name, _ in given)
+            values = (style.null if value is None else value for _, value in given)
+            return b",".join(name + b"=" + value for name, value in zip(names, values, strict=True))
+
+        return RecordText(
+            parts_of([constants[each] if isinstance(each, str) else each for each in (*self._fields, style.end)]),
+            FieldText(None if style.key is as_it_is else style.key),
+            FieldText(None if style.value is as_it_is else style.value),
+            style.null,
+            iso_time,
+            headers,
+        )
+
+
+def parts_of(fields: list[bytes | int]) -> list[Part]:
+    """Kinds of fields, and the bytes between them in one piece."""
+    parts: list[Part] = []
+    for field in fields:
+        if isinstance(field, int):
+            parts.append(Part(field))
+        elif parts and parts[-1].kind == LITERAL:
+            parts[-1].literal += field
+        elif field:
+            parts.append(Part(LITERAL, field))
+    return parts

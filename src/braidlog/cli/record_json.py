@@ -10,11 +10,12 @@ Bytes that are not UTF-8 text stand as {"base64": "…"}; null is null. Asked fo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from braidlog.cli.record_bytes import BadRecord, from_json_value, json_value
-from braidlog.client.consumer.record import ConsumerRecord
+from braidlog.cli.record_bytes import BadRecord, from_json_value, json_value, plain_json
+from braidlog.cli.record_format import iso_time, parts_of
+from braidlog.cli.record_text import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE, FieldText, Headers, RecordText
 from braidlog.wire.records.reading import Record
 
 __all__ = ["BadRecord", "JsonFormat", "Parsed", "record_from_json"]
@@ -32,24 +33,40 @@ class JsonFormat:
     """A record as one line of JSON, with keys and values in the formats asked for."""
 
     def __init__(self, key_format: str = "raw", value_format: str = "raw") -> None:
-        self._key: Callable[[bytes | None], Any] = json_value(key_format)
-        self._value: Callable[[bytes | None], Any] = json_value(value_format)
-        self._header: Callable[[bytes | None], Any] = json_value("raw")
+        self._key = _field_text(key_format)
+        self._value = _field_text(value_format)
 
-    def format(self, record: ConsumerRecord) -> bytes:
-        line = json.dumps(
-            {
-                "topic": record.topic,
-                "partition": record.partition,
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                "key": self._key(record.key),
-                "value": self._value(record.value),
-                "headers": [{"key": name, "value": self._header(value)} for name, value in record.headers],
-            },
-            ensure_ascii=False,
-        )
-        return line.encode("utf-8", "surrogatepass")
+    def of_partition(self, topic: str, partition: int, end: bytes = b"\n") -> RecordText:
+        fields: list[bytes | int] = [
+            b'{"topic": ' + _dumped(topic) + b', "partition": %d, "offset": ' % partition, OFFSET,
+            b', "timestamp": ', TIMESTAMP, b', "key": ', KEY, b', "value": ', VALUE, b', "headers": ', HEADERS,
+            b"}" + end,
+        ]  # fmt: skip
+        return RecordText(parts_of(fields), self._key, self._value, b"null", iso_time, _headers_text)
+
+
+def _field_text(form: str) -> FieldText:
+    of = json_value(form)
+    if form == "raw":
+        return FieldText(_text, is_quoted=True)
+    # Printable ASCII stands in text as it does in raw, and is most of what there is.
+    return FieldText(lambda data: _dumped(of(data)), is_quoted=form == "text")
+
+
+def _text(data: bytes) -> bytes:
+    try:
+        return encode_basestring(data.decode("utf-8")).encode("utf-8")
+    except UnicodeDecodeError:
+        return _dumped(plain_json(data))
+
+
+def _headers_text(headers: Headers) -> bytes:
+    value_of = json_value("raw")
+    return _dumped([{"key": name.decode("utf-8", "replace"), "value": value_of(value)} for name, value in headers])
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def record_from_json(line: bytes, timestamp_ms: int) -> Parsed:

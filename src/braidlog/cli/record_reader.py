@@ -5,23 +5,97 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from braidlog.cli.interrupts import interrupts_wait
 from braidlog.cli.output import remark
+from braidlog.cli.record_text import RecordText, Rows
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.offsets import OffsetAndMetadata
-from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClientError, CommitFailedError, NoOffsetError
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError
 from braidlog.core.types import TopicPartition
+from braidlog.wire.records.columns_slice import SliceReader
+from braidlog.wire.records.scan import INT64_MAX
 
-Emit = Callable[[list[ConsumerRecord]], None]
+
+class Chunk(NamedTuple):
+    """Records of one partition that are printed together: all of them or, where somebody interrupts, none."""
+
+    partition: TopicPartition
+    records: int
+    text: bytes
+    # What is committed once they are printed.
+    next_offset: int
+    leader_epoch: int
+
+
+class ChunkSource(Protocol):
+    def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
+        """So many records at most, and none from the ends on, of what comes first within so long."""
+        ...
+
+
+class SliceSource:
+    """Whole fetched slices as text; no object is made for a record."""
+
+    def __init__(self, consumer: Consumer, text_of: Callable[[str, int], RecordText]) -> None:
+        self._consumer = consumer
+        self._text_of = text_of
+        self._texts: dict[TopicPartition, RecordText] = {}
+
+    def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
+        return self._consumer.poll_with(lambda: self._take(most, ends), timeout_s) or []
+
+    def _take(self, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk] | None:
+        intake = self._consumer.intake
+        while True:
+            fetched = intake.take_slice()
+            if fetched is None:
+                return None
+            if fetched.problem is not None:
+                raise fetched.problem
+            where = fetched.state.topic_partition
+            text = self._texts.get(where)
+            if text is None:
+                text = self._texts[where] = self._text_of(*where)
+            reader = SliceReader(
+                fetched.data,
+                fetched.start,
+                int(fetched.end),
+                int(fetched.position),
+                aborted=fetched.aborted,
+                until=ends.get(where, INT64_MAX),
+                full=_SLICE_BYTES,
+            )
+            columns = text.columns()
+            try:
+                count = reader.read_into(columns, most, check=fetched.check_crcs)
+            except ProtocolError as problem:
+                raise fetched.poisoned(problem, reader.position, reader.resume_at) from problem
+            epoch = columns.leader_epoch_runs[-1][0] if count else -1
+            intake.advance_slice(fetched, reader.position, epoch, reader.is_done, count)
+            if count or ends:
+                # Also nothing: the end may have been reached.
+                return _chunks(where, text, Rows(columns), count, reader.position, epoch)
+
+
+def _chunks(
+    where: TopicPartition, text: RecordText, rows: Rows, count: int, position: int, epoch: int
+) -> list[Chunk]:
+    chunks = []
+    for first in range(0, count, _TOGETHER):
+        end = min(first + _TOGETHER, count)
+        after = position if end == count else rows.offset(end)
+        chunks.append(Chunk(where, end - first, text.render(rows, first, end), after, epoch))
+    return chunks
 
 _LONGEST_WAIT_S: Final = 0.5
-# Enough for the output to be written in large pieces.
-_AT_ONCE: Final = 5000
+# Enough for the output to be written in large pieces, few enough to be written soon where the reader is slow.
+_TOGETHER: Final = 2000
+# What a slice may unfold to before it is printed: with a good codec, far more than was fetched.
+_SLICE_BYTES: Final = 4 << 20
 _COMMIT_EVERY_S: Final = 5.0
 _LAG_S: Final = 1.0
 
@@ -32,7 +106,8 @@ class RecordReader:
     def __init__(
         self,
         consumer: Consumer,
-        emit: Emit,
+        source: ChunkSource,
+        emit: Callable[[Chunk], None],
         *,
         until_end: bool = False,
         most: int | None = None,
@@ -41,6 +116,7 @@ class RecordReader:
         waiting: Callable[[Consumer], None] | None = None,
     ) -> None:
         self._consumer = consumer
+        self._source = source
         self._emit = emit
         self._until_end = until_end
         self._left = most
@@ -67,11 +143,12 @@ class RecordReader:
             left = _LONGEST_WAIT_S if self._idle_s is None else heard + self._idle_s - time.monotonic()
             if left <= 0:
                 return
-            records = self._poll(min(left, _LONGEST_WAIT_S))
-            if records:
-                # What was printed is counted and committed, also where somebody sees it and interrupts at once.
-                with interrupts_wait():
-                    self._print(records)
+            chunks = self._poll(min(left, _LONGEST_WAIT_S))
+            if chunks:
+                for chunk in chunks:
+                    # What was printed is counted and committed, also where somebody sees it and interrupts at once.
+                    with interrupts_wait():
+                        self._print(chunk)
                 self._waiting = None
                 heard = time.monotonic()
                 if self._left == 0:
@@ -81,27 +158,20 @@ class RecordReader:
             if self._commits and time.monotonic() >= self._next_commit:
                 self.commit()
 
-    def _poll(self, timeout_s: float) -> list[ConsumerRecord]:
-        most = _AT_ONCE if self._left is None else min(self._left, _AT_ONCE)
+    def _poll(self, timeout_s: float) -> list[Chunk]:
+        most = INT64_MAX if self._left is None else self._left
         try:
-            records = self._consumer.poll(timeout_s, max_records=most)
+            return self._source.poll(timeout_s, most, self._ends)
         except NoOffsetError as problem:
             self._jump(problem)
             return []
-        if self._ends and records:
-            ends = {partition: end for (_, partition), end in self._ends.items()}
-            # Not known: given to us within this very poll, and far from its end.
-            return [each for each in records if each.offset < ends.get(each.partition, each.offset + 1)]
-        return records
 
-    def _print(self, records: list[ConsumerRecord]) -> None:
-        self._emit(records)
+    def _print(self, chunk: Chunk) -> None:
+        self._emit(chunk)
         if self._left is not None:
-            self._left -= len(records)
+            self._left -= chunk.records
         if self._commits:
-            last = {record.partition: record for record in records}
-            for record in last.values():
-                self._printed[record.topic_partition] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+            self._printed[chunk.partition] = OffsetAndMetadata(chunk.next_offset, "", chunk.leader_epoch)
 
     def _jump(self, problem: NoOffsetError) -> None:
         """The log no longer, or not yet, has our position; only the first is nobody's mistake."""

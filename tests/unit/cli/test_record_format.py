@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import pytest
+from printed_records import printed
 
 from braidlog.cli.record_bytes import shown
 from braidlog.cli.record_format import RecordFormat, Style
-from braidlog.client.consumer.record import ConsumerRecord
+from braidlog.wire.records.reading import Record
 
-RECORD = ConsumerRecord("orders", 3, 7, 1_700_000_000_123, b"k", b"\xffv", (("a", b"1"), ("b", None)))
+RECORD = Record(7, 1_700_000_000_123, b"k", b"\xffv", (("a", b"1"), ("b", None)))
+
+
+def shape(text: str, style: Style | None = None) -> Any:
+    return RecordFormat(text).of_partition("orders", 3, style or Style())
 
 
 @pytest.mark.parametrize(
-    ("text", "printed"),
+    ("text", "expected"),
     [
         ("%v", b"\xffv"),
         ("%n-%p@%o", b"orders-3@7"),
@@ -27,18 +33,40 @@ RECORD = ConsumerRecord("orders", 3, 7, 1_700_000_000_123, b"k", b"\xffv", (("a"
         ("plain", b"plain"),
     ],
 )
-def test_fields(text: str, printed: bytes) -> None:
-    assert RecordFormat(text).format(RECORD, Style(null=b"NIL")) == printed
+def test_fields(text: str, expected: bytes) -> None:
+    assert printed(shape(text, Style(null=b"NIL")), RECORD) == expected
+
+
+def test_many_records() -> None:
+    """Nulls, short and long values, numbers of any size: each stands in its own line."""
+    records = [
+        Record(
+            offset=997 + number,
+            timestamp=1_700_000_000_998 + number,
+            key=None if number % 3 == 0 else b"k" * number,
+            value=None if number % 5 == 0 else b"v" * (number * 7 % 30),
+            headers=() if number % 4 else (("h", b"%d" % number), ("name-of-a-header", None)),
+        )
+        for number in range(40)
+    ]
+    text = printed(shape("%n %p %o %t %k %v %K %V %h", Style(end=b"\n")), *records)
+    assert text.decode().splitlines() == [
+        f"orders 3 {each.offset} {each.timestamp} {(each.key or b'null' * (each.key is None)).decode()} "
+        f"{(each.value or b'null' * (each.value is None)).decode()} "
+        f"{-1 if each.key is None else len(each.key)} {-1 if each.value is None else len(each.value)} "
+        f"{f'h={each.offset - 997},name-of-a-header=null' if each.headers else ''}"
+        for each in records
+    ]
 
 
 def test_nulls_and_missing_timestamps() -> None:
-    record = ConsumerRecord("t", 0, 0, -1, None, None)
-    assert RecordFormat("%k|%v|%K|%V|%T|%h").format(record, Style()) == b"null|null|-1|-1|-|"
+    record = Record(0, -1, None, None)
+    assert printed(shape("%k|%v|%K|%V|%t|%T|%h"), record) == b"null|null|-1|-1|-1|-|"
 
 
 def test_a_timestamp_beyond_the_calendar() -> None:
-    record = ConsumerRecord("t", 0, 0, (1 << 63) - 1, None, None)
-    assert RecordFormat("%T").format(record, Style()) == b"9223372036854775807"
+    record = Record(0, (1 << 63) - 1, None, None)
+    assert printed(shape("%T"), record) == b"9223372036854775807"
 
 
 @pytest.mark.parametrize("text", ["%z", "50%", r"\q"])
@@ -49,4 +77,4 @@ def test_unknown_fields(text: str) -> None:
 
 def test_keys_and_values_in_other_formats() -> None:
     style = Style(key=shown("hex"), value=shown("base64"))
-    assert RecordFormat("%k %v %K %V").format(RECORD, style) == b"6b /3Y= 1 2"
+    assert printed(shape("%k %v %K %V", style), RECORD) == b"6b /3Y= 1 2"

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from printed_records import printed
 
-from braidlog.cli.record_bytes import FORMATS
+from braidlog.cli.record_bytes import FORMATS, json_value
 from braidlog.cli.record_json import BadRecord, JsonFormat, record_from_json
-from braidlog.client.consumer.record import ConsumerRecord
+from braidlog.wire.records.reading import Record
+
+
+def line_of(record: Record, key_format: str = "raw", value_format: str = "raw", partition: int = 0) -> bytes:
+    return printed(JsonFormat(key_format, value_format).of_partition("orders", partition, end=b""), record)
+
 
 CONTENT = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), CONTENT), max_size=4).map(tuple)
@@ -32,7 +39,7 @@ def test_what_consume_prints_produce_takes(
     partition: int,
     form: str,
 ) -> None:
-    line = JsonFormat(form, form).format(ConsumerRecord("orders", partition, offset, timestamp, key, value, headers))
+    line = line_of(Record(offset, timestamp, key, value, headers), form, form, partition)
     assert b"\n" not in line
     parsed = record_from_json(line, 5)
     assert parsed.partition == partition
@@ -42,19 +49,34 @@ def test_what_consume_prints_produce_takes(
 
 @given(st.sampled_from(FORMATS), CONTENT)
 def test_every_format_is_one_line_that_is_taken_back(form: str, value: bytes | None) -> None:
-    line = JsonFormat(value_format=form).format(ConsumerRecord("t", 0, 0, 0, None, value))
+    line = line_of(Record(0, 0, None, value), value_format=form)
     assert b"\n" not in line
     record_from_json(line, 0)
 
 
+@given(CONTENT, CONTENT, HEADERS)
+def test_the_line_is_what_a_json_library_writes(key: bytes | None, value: bytes | None, headers: Any) -> None:
+    plain = json_value("raw")
+    fields = {
+        "topic": "orders",
+        "partition": 0,
+        "offset": 7,
+        "timestamp": 5,
+        "key": plain(key),
+        "value": plain(value),
+        "headers": [{"key": name, "value": plain(content)} for name, content in headers],
+    }
+    assert line_of(Record(7, 5, key, value, headers)) == json.dumps(fields, ensure_ascii=False).encode()
+
+
 def test_text_stays_text_and_bytes_become_base64() -> None:
-    fields = json.loads(JsonFormat().format(ConsumerRecord("t", 0, 0, 0, "ключ".encode(), b"\xff\x00")))
+    fields = json.loads(line_of(Record(0, 0, "ключ".encode(), b"\xff\x00")))
     assert fields["key"] == "ключ"
     assert fields["value"] == {"base64": "/wA="}
 
 
 def test_documents_stand_as_what_they_are() -> None:
-    fields = json.loads(JsonFormat("json", "json").format(ConsumerRecord("t", 0, 0, 0, b"{", b'{"a": [1, null]}')))
+    fields = json.loads(line_of(Record(0, 0, b"{", b'{"a": [1, null]}'), "json", "json"))
     assert fields["key"] == "{", "no document"
     assert fields["value"] == {"json": {"a": [1, None]}}
     assert record_from_json(json.dumps(fields).encode(), 0).record.value == b'{"a":[1,null]}'

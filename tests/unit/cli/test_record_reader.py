@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import pytest
 
-from braidlog.cli.record_reader import RecordReader
+from braidlog.cli.record_reader import Chunk, RecordReader
 from braidlog.cli.starts import At, Start, positions_of
 from braidlog.client.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from braidlog.client.consumer.record import ConsumerRecord
@@ -68,6 +69,16 @@ class FakeConsumer:
                 return [ConsumerRecord(*each, offset, offset * 10, None, b"") for offset in offsets]
         return []
 
+    def chunks(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
+        records = self.poll(timeout_s, most)
+        if not records:
+            return []
+        where = records[0].topic_partition
+        shown = [each for each in records if each.offset < ends.get(where, each.offset + 1)]
+        if not shown:
+            return []
+        return [Chunk(where, len(shown), repr([each.offset for each in shown]).encode(), shown[-1].offset + 1, -1)]
+
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self.refusals:
             raise self.refusals.pop(0)
@@ -77,10 +88,15 @@ class FakeConsumer:
 def reader(fake: FakeConsumer, **options: Any) -> tuple[RecordReader, list[tuple[int, int]]]:
     printed: list[tuple[int, int]] = []
 
-    def emit(records: list[ConsumerRecord]) -> None:
-        printed.extend((each.partition, each.offset) for each in records)
+    def emit(chunk: Chunk) -> None:
+        printed.extend((chunk.partition.partition, offset) for offset in json.loads(chunk.text))
 
-    return RecordReader(cast(Any, fake), emit, **options), printed
+    return RecordReader(cast(Any, fake), _Source(fake), emit, **options), printed
+
+
+class _Source:
+    def __init__(self, fake: FakeConsumer) -> None:
+        self.poll = fake.chunks
 
 
 def test_the_end_is_what_it_was_at_the_start() -> None:
