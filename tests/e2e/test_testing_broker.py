@@ -200,3 +200,19 @@ def test_a_setting_that_would_protect_nothing_is_told_and_can_be_allowed(kind: K
         Broker(kind, settings=settings).start()
     with Broker(kind, settings={**settings, "braidlog.allow.settings.without.effect": "*"}) as broker:
         broker.create_topic("t")
+
+
+def test_a_consumer_of_the_broker_needs_no_group() -> None:
+    """Two tests that read one topic do not take each other's records."""
+    with Broker() as broker:
+        topic = broker.create_topic(partitions=3)
+        producer = broker.producer()
+        for partition in range(3):
+            producer.send(topic, b"v", partition=partition).result(30)
+        for _ in range(2):
+            with broker.consumer(topic) as consumer:
+                found: set[int] = set()
+                deadline = time.monotonic() + 30
+                while len(found) < 3:
+                    found.update(each.partition for each in consumer.poll(1.0))
+                    assert time.monotonic() < deadline, f"only partitions {found} were read"

@@ -246,3 +246,19 @@ def test_every_codec_through_a_kill(tmp_path: Path) -> None:
             with start_braidlog(tmp_path / "data", SETTINGS, port=port):
                 values += [each.value for each in read(consumer, 8000 - len(values))]
     assert values == [each.value for each in samples] * 4
+
+
+def test_a_subscription_without_a_group_outlives_its_broker(tmp_path: Path) -> None:
+    """Metadata without the topic, as while a broker starts, must not cost it its positions."""
+    port = lasting_port()
+    with start_braidlog(tmp_path / "data", SETTINGS, port=port) as first:
+        produce(first, numbered(2_000))
+        with Consumer(TOPIC, bootstrap_servers=first.bootstrap, auto_offset_reset="earliest") as consumer:
+            seen = numbers(read(consumer, 500))
+            first.kill()
+            while records := consumer.poll(0.2):
+                seen += numbers(records)
+            with start_braidlog(tmp_path / "data", SETTINGS, port=port) as second:
+                produce(second, numbered(500, first=2_000))
+                seen += numbers(read(consumer, 2_500 - len(seen)))
+    assert seen == list(range(2_500))

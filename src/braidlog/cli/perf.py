@@ -7,7 +7,7 @@ import random
 import string
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from braidlog.cli.client_options import client_settings, remark_on_logs
@@ -24,7 +24,7 @@ from braidlog.cli.options import (
 from braidlog.cli.output import show_one
 from braidlog.cli.pace import Pace
 from braidlog.cli.program import EXIT_OK
-from braidlog.cli.record_reader import RecordReader
+from braidlog.cli.record_reader import Chunk, RecordReader
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.producer.delivery import Delivery
@@ -32,6 +32,7 @@ from braidlog.client.producer.producer import Producer
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.compression import CODEC_NAMES
+from braidlog.wire.records.scan import INT64_MAX
 
 # Latencies are taken of so many records at most, spread evenly: a callback for each would be what is measured.
 _SAMPLES: Final = 100_000
@@ -42,6 +43,8 @@ _BLOCK: Final = 1 << 16
 _LARGEST: Final = 1 << 30
 _LOOK_EVERY: Final = 1000
 _GRACE_S: Final = 10.0
+# Records a poll.
+_POLLED: Final = 2000
 _PERCENTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))
 
 _PRODUCE_DESCRIPTION: Final = """\
@@ -266,7 +269,6 @@ def run_consume(options: argparse.Namespace) -> int:
         if first is None:
             first = last
         pace.add(len(records), sum([len(each.value or b"") + len(each.key or b"") for each in records]))
-        pace.show()
         if is_live:
             now = time.time()
             for each in records[:: max(1, len(records) // 100)]:
@@ -275,7 +277,14 @@ def run_consume(options: argparse.Namespace) -> int:
     code = EXIT_OK
     with Consumer(settings) as consumer:
         until_end = not is_live and options.records is None
-        reader = RecordReader(consumer, count, until_end=until_end, most=options.records, idle_s=options.timeout)
+        reader = RecordReader(
+            consumer,
+            _Counted(consumer, count),
+            lambda chunk: pace.show(),
+            until_end=until_end,
+            most=options.records,
+            idle_s=options.timeout,
+        )
         began = time.perf_counter()
         try:
             consumer.assign(partitions)
@@ -292,6 +301,23 @@ def run_consume(options: argparse.Namespace) -> int:
     row["first_record_ms"] = None if first is None else _ms(first - began)
     show_one({**row, **(latencies.row() if is_live else {})}, options.output)
     return code
+
+
+class _Counted:
+    """Records as a program would get them, which are counted and not printed."""
+
+    def __init__(self, consumer: Consumer, count: Callable[[list[ConsumerRecord]], None]) -> None:
+        self._consumer = consumer
+        self._count = count
+
+    def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
+        records = self._consumer.poll(timeout_s, min(most, _POLLED))
+        kept = [each for each in records if each.offset < ends.get(each.topic_partition, INT64_MAX)] if ends else records
+        if not kept:
+            return []
+        self._count(kept)
+        last = kept[-1]
+        return [Chunk(last.topic_partition, len(kept), b"", last.offset + 1, -1)]
 
 
 def _speed(topic: str, records: int, size: int, took_s: float) -> dict[str, Any]:

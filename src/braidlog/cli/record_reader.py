@@ -46,10 +46,10 @@ class SliceSource:
         self._texts: dict[TopicPartition, RecordText] = {}
 
     def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
-        return self._consumer.poll_with(lambda: self._take(most, ends), timeout_s) or []
+        return self._consumer._poll_with(lambda: self._take(most, ends), timeout_s) or []
 
     def _take(self, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk] | None:
-        intake = self._consumer.intake
+        intake = self._consumer._intake
         while True:
             fetched = intake.take_slice()
             if fetched is None:

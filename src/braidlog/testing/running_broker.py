@@ -210,19 +210,20 @@ class Broker:
         return producer
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A consumer; of these topics from their beginning, unless the settings say otherwise."""
+        """A consumer; of these topics from their beginning, unless the settings say otherwise.
+
+        Without `group_id` it reads all of their partitions by itself.
+        """
         consumer: Consumer = self._client(
-            "braidlog.client.consumer.consumer", "Consumer", {"auto_offset_reset": "earliest", **settings}
+            "braidlog.client.consumer.consumer", "Consumer", {"auto_offset_reset": "earliest", **settings}, *topics
         )
-        if topics:
-            consumer.subscribe(list(topics))
         return consumer
 
     def admin(self, **settings: Any) -> Admin:
         admin: Admin = self._client("braidlog.client.admin.admin", "Admin", settings)
         return admin
 
-    def _client(self, module: str, name: str, settings: dict[str, Any]) -> Any:
-        client = getattr(import_module(module), name)(bootstrap_servers=self.bootstrap_servers, **settings)
+    def _client(self, module: str, name: str, settings: dict[str, Any], *topics: str) -> Any:
+        client = getattr(import_module(module), name)(*topics, bootstrap_servers=self.bootstrap_servers, **settings)
         self._clients.append((client.close, name != "Admin"))
         return client

@@ -1,7 +1,6 @@
 """The consumer for programs that run an event loop: the same one, waiting in a thread of its own.
 
-    async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="shop") as consumer:
-        await consumer.subscribe(["orders"])
+    async with AsyncConsumer("orders", bootstrap_servers="localhost:9092", group_id="shop") as consumer:
         async for record in consumer:
             ...
 
@@ -127,9 +126,11 @@ class _Thread:
 class AsyncConsumer:
     """Methods are `Consumer`'s, awaited. A listener is called in the waiting thread, where it may use `consumer`."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
+    def __init__(
+        self, first: Mapping[str, Any] | str | None = None, /, *topics: str, **settings: Unpack[ConsumerSettings]
+    ) -> None:
         # For listeners, which are called in its thread; elsewhere only between two awaits.
-        self.consumer = Consumer(config, **settings)
+        self.consumer = Consumer(first, *topics, **settings)
         self._thread = _Thread(self.consumer)
         self._records = iter(self.consumer)
         # Who waits for records: one at a time, since two that find the same would send each other away.

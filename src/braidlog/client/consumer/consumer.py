@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
@@ -35,18 +35,28 @@ _FOR_EVER_S: Final = 1e9
 class Consumer(Seeking):
     """Reads records, by itself or sharing the partitions of topics with its group.
 
-        with Consumer(bootstrap_servers="localhost:9092", group_id="shop") as consumer:
-            consumer.subscribe(["orders"])
+        with Consumer("orders", bootstrap_servers="localhost:9092", group_id="shop") as consumer:
             for record in consumer:
                 print(record.partition, record.offset, record.value)
+
+    Topics that are given here are subscribed to; `subscribe` and `assign` choose later. Settings are Kafka's, in snake
+    case or as a mapping with dotted names.
 
     Belongs to one thread at a time; only `wakeup` may come from another.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
-        super().__init__(config, settings)
+    def __init__(
+        self, first: Mapping[str, Any] | str | None = None, /, *topics: str, **settings: Unpack[ConsumerSettings]
+    ) -> None:
+        if first is not None and not isinstance(first, Mapping):
+            topics = (first, *topics)
+            first = None
+        _check_topics(topics)
+        super().__init__(first, settings)
         self._most = self._read_side.settings.number("max.poll.records")
         self._listener: RebalanceListener | None = None
+        if topics:
+            self.subscribe(topics[0] if len(topics) == 1 else topics)
 
     def __repr__(self) -> str:
         settings = self._read_side.settings
@@ -67,7 +77,7 @@ class Consumer(Seeking):
         """Share the partitions of these topics, or of all that match a pattern, with the group; replaces the last call.
 
         A plain string is one topic; one that starts with `^` is a pattern, as `re.compile(...)` is. No topics at all
-        unsubscribes.
+        unsubscribes. A consumer without a group shares with nobody: it reads all of their partitions.
         """
         with self._one_thread:
             self._settle()
@@ -75,7 +85,6 @@ class Consumer(Seeking):
             if isinstance(topics, str):
                 topics = re.compile(topics) if topics.startswith("^") else [topics]
             if isinstance(topics, re.Pattern):
-                self._need_membership("subscribe")
                 self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, told)
                 self._listener = listener
                 return
@@ -86,7 +95,6 @@ class Consumer(Seeking):
             if not names:
                 self.unsubscribe()
                 return
-            self._need_membership("subscribe")
             self._subscription.subscribe(names, told)
             self._listener = listener
 
@@ -294,6 +302,17 @@ class _OwnListener(RebalanceListener):
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
         self._tell("on_partitions_lost", partitions, "on_partitions_revoked")
+
+
+def _check_topics(topics: Sequence[object]) -> None:
+    """Before anything is made: what stands first may be meant as something else."""
+    for each in topics:
+        if not isinstance(each, str):
+            raise UserError(
+                f"{each!r} is no topic; write Consumer('orders', 'payments', bootstrap_servers='HOST:PORT')"
+            )
+        if ":" in each and not each.startswith("^"):
+            raise UserError(f"{each!r} is no topic; is it the broker's address? Write bootstrap_servers={each!r}")
 
 
 def _offsets(

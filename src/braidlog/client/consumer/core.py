@@ -12,10 +12,12 @@ from braidlog.client.consumer.subscription import SubscriptionKind
 from braidlog.client.consumer.thread_check import OneThread
 from braidlog.client.errors import ClosedError
 from braidlog.core.errors import UserError
+from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.commits import Commits
     from braidlog.client.consumer.membership.interface import Membership
+    from braidlog.client.view import ClusterView
 
 T = TypeVar("T")
 
@@ -24,6 +26,9 @@ class ConsumerCore:
     def __init__(self, config: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
         self._one_thread = OneThread("consumer")
         self._closed = False
+        # Without a group: what the partitions were chosen by.
+        self._assigned_view: ClusterView | None = None
+        self._assigned_version = -1
         self._read_side = side = ReadSide(config, settings)
         self._subscription = side.subscription
         # What was fetched and not yet returned.
@@ -61,6 +66,8 @@ class ConsumerCore:
                 if self._subscription.is_auto:
                     membership.advance(deadline)
                 due = min(deadline, membership.next_due() or deadline)
+            elif self._subscription.is_auto:
+                self._assign_all()
             if self._commits is not None:
                 self._commits.tick(time.monotonic())
             found = take()
@@ -70,6 +77,29 @@ class ConsumerCore:
             if now >= deadline:
                 return None
             self._doorbell.wait(due - now)
+
+    def _assign_all(self) -> None:
+        """Without a group nobody shares: a subscription is every partition of its topics, as metadata tells of them."""
+        view, subscription = self._read_side.metadata.view, self._subscription
+        if self._assigned_view is view and self._assigned_version == subscription.topics_version:
+            return
+        self._assigned_view, self._assigned_version = view, subscription.topics_version
+        owned = subscription.assigned()
+        wanted: set[TopicPartition] = set()
+        for name in subscription.topics:
+            topic = view.topic(name)
+            if topic is not None:
+                wanted.update(TopicPartition(name, number) for number in range(len(topic.partitions)))
+            else:
+                # Not known now; one that was read before may come back, and its positions are still good.
+                wanted.update(each for each in owned if each.topic == name)
+        if wanted == owned:
+            return
+        if owned - wanted:
+            subscription.listener.on_partitions_revoked(sorted(owned - wanted))
+        subscription.assign_from_group(sorted(wanted))
+        if wanted - owned:
+            subscription.listener.on_partitions_assigned(sorted(wanted - owned))
 
     def _settle(self) -> None:
         """Before anything that looks at positions or changes them."""
@@ -85,7 +115,7 @@ class ConsumerCore:
 
     def _need_membership(self, what: str) -> Membership:
         if self._membership is None:
-            raise UserError(f"this consumer has no group and cannot {what}; give it group_id, or assign() partitions")
+            raise UserError(f"this consumer has no group and cannot {what}; give it group_id")
         return self._membership
 
     def _need_commits(self, what: str) -> Commits:

@@ -33,7 +33,7 @@ _FULL_POLL_S: Final = 0.1
 
 
 class ParallelConsumer:
-    """`ParallelConsumer(consumer, handler).subscribe(["orders"]).run()`.
+    """`ParallelConsumer(consumer, handler).subscribe(["orders"]).run()`; over `Consumer("orders", ...)` just `run()`.
 
     `handler(record)` runs in one of `workers` threads; a coroutine function runs as one of `workers` tasks on a loop
     of its own. `ordering` says what stays in order: records with the same "key" (of one partition; those without a
@@ -70,6 +70,7 @@ class ParallelConsumer:
         self._crew: Crew = crew_for(self._desk, handler, policy, workers)
         self._state = "new"
         self._stopping = False
+        self._is_subscribed = False
         # Whether the group has shared out once.
         self._is_assigned = False
         self._paused: set[TopicPartition] = set()
@@ -89,7 +90,14 @@ class ParallelConsumer:
         """As `Consumer.subscribe`; a listener of the consumer's own would not know of work under way."""
         wanted = topics if isinstance(topics, (str, re.Pattern)) else listed(topics, "topics")
         self._consumer.subscribe(wanted, listener=_Rebalances(self, listener or RebalanceListener()))
+        self._is_subscribed = True
         return self
+
+    def _take_over_subscription(self) -> None:
+        """The consumer was told what to read before: work under way is to be settled at its rebalances, too."""
+        before = self._consumer._subscription
+        if before.is_auto:
+            self.subscribe(before.pattern or before.topics, self._consumer._listener)
 
     # Running
 
@@ -102,6 +110,8 @@ class ParallelConsumer:
         """
         if self._state != "new":
             raise ClosedError("a ParallelConsumer runs once; make another one over the same consumer")
+        if not self._is_subscribed:
+            self._take_over_subscription()
         self._state = "running"
         self._crew.start()
         self._next_commit = time.monotonic() + self._commit_interval
