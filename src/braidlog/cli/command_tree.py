@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 # What a word may be, beyond fixed choices.
 TOPIC: Final = "topic"
 GROUP: Final = "group"
 TRANSACTION: Final = "transaction"
+PROFILE: Final = "profile"
+# Names of settings: of clients, of brokers, of topics, or of what the line names with --topic, --broker or --group.
+CLIENT_SETTING: Final = "client setting"
+BROKER_SETTING: Final = "broker setting"
+TOPIC_SETTING: Final = "topic setting"
+RESOURCE_SETTING: Final = "resource setting"
 FILE: Final = "file"
 DIRECTORY: Final = "directory"
 # Anything: nothing to offer.
 TEXT: Final = "text"
 
 # Names that a broker knows, by the word that `braidlog completion` prints them for.
-NAMES: Final = {TOPIC: "topics", GROUP: "groups", TRANSACTION: "transactions"}
+BROKER_NAMES: Final = {TOPIC: "topics", GROUP: "groups", TRANSACTION: "transactions"}
+# The same, with those that need no broker.
+NAMES: Final = BROKER_NAMES | {
+    PROFILE: "profiles",
+    CLIENT_SETTING: "client-settings",
+    BROKER_SETTING: "broker-settings",
+    TOPIC_SETTING: "topic-settings",
+    RESOURCE_SETTING: "resource-settings",
+}
 
 # The placeholder of an argument tells what it takes.
 _KINDS: Final = {
@@ -25,14 +39,27 @@ _KINDS: Final = {
     "TRANSACTIONAL-ID": TRANSACTION,
     "FILE": FILE,
     "DIR": DIRECTORY,
+    "PROFILE": PROFILE,
 }
 
 
+class Placeholder(str):
+    """Of an argument whose text does not tell what it takes: KEY=VALUE stands for settings of various things."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str) -> Self:
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+
 class Takes(NamedTuple):
-    """A word that an option or a command takes: one of `choices`, or of a kind."""
+    """A word that an option or a command takes: one of `choices`, or of a kind, with an equals sign after it or not."""
 
     kind: str = TEXT
     choices: tuple[str, ...] = ()
+    assigns: bool = False
 
 
 class Option(NamedTuple):
@@ -74,6 +101,8 @@ def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> 
 def _takes(action: argparse.Action) -> Takes:
     if action.choices is not None:
         return Takes(choices=tuple(map(str, action.choices)))
+    if isinstance(action.metavar, Placeholder):
+        return Takes(action.metavar.kind, assigns="=" in action.metavar)
     return Takes(_KINDS.get(str(action.metavar), TEXT))
 
 

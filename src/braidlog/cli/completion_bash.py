@@ -10,12 +10,14 @@ from braidlog.cli.command_tree import DIRECTORY, FILE, NAMES, Command, Takes
 _HEAD: Final = """\
 # braidlog completion for bash; made by: braidlog completion bash
 _braidlog_names() {
-    local server= file=
+    local server= file= profile=
     # By the line, not by words: bash breaks words at the colon of HOST:PORT.
     if [[ $COMP_LINE =~ --bootstrap(-server)?[=\\ ]+([^\\ ]+) ]]; then server=${BASH_REMATCH[2]}; fi
     if [[ $COMP_LINE =~ --(command-)?config[=\\ ]+([^\\ ]+) ]]; then file=${BASH_REMATCH[2]}; fi
     if [[ ! -f $file ]]; then file=; fi
-    braidlog completion "$1" ${server:+--bootstrap "$server"} ${file:+--command-config "$file"} 2>/dev/null
+    if [[ $COMP_LINE =~ --profile[=\\ ]+([^\\ ]+) ]]; then profile=${BASH_REMATCH[1]}; fi
+    braidlog completion "$1" --line "$COMP_LINE" ${server:+--bootstrap "$server"} \\
+        ${file:+--command-config "$file"} ${profile:+--profile "$profile"} 2>/dev/null
 }
 
 _braidlog() {
@@ -76,7 +78,10 @@ def _offer(takes: Takes) -> str:
     if takes.choices:
         return f'COMPREPLY=($(compgen -W {_quoted(" ".join(takes.choices))} -- "$word"))'
     if takes.kind in NAMES:
-        return f'COMPREPLY=($(compgen -W "$(_braidlog_names {NAMES[takes.kind]})" -- "$word"))'
+        names = f'-W "$(_braidlog_names {NAMES[takes.kind]})" -- "$word"'
+        if takes.assigns:
+            return f"compopt -o nospace 2>/dev/null; COMPREPLY=($(compgen -S = {names}))"
+        return f"COMPREPLY=($(compgen {names}))"
     if takes.kind in (FILE, DIRECTORY):
         kind = "-f" if takes.kind == FILE else "-d"
         return f"IFS=$'\\n'; compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen {kind} -- \"$word\"))"

@@ -16,11 +16,14 @@ function __braidlog_names
         if contains -- $words[$number] --bootstrap --bootstrap-server
             set -a server --bootstrap $words[(math $number + 1)]
         end
+        if test "$words[$number]" = --profile
+            set -a server --profile $words[(math $number + 1)]
+        end
         if contains -- $words[$number] --config --command-config; and test -f "$words[(math $number + 1)]"
             set -a server --command-config $words[(math $number + 1)]
         end
     end
-    braidlog completion $argv[1] $server 2>/dev/null
+    braidlog completion $argv[1] --line (commandline -cp | string collect) $server 2>/dev/null
 end
 
 function __braidlog_at
@@ -63,7 +66,7 @@ def _offer(takes: Takes) -> str:
     if takes.choices:
         return f" -a {_quoted(' '.join(takes.choices))}"
     if takes.kind in NAMES:
-        return f" -a '(__braidlog_names {NAMES[takes.kind]})'"
+        return f" -a '(__braidlog_names {NAMES[takes.kind]}){'=' if takes.assigns else ''}'"
     if takes.kind == FILE:
         return " -F"
     if takes.kind == DIRECTORY:

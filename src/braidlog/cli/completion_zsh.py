@@ -17,11 +17,12 @@ _braidlog_names() {
         case $words[number] in
             (--bootstrap|--bootstrap-server) server+=(--bootstrap $words[number+1]) ;;
             (--bootstrap=*|--bootstrap-server=*) server+=(--bootstrap ${words[number]#*=}) ;;
+            (--profile) server+=(--profile $words[number+1]) ;;
             (--config|--command-config) [[ -f $words[number+1] ]] && server+=(--command-config $words[number+1]) ;;
         esac
     done
-    names=(${(f)"$(braidlog completion $1 $server 2>/dev/null)"})
-    compadd -a names
+    names=(${(f)"$(braidlog completion $1 --line "$words" $server 2>/dev/null)"})
+    if [[ -n $2 ]]; then compadd -S $2 -a names; else compadd -a names; fi
 }
 
 _braidlog() {
@@ -88,7 +89,7 @@ def _offer(takes: Takes) -> str:
     if takes.choices:
         return "compadd -- " + " ".join(map(_quoted, takes.choices))
     if takes.kind in NAMES:
-        return f"_braidlog_names {NAMES[takes.kind]}"
+        return f"_braidlog_names {NAMES[takes.kind]}{' =' if takes.assigns else ''}"
     if takes.kind == FILE:
         return "_files"
     if takes.kind == DIRECTORY:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
+from braidlog.cli.command_tree import RESOURCE_SETTING, Placeholder
 from braidlog.cli.options import add_connection, add_output, broker_number, connect, pairs
 from braidlog.cli.output import report, show
 from braidlog.client.admin.configs import (
@@ -47,10 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.set_defaults(run=run_describe)
 
     alter = verbs.add_parser("alter", help="change settings at run time")
-    alter.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="repeatable, as the others")
-    alter.add_argument("--delete", action="append", default=[], metavar="KEY", help="back to the default")
-    alter.add_argument("--append", action="append", default=[], metavar="KEY=VALUE", help="to a list setting")
-    alter.add_argument("--subtract", action="append", default=[], metavar="KEY=VALUE", help="from a list setting")
+    pair, key = Placeholder("KEY=VALUE", RESOURCE_SETTING), Placeholder("KEY", RESOURCE_SETTING)
+    alter.add_argument("--set", action="append", default=[], metavar=pair, help="repeatable, as the others")
+    alter.add_argument("--delete", action="append", default=[], metavar=key, help="back to the default")
+    alter.add_argument("--append", action="append", default=[], metavar=pair, help="to a list setting")
+    alter.add_argument("--subtract", action="append", default=[], metavar=pair, help="from a list setting")
     alter.add_argument("--validate-only", action="store_true", help="only check whether it could be done")
     alter.set_defaults(run=run_alter)
 

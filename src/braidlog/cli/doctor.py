@@ -17,6 +17,7 @@ from braidlog.cli.checkup.data_directories import (
 from braidlog.cli.checkup.finding import OK, PROBLEM, WARNING, Finding, ok, problem, warning
 from braidlog.cli.checkup.listening import check_listeners, check_open_files
 from braidlog.cli.checkup.stored_cluster import stored_cluster_id
+from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
 from braidlog.cli.option_words import in_options
 from braidlog.cli.options import (
     add_client_config,
@@ -52,7 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", type=path_name, help="the broker's server.properties (as for serve)"
     )
     parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="another of its settings (as for serve)"
+        "--set",
+        metavar=Placeholder("KEY=VALUE", BROKER_SETTING),
+        action="append",
+        default=[],
+        help="another of its settings (as for serve)",
     )
     parser.add_argument("--bootstrap", "--bootstrap-server", metavar="HOST:PORT", help="a broker of a running cluster")
     parser.add_argument(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from braidlog.cli.command_tree import CLIENT_SETTING, Placeholder
 from braidlog.cli.output import remark
 from braidlog.core.errors import UserError
 
@@ -62,7 +63,7 @@ def add_client_config(parser: argparse.ArgumentParser, *, config_is_taken: bool)
     parser.add_argument(
         "-X",
         dest="client_settings",
-        metavar="KEY=VALUE",
+        metavar=Placeholder("KEY=VALUE", CLIENT_SETTING),
         action="append",
         default=[],
         help="one such setting; wins over the file",

@@ -312,7 +312,7 @@ class _Counted:
 
     def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
         records = self._consumer.poll(timeout_s, min(most, _POLLED))
-        kept = [each for each in records if each.offset < ends.get(each.topic_partition, INT64_MAX)] if ends else records
+        kept = [each for each in records if each.offset < ends.get(each.topic_partition, INT64_MAX)]
         if not kept:
             return []
         self._count(kept)

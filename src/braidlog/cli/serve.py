@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 
+from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
 from braidlog.cli.interrupts import exit_code_of
 from braidlog.cli.options import path_name, port_number, shortened
 from braidlog.cli.program import EXIT_FAILED, Parser
@@ -28,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where clients connect; port 0 picks a free one (sets listeners)",
     )
     parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="any other setting; may be repeated"
+        "--set",
+        metavar=Placeholder("KEY=VALUE", BROKER_SETTING),
+        action="append",
+        default=[],
+        help="any other setting; may be repeated",
     )
     parser.add_argument("--log-format", choices=("text", "json"), help="sets braidlog.log.format")
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, Final
 
+from braidlog.cli.command_tree import TOPIC_SETTING, Placeholder
 from braidlog.cli.options import (
     add_connection,
     add_output,
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="config",
         action="append",
         default=[],
-        metavar="KEY=VALUE",
+        metavar=Placeholder("KEY=VALUE", TOPIC_SETTING),
         help="a setting of the topic",
     )
     create.add_argument("--if-not-exists", action="store_true", help="an existing topic is no error")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.cli.command_tree import FILE, TEXT, commands_of
+from braidlog.cli.command_tree import FILE, TOPIC_SETTING, commands_of
 from braidlog.cli.options import DEFAULT_BOOTSTRAP, client_properties, resolve_connection
 from braidlog.cli.program import build_parser
 from braidlog.cli.topics import _topic_config
@@ -90,6 +90,6 @@ def test_every_command_that_talks_to_a_broker_takes_a_clients_file() -> None:
         assert by_flag["--command-config"].takes is not None
         assert by_flag["--command-config"].takes.kind == FILE
         assert "-X" in by_flag, command.path
-        kind = TEXT if command.path == ("topics", "create") else FILE
+        kind = TOPIC_SETTING if command.path == ("topics", "create") else FILE
         assert by_flag["--config"].takes is not None
         assert by_flag["--config"].takes.kind == kind, command.path

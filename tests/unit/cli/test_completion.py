@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,17 @@ def test_scripts_name_every_command_and_option(
         (["groups", "re"], ["reset-offsets"]),
         (["groups", "reset-offsets", "billing", "--topic", "us"], ["users"]),
         (["transactions", "abort", "--transactional-id", ""], ["tx-1"]),
-        (["completion", "b"], ["bash"]),
+        (["completion", "b"], ["bash", "broker-settings"]),
+        (["topics", "list", "--profile", ""], ["prod"]),
+        (["produce", "orders", "-X", "linger"], ["linger.ms="]),
+        (["perf", "consume", "orders", "-X", "linger"], []),
+        (["consume", "orders", "-X", "auto.off"], ["auto.offset.reset="]),
+        (["serve", "--set", "log.retention.m"], ["log.retention.minutes=", "log.retention.ms="]),
+        (["topics", "create", "x", "--topic-config", "retention.m"], ["retention.ms="]),
+        (["configs", "alter", "--topic", "x", "--set", "retention.m"], ["retention.ms="]),
+        (["configs", "alter", "--topic", "x", "--delete", "retention.m"], ["retention.ms"]),
+        (["configs", "alter", "--brokers", "--set", "log.retention.m"], ["log.retention.ms="]),
+        (["configs", "alter", "--group", "g", "--set", "consumer.s"], ["consumer.session.timeout.ms="]),
     ],
 )
 def test_bash_offers(
@@ -99,6 +110,8 @@ braidlog() {{ case "$1 $2" in
     'completion topics') printf 'orders\\nusers\\n' ;;
     'completion groups') printf 'billing\\nshipping\\n' ;;
     'completion transactions') echo tx-1 ;;
+    'completion profiles') echo prod ;;
+    *-settings) {{ unset -f braidlog; {sys.executable} -m braidlog "$@"; }} ;;
 esac; }}
 COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; COMP_LINE="${{COMP_WORDS[*]}}"
 _braidlog; printf '%s\\n' "${{COMPREPLY[@]}}"
@@ -106,6 +119,21 @@ _braidlog; printf '%s\\n' "${{COMPREPLY[@]}}"
     done = subprocess.run([bash, "-c", script("bash", capsys) + ask], capture_output=True, text=True, check=True)
     assert done.stdout.split() == offered
     assert done.stderr == ""
+
+
+def test_settings_by_what_the_line_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    def offered(what: str, line: str) -> set[str]:
+        assert main(["completion", what, "--line", line]) == 0
+        return set(capsys.readouterr().out.split())
+
+    assert "linger.ms" in offered("client-settings", "braidlog produce x -X ")
+    admin = offered("client-settings", "braidlog topics list -X ")
+    assert "linger.ms" not in admin
+    assert "sasl.username" in admin
+    assert "process.roles" in offered("broker-settings", "braidlog serve --set ")
+    # What cannot change at run time is not offered for a change.
+    assert "process.roles" not in offered("resource-settings", "braidlog configs alter --broker 1 --set ")
+    assert offered("resource-settings", "braidlog configs alter --broker-loggers 1 --set ") == set()
 
 
 @pytest.mark.parametrize("what", ["topics", "groups", "transactions"])
