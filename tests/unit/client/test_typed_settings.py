@@ -48,7 +48,8 @@ def settings() -> None:
     Consumer(enable_auto_comit=False)  # mistake
     Consumer(isolation_level="read_comitted")  # mistake
     Consumer(max_poll_records="500")  # mistake
-    Consumer("orders")  # mistake
+    Consumer("orders", "returns", group_id="shop")
+    Consumer(["orders"])  # mistake
     AsyncConsumer(group_id="shop", isolation_level="read_committed")
     AsyncConsumer(enable_auto_comit=False)  # mistake
     Admin(bootstrap_servers="localhost:9092", request_timeout=5)
