@@ -8,7 +8,7 @@ Only the module of the noun that was asked for is imported, so that a command st
 from __future__ import annotations
 
 import argparse
-import io
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -112,9 +112,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(words)
     if options.noun is None:
         parser.error("say what to do")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name or a value that the terminal cannot show is no reason to fail.
-        sys.stdout.reconfigure(errors="backslashreplace")
     with interrupts_heard():
         return run(options.run, options)
 
@@ -134,6 +131,8 @@ def run(command: Command, options: argparse.Namespace) -> int:
         return _fail(str(problem), EXIT_USAGE if _is_wrong_setting(problem) else EXIT_FAILED)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
+        if not where and problem.errno == errno.ENOSPC:
+            where = "cannot write the output: "
         return _fail(f"{where}{problem.strerror or problem}")
     except KeyboardInterrupt as interruption:
         return exit_code_of(interruption)
