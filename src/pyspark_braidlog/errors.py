@@ -14,10 +14,12 @@ Spark runs a source and a sink in processes of its own, and hands their Python e
 from __future__ import annotations
 
 import re
+import sys
 from typing import Final
 
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
+from pyspark_braidlog.session import workers_python
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # The line that ends a Python traceback: the class, and what it says.
@@ -27,6 +29,7 @@ _CLASS: Final = re.compile(r"^\s*\[[A-Z][A-Z0-9_.]*\]\s*")
 _QUERY: Final = re.compile(r"Query [^\[\n]*\[id = .*?\] terminated with exception: ", re.S)
 # From here on it is no longer about what is wrong.
 _END: Final = re.compile(r"\s*(?:SQLSTATE:|=== |JVM stacktrace|Driver stacktrace|\n\s*at [a-z][\w.$]+\(|\n\s*\n|;\n)")
+_NOT_FOUND: Final = "Failed to find the data source: braidlog"
 # What Spark says without telling a user of ours what to write instead.
 _ADVICE: Final = {
     "checkpointLocation must be specified": (
@@ -76,6 +79,13 @@ def _spark_sentence(text: str) -> str:
     for said, advice in _ADVICE.items():
         if said in text:
             return advice
+    if _NOT_FOUND in text:
+        other = workers_python()
+        return (
+            f"Spark's workers do not have braidlog: they run {other or 'another Python'}, and this program "
+            f"{sys.executable}; set PYSPARK_PYTHON to that one before the session is made, or make the session with "
+            "pyspark_braidlog.session.spark_session (on a cluster install 'braidlog[spark]' on every machine)"
+        )
     text = _CLASS.sub("", text.strip())
     text = _QUERY.sub("", text)
     return _sentence(_CLASS.sub("", text))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +26,13 @@ _LOOPBACK: Final = "127.0.0.1"
 _LOCAL: Final = re.compile(r"local(-cluster)?(\[.*\])?")
 # Set for programs that spark-submit runs: Java was there first.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+# Printed by the Python of the workers, if it is not this one.
+_PROBE: Final = """\
+import sys
+from importlib.util import find_spec
+print(*sys.version_info[:2], find_spec("pyspark_braidlog") is not None)
+"""
+_PROBE_S: Final = 30.0
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
 # For every session that we start, under what the user says.
@@ -64,6 +73,7 @@ def spark_session(
         for name, value in (conf or {}).items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
+    check_workers_python()
     running = SparkSession.getActiveSession() if remote is None else None
     where = remote or master or (conf or {}).get("spark.master") or default_master()
     builder = SparkSession.builder.appName(app_name)
@@ -78,6 +88,35 @@ def spark_session(
         return builder.getOrCreate()
     with _environment(spark_environment(where or "", java=java)):
         return builder.getOrCreate()
+
+
+def workers_python(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The Python that Spark starts its workers with, where that is on this machine and not the one that runs here."""
+    found = shutil.which(environment.get("PYSPARK_PYTHON") or "python3")
+    # Not where links lead: environments are told apart by the name under which a Python is called.
+    return None if found is None or os.path.abspath(found) == os.path.abspath(sys.executable) else found
+
+
+def check_workers_python(environment: Mapping[str, str] = os.environ) -> None:
+    """UserError where somebody chose another Python for the workers which cannot do the work."""
+    other = workers_python(environment) if "PYSPARK_PYTHON" in environment else None
+    if other is None:
+        return
+    try:
+        asked = subprocess.run([other, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_S, check=True)
+        major, minor, has_braidlog = asked.stdout.split()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        # No Python, or one that is not in order: Spark will say more.
+        return
+    here = f"this program runs {sys.executable}, Python {sys.version_info.major}.{sys.version_info.minor}"
+    there = f"PYSPARK_PYTHON has Spark's workers run {other}, Python {major}.{minor}"
+    if has_braidlog != "True":
+        raise UserError(
+            f"{there}, in which braidlog is not installed ({here}): unset PYSPARK_PYTHON, or run "
+            f"`{other} -m pip install 'braidlog[spark]'`"
+        )
+    if (int(major), int(minor)) != sys.version_info[:2]:
+        raise UserError(f"{there}, but {here}: Spark needs the same minor version for both; unset PYSPARK_PYTHON")
 
 
 def default_master(environment: Mapping[str, str] = os.environ) -> str | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from braidlog import Admin, TopicPartition
-from braidlog.client.admin.records import OffsetSpec
+from braidlog.client.admin.records import IsolationLevel, OffsetSpec
 from braidlog.client.admin.topics import NewTopic
 from braidlog.client.arrow.delivery import TableDeliveryError
 from braidlog.client.arrow.reading import RangeReader
@@ -109,6 +109,21 @@ def test_kills_double_nothing_and_lose_nothing(bootstrap: str, tmp_path: Path) -
     copying.finish()
     assert len(copying.deaths()) == 5
     copying.check_exactly_once()
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_killed_with_flushed_rows_in_an_open_transaction(bootstrap: str, tmp_path: Path) -> None:
+    copying = Copying(bootstrap, tmp_path / "open")
+    copying.add_rows(120)
+    # The second task to flush rows dies with its driver: nobody is left who could abort what it has written.
+    assert not copying.live(copying.plan([(FIRST_ROWS, 1, BOTH)]))
+    flushed = copying.seen(IsolationLevel.READ_UNCOMMITTED)
+    committed = copying.seen(IsolationLevel.READ_COMMITTED)
+    assert flushed.total() > committed.total()
+    copying.finish()
+    copying.check_exactly_once()
+    # What the dead task had flushed is still in the log, for readers who want all there is; none other sees it.
+    assert copying.seen(IsolationLevel.READ_UNCOMMITTED).total() > copying.copied().total()
 
 
 @pytest.mark.soak

@@ -41,7 +41,7 @@ def life(job: Job, timeout_s: float = 300.0) -> tuple[int, str]:
     environment = {
         **os.environ,
         PLAN: job.plan,
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

@@ -105,8 +105,21 @@ class Copying:
 
     # What came of it
 
+    def seen(self, isolation: IsolationLevel) -> Counter[str]:
+        """Rows of the sink that a reader with this isolation sees, each with how often it is there."""
+        job = self.job
+        places = [TopicPartition(job.sink, each) for each in range(PARTITIONS)]
+        with Admin(bootstrap_servers=job.bootstrap) as admin:
+            ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST), isolation=isolation)
+        found: Counter[str] = Counter()
+        with RangeReader(bootstrap_servers=job.bootstrap, isolation_level=isolation.name.lower()) as reader:
+            for place in places:
+                for batch in reader.read(job.sink, place.partition, 0, ends[place].offset, columns=["value"]):
+                    found.update(each.decode() for each in batch.column("value").to_pylist())
+        return found
+
     def copied(self) -> Counter[str]:
-        """Committed rows of the sink, each with how often it is there."""
+        """Committed rows, when no transaction is open."""
         job = self.job
         places = [TopicPartition(job.sink, each) for each in range(PARTITIONS)]
         with Admin(bootstrap_servers=job.bootstrap) as admin:
@@ -115,12 +128,7 @@ class Copying:
             last = admin.list_offsets(ask)
             for place in places:
                 assert stable[place].offset == last[place].offset, f"a transaction is open in {place}"
-        found: Counter[str] = Counter()
-        with RangeReader(bootstrap_servers=job.bootstrap, isolation_level="read_committed") as reader:
-            for place in places:
-                for batch in reader.read(job.sink, place.partition, 0, last[place].offset, columns=["value"]):
-                    found.update(each.decode() for each in batch.column("value").to_pylist())
-        return found
+        return self.seen(IsolationLevel.READ_COMMITTED)
 
     def check_exactly_once(self) -> None:
         found = self.copied()

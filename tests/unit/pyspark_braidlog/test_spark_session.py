@@ -11,11 +11,13 @@ import pytest
 from braidlog.core.errors import UserError
 from pyspark_braidlog.session import (
     LOG_SETTINGS,
+    check_workers_python,
     default_master,
     is_local,
     session_settings,
     spark_environment,
     spark_session,
+    workers_python,
 )
 
 
@@ -107,3 +109,34 @@ def test_the_package_is_light_but_has_what_spark_looks_for() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["False", "False", "braidlog"]
+
+
+def fake_python(place: Path, answer: str) -> str:
+    path = place / "python-elsewhere"
+    path.write_text(f"#!/bin/sh\necho {answer}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("3 11 False", "in which braidlog is not installed"),
+        ("2 7 True", "Python 2.7, but this program runs"),
+        (f"{sys.version_info.major} {sys.version_info.minor} True", None),
+        ("nonsense", None),
+    ],
+)
+def test_workers_of_another_python(tmp_path: Path, answer: str, said: str | None) -> None:
+    chosen = {"PYSPARK_PYTHON": fake_python(tmp_path, answer)}
+    if said is None:
+        check_workers_python(chosen)
+    else:
+        with pytest.raises(UserError, match=said):
+            check_workers_python(chosen)
+
+
+def test_workers_of_this_python_are_not_asked() -> None:
+    assert workers_python({"PYSPARK_PYTHON": sys.executable}) is None
+    assert workers_python({"PYSPARK_PYTHON": "./only/on/the/workers"}) is None
+    check_workers_python({})
