@@ -13,6 +13,8 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException
 from pyspark.sql.pandas.types import to_arrow_type
 
+from braidlog.client.schema_registry.registry import Registry, UnknownSchema
+from braidlog.client.schema_registry.wire_format import NotFramed, framed
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.avro_schema import Expanded, expanded, spark_struct
 from pyspark_braidlog.pipeline.avro_values import (
@@ -22,7 +24,6 @@ from pyspark_braidlog.pipeline.avro_values import (
     in_units_of,
     without_logical_types,
 )
-from pyspark_braidlog.pipeline.registry import HEADER_BYTES, MAGIC, Registry, UnknownSchema
 from pyspark_braidlog.pipeline.schemas import nullable
 
 VALUE: Final = "value"
@@ -83,19 +84,17 @@ class _Decoder:
         read = self._own
         body = io.BytesIO(data)
         if self._plan.registry is not None:
-            if len(data) < HEADER_BYTES or data[:1] != MAGIC:
-                return (
-                    None,
-                    f"{column} does not begin with a schema id: {data[:HEADER_BYTES].hex(' ') or 'it is empty'}",
-                )
-            schema_id = int.from_bytes(data[1:HEADER_BYTES], "big")
+            try:
+                schema_id, start = framed(data)
+            except NotFramed as error:
+                return None, f"{column} {error}"
             try:
                 read = self._writer(schema_id, self._plan.registry)
             except UnknownSchema as error:
                 return None, f"{column}: {error}"
             except _Unfit as error:
                 return None, f"{column} was written with schema {schema_id}, {error}"
-            body.seek(HEADER_BYTES)
+            body.seek(start)
         try:
             value = read(body)
         except Exception as error:

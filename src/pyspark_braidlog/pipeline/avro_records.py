@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
+from braidlog.client.schema_registry.registry import Registry
+from braidlog.client.schema_registry.wire_format import header
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.avro_schema import avro_schema_of, expanded, spark_struct
 from pyspark_braidlog.pipeline.decoding import check_bytes_column, decoded_columns, quoted
-from pyspark_braidlog.pipeline.registry import Registry, header
 from pyspark_braidlog.pipeline.schemas import nullable, parsed_json, read_schema_file
 
 AvroSchema = str | Path | Mapping[str, Any]

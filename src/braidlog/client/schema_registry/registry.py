@@ -1,14 +1,6 @@
 """A schema registry's HTTP API: the one of Confluent's, which Karapace and Apicurio speak as well.
 
-A record that was written with a registry begins with
-
-    0        1               5
-    +--------+---------------+----------
-    |  0x00  |  schema id    |  body …
-    +--------+---------------+----------
-      magic    big endian
-
-The id says which schema the body was written with; a reader asks the registry once and remembers.
+Schemas are asked for once a process, by the id that records carry (`wire_format`).
 """
 
 from __future__ import annotations
@@ -29,8 +21,6 @@ from typing import Any, Final, NamedTuple
 
 from braidlog.core.errors import UserError
 
-MAGIC: Final = b"\x00"
-HEADER_BYTES: Final = 5
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _ROUNDS: Final = 3
 _PAUSE_S: Final = 0.2
@@ -217,10 +207,6 @@ def _refusal(error: urllib.error.HTTPError, method: str, url: str) -> Exception:
     if error.code >= 500 or error.code == 429:
         return _Unanswered(f"HTTP {error.code}{told}")
     return RegistryError(f"the registry refuses {method} {url} ({error.code}){told}")
-
-
-def header(schema_id: int) -> bytes:
-    return MAGIC + schema_id.to_bytes(HEADER_BYTES - len(MAGIC), "big")
 
 
 def _quoted(subject: str) -> str:
