@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import fastavro
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 from pyspark.sql.pandas.types import to_arrow_type
 
+from braidlog.client.schema_registry.avro import parsed, reason
 from braidlog.client.schema_registry.registry import Registry, UnknownSchema
 from braidlog.client.schema_registry.wire_format import NotFramed, framed
 from braidlog.core.errors import UserError
@@ -28,7 +28,6 @@ from pyspark_braidlog.pipeline.schemas import nullable
 
 VALUE: Final = "value"
 ERROR: Final = "error"
-_LONGEST_REASON: Final = 300
 _Read = Callable[[io.BytesIO], Any]
 
 
@@ -99,7 +98,7 @@ class _Decoder:
             value = read(body)
         except Exception as error:
             # fastavro raises whatever the bytes led it to.
-            return None, f"{column} is not Avro of its schema: {_reason(error)}"
+            return None, f"{column} is not Avro of its schema: {reason(error)}"
         left = len(data) - body.tell()
         if left:
             return None, f"{column} is not Avro of its schema: {left} bytes follow it"
@@ -140,7 +139,7 @@ class _Decoder:
                 pa.array([value], type=self._type)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
                 found[number] = None
-                errors[number] = f"{self._plan.column} does not fit Spark's types: {_reason(error)}"
+                errors[number] = f"{self._plan.column} does not fit Spark's types: {reason(error)}"
         return pa.array(found, type=self._type)
 
 
@@ -172,7 +171,7 @@ def encoded_array(plan: WritePlan, rows: pa.Array) -> pa.Array:
             value = row[VALUE] if wrapped else row
             fastavro.schemaless_writer(out, schema, value if convert is None else convert(value))
         except Exception as error:
-            raise UserError(f"a row does not fit the Avro schema of {plan.column}: {_reason(error)}") from None
+            raise UserError(f"a row does not fit the Avro schema of {plan.column}: {reason(error)}") from None
         made.append(out.getvalue())
     return pa.array(made, type=pa.binary())
 
@@ -184,17 +183,6 @@ def _encoder(plan: WritePlan) -> tuple[Any, Callable[[Any], Any] | None, bool]:
     return parsed(schema), avro_conversion(told), told["type"] != "record"
 
 
-def parsed(schema: Any) -> Any:
-    try:
-        return fastavro.parse_schema(schema)
-    except SchemaParseException as error:
-        raise UserError(f"the Avro schema is not valid: {_reason(error)}") from None
-
-
 def _loaded(text: str) -> Any:
     return json.loads(text)
 
-
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:_LONGEST_REASON]

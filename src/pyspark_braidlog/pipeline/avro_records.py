@@ -42,7 +42,8 @@ def decode_avro(
     check_bytes_column(records, column, "decode_avro")
     wanted = _reader_schema(schema, registry, subject)
     fields = spark_struct(expanded(wanted))
-    from pyspark_braidlog.pipeline.avro_columns import ReadPlan, decoded_array, parsed
+    from braidlog.client.schema_registry.avro import parsed
+    from pyspark_braidlog.pipeline.avro_columns import ReadPlan, decoded_array
 
     parsed(wanted)
     plan = ReadPlan(json.dumps(wanted), registry, column)
@@ -87,7 +88,8 @@ def encode_avro(
     told = expanded(wanted)
     if told["type"] != "record":
         source = F.when(source.isNotNull(), F.struct(source.alias("value")))
-    from pyspark_braidlog.pipeline.avro_columns import WritePlan, encoded_array, parsed
+    from braidlog.client.schema_registry.avro import parsed
+    from pyspark_braidlog.pipeline.avro_columns import WritePlan, encoded_array
 
     parsed(wanted)
     plan = WritePlan(json.dumps(wanted), front, column)
