@@ -13,6 +13,8 @@ from braidlog.cli.options import add_connection, add_output, connect, not_negati
 from braidlog.cli.pace import Pace
 from braidlog.cli.program import EXIT_INTERRUPTED, EXIT_OK
 from braidlog.cli.record_bytes import shown
+from braidlog.cli.record_decoding import EPILOG as _REGISTRY_EPILOG
+from braidlog.cli.record_decoding import DecodingStopped, add_decoding, record_decoding
 from braidlog.cli.record_format import RecordFormat, Style
 from braidlog.cli.record_json import JsonFormat
 from braidlog.cli.record_reader import Emit, RecordReader
@@ -42,12 +44,13 @@ With --group, earliest and latest say where to begin where the group has committ
 --format takes text with these fields, and the escapes \\n \\t \\r \\0 \\\\ \\xNN:
   %n topic  %p partition  %o offset  %k key  %v value  %K %V sizes of key and value in bytes (-1: null)
   %t timestamp in milliseconds  %T the same as ISO 8601  %h headers as name=value,...  %% a percent sign
+
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
-    parser.epilog = _EPILOG
+    parser.epilog = _EPILOG + _REGISTRY_EPILOG
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "--partition", metavar="N", type=not_negative, action="append", help="only this partition; repeatable"
@@ -61,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="SECONDS", type=seconds, help="stop when no record came for so long")
     parser.add_argument("--format", metavar="TEXT", type=RecordFormat, help="of a record, see below (default %%v)")
     add_formats(parser)
+    add_decoding(parser)
     parser.add_argument("--delimiter", metavar="TEXT", type=unescaped, help="after each record (default a newline)")
     parser.add_argument("--null", metavar="TEXT", default="null", help="for a null key or value (default null)")
     parser.add_argument(
@@ -79,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         partitions = _chosen(cluster.topic(options.topic), options.partition)
         settings = _settings(options, where, cluster.settings)
+    decoding = record_decoding(options)
     pace = Pace("read", beside_output=True)
     with Consumer(settings) as consumer:
         reader = RecordReader(
@@ -88,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
             most=options.max_messages,
             idle_s=options.timeout,
             commits=options.group is not None,
+            decode=decoding,
         )
         interrupted = False
         try:
@@ -95,9 +101,15 @@ def run(options: argparse.Namespace) -> int:
             reader.run()
         except KeyboardInterrupt:
             interrupted = True
+        except DecodingStopped:
+            if options.group is not None:
+                reader.commit()
+            raise
         if options.group is not None:
             reader.commit()
     pace.conclude(interrupted=interrupted)
+    if decoding is not None:
+        decoding.conclude()
     return EXIT_INTERRUPTED if interrupted else EXIT_OK
 
 

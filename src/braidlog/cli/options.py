@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _REQUEST_TIMEOUT_S: Final = 30.0
+# Stand in the same files as the clients' settings, for `consume --schema-registry`.
+_OF_REGISTRIES: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
@@ -66,19 +68,26 @@ def connect(options: argparse.Namespace) -> Cluster:
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, Any]:
-    """What --command-config and -X say; a name that no client knows earns a remark."""
+    """What --command-config and -X say to clients; a name that nobody knows earns a remark."""
     if not options.command_config and not options.client_settings:
         return {}
     from braidlog.client.settings import COMMON, CONSUMER, PRODUCER, definitions
-    from braidlog.config.sources import from_file
 
-    settings: dict[str, Any] = dict(from_file(options.command_config).texts) if options.command_config else {}
-    settings.update(pairs(options.client_settings, "-X"))
+    settings = client_texts(options)
     known = {name for kind in (COMMON, PRODUCER, CONSUMER) for name in definitions(kind)}
-    unknown = sorted(name for name in settings if name not in known)
+    unknown = sorted(name for name in settings if name not in known and not name.startswith(_OF_REGISTRIES))
     if unknown:
         remark(f"no client knows the setting{'s'[: len(unknown) > 1]} {', '.join(unknown)}")
     return {name: value for name, value in settings.items() if name in known}
+
+
+def client_texts(options: argparse.Namespace) -> dict[str, str]:
+    """All settings of --command-config and -X, for clients and for others."""
+    if not options.command_config:
+        return pairs(options.client_settings, "-X")
+    from braidlog.config.sources import from_file
+
+    return {**from_file(options.command_config).texts, **pairs(options.client_settings, "-X")}
 
 
 def resolve_connection(

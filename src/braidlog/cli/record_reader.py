@@ -8,6 +8,7 @@ from typing import Final
 
 from braidlog.cli.interrupts import interrupts_wait
 from braidlog.cli.output import remark
+from braidlog.cli.record_decoding import RecordDecoding
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.offsets import OffsetAndMetadata
 from braidlog.client.consumer.record import ConsumerRecord
@@ -36,6 +37,7 @@ class RecordReader:
         most: int | None = None,
         idle_s: float | None = None,
         commits: bool = False,
+        decode: RecordDecoding | None = None,
     ) -> None:
         self._consumer = consumer
         self._emit = emit
@@ -43,6 +45,7 @@ class RecordReader:
         self._left = most
         self._idle_s = idle_s
         self._commits = commits
+        self._decode = decode
         # Of the partitions that were assigned so far: the end that each had then.
         self._ends: dict[TopicPartition, int] = {}
         self._ended: set[TopicPartition] = set()
@@ -58,9 +61,12 @@ class RecordReader:
                 return
             records = self._poll(min(left, _LONGEST_WAIT_S))
             if records:
+                shown, done, problem = (records, len(records), None) if self._decode is None else self._decode(records)
                 # What was printed is counted and committed, also where somebody sees it and interrupts at once.
                 with interrupts_wait():
-                    self._print(records)
+                    self._print(shown, records[:done])
+                if problem is not None:
+                    raise problem
                 heard = time.monotonic()
                 if self._left == 0:
                     return
@@ -80,12 +86,13 @@ class RecordReader:
             return [each for each in records if each.offset < ends.get(each.partition, each.offset + 1)]
         return records
 
-    def _print(self, records: list[ConsumerRecord]) -> None:
-        self._emit(records)
+    def _print(self, shown: list[ConsumerRecord], done: list[ConsumerRecord]) -> None:
+        """Print some, and be done with these and others that lay between them."""
+        self._emit(shown)
         if self._left is not None:
-            self._left -= len(records)
+            self._left -= len(shown)
         if self._commits:
-            last = {record.partition: record for record in records}
+            last = {record.partition: record for record in done}
             for record in last.values():
                 self._printed[record.topic_partition] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
 
