@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import fastavro
 import pyarrow as pa
@@ -16,6 +16,7 @@ from braidlog.client.schema_registry.avro import parsed, reason
 from braidlog.client.schema_registry.registry import Registry, UnknownSchema
 from braidlog.client.schema_registry.wire_format import NotFramed, framed
 from braidlog.core.errors import UserError
+from pyspark_braidlog.pipeline.arrow_decoding import VALUE, decoded_structs
 from pyspark_braidlog.pipeline.avro_schema import Expanded, expanded, spark_struct
 from pyspark_braidlog.pipeline.avro_values import (
     arrow_conversion,
@@ -26,8 +27,6 @@ from pyspark_braidlog.pipeline.avro_values import (
 )
 from pyspark_braidlog.pipeline.schemas import nullable
 
-VALUE: Final = "value"
-ERROR: Final = "error"
 _Read = Callable[[io.BytesIO], Any]
 
 
@@ -65,18 +64,7 @@ class _Decoder:
         self._own = self._reading(self._reader, None, told)
 
     def decoded(self, values: pa.Array) -> pa.StructArray:
-        found: list[Any] = []
-        errors: list[str | None] = []
-        for data in values.to_pylist():
-            value, error = (None, None) if data is None else self._one(data)
-            found.append(value)
-            errors.append(error)
-        try:
-            made = pa.array(found, type=self._type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
-            # A value that Avro allows and Spark does not, such as a decimal of more digits than its schema says.
-            made = self._one_by_one(found, errors)
-        return pa.StructArray.from_arrays([made, pa.array(errors, type=pa.string())], names=[VALUE, ERROR])
+        return decoded_structs(values, self._one, self._type, self._plan.column)
 
     def _one(self, data: bytes) -> tuple[Any, str | None]:
         column = self._plan.column
@@ -132,15 +120,6 @@ class _Decoder:
             return value if convert is None else convert(value)
 
         return read
-
-    def _one_by_one(self, found: list[Any], errors: list[str | None]) -> pa.Array:
-        for number, value in enumerate(found):
-            try:
-                pa.array([value], type=self._type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
-                found[number] = None
-                errors[number] = f"{self._plan.column} does not fit Spark's types: {reason(error)}"
-        return pa.array(found, type=self._type)
 
 
 class _Unfit(Exception):

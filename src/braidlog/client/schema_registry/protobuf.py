@@ -76,24 +76,26 @@ def messages_of(schema: ProtobufSchema) -> Messages:
     return Messages(pool, pool.FindFileByName(own.name))
 
 
-def messages_of_set(data: bytes, name: str) -> tuple[Messages, str]:
-    """Of a descriptor set, as `protoc --include_imports --descriptor_set_out` writes it; and its file with `name`."""
+@lru_cache(maxsize=64)
+def messages_of_set(data: bytes) -> Messages:
+    """Of a descriptor set, as `protoc --include_imports --descriptor_set_out` writes it; its own file is the last."""
     try:
         files = FileDescriptorSet.FromString(data).file
     except DecodeError:
-        raise UnusableProtobuf("is no descriptor set") from None
+        files = ()
+    if not files:
+        raise UnusableProtobuf("is no descriptor set")
     pool = DescriptorPool()
-    by_name = {each.name: each for each in files}
-    loading = _Loading(pool, {}, by_name)
+    loading = _Loading(pool, {}, {each.name: each for each in files})
     for each in files:
         loading.add(each, ())
-    for each in reversed(files):
-        found = Messages(pool, pool.FindFileByName(each.name))
-        try:
-            return found, found.named(name).DESCRIPTOR.full_name
-        except UnusableProtobuf:
-            continue
-    raise UnusableProtobuf(f"has no message {name!r}")
+    return Messages(pool, pool.FindFileByName(files[-1].name))
+
+
+def imports_of(text: str) -> list[str]:
+    """What a .proto file imports that is not known without being given."""
+    names = _file(text, _OWN_NAME).dependency
+    return [each for each in names if each not in _BUILT_IN and not each.startswith("google/protobuf/")]
 
 
 class _Loading:
