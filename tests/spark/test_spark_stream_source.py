@@ -92,6 +92,32 @@ def test_available_now_reads_in_limited_batches_and_shows_the_last_one_too(scene
 
 
 @pytest.mark.timeout(300)
+def test_streams_and_batches_begin_where_a_group_is(scene: Scene, spark: Any) -> None:
+    scene.produce(range(20))
+    scene.admin.alter_group_offsets("readers", {TopicPartition(scene.topic, 0): 8}).raise_for_errors()
+    begin = {"startingOffsets": "committed", "groupId": "readers"}
+    told = f"group readers has committed nothing for {scene.topic}-1; set startingOffsetsFallback=earliest or latest"
+    assert told in scene.failure("stream", **begin)
+    options = scene.options(**begin, startingOffsetsFallback="earliest")
+    rows = spark.read.format("braidlog").options(**options).load().collect()
+    unread = [16, 18, *range(1, 20, 2)]
+    assert sorted(int(row.value) for row in rows) == sorted(unread)
+    # A batch shows no progress.
+    assert scene.committed("readers") == {0: 8}
+    scene.run("other", startingOffsets="committed", startingGroupId="readers", startingOffsetsFallback="latest")
+    assert scene.values == [16, 18]
+    assert scene.committed("readers") == {0: 8}
+    scene.run("stream", **begin, startingOffsetsFallback="earliest")
+    assert scene.values == sorted(unread)
+    assert scene.committed("readers") == {0: 10, 1: 10}
+    # From then on the checkpoint counts.
+    scene.admin.alter_group_offsets("readers", {TopicPartition(scene.topic, 0): 0}).raise_for_errors()
+    scene.produce(range(20, 22))
+    scene.run("stream", **begin)
+    assert scene.values == [20, 21]
+
+
+@pytest.mark.timeout(300)
 def test_a_running_stream_shows_its_progress_and_takes_in_what_is_new(scene: Scene) -> None:
     scene.produce(range(900, 910))
     query = scene.start("stream", subscribePattern=f"{scene.topic}.*", startingOffsets="latest", groupId="running")

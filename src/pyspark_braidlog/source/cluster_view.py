@@ -14,6 +14,7 @@ from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import (
     ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
     ProtocolError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -127,6 +128,18 @@ class ClusterView:
         """The first record at or after a time; none where there is no such record."""
         found = self._offsets(timestamps_ms)
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group committed, without the partitions for which that is nothing."""
+        # Offsets that a transaction is about to commit are waited for.
+        wanted = {group: list(partitions)}
+        try:
+            found = self._admin.list_group_offsets(wanted, require_stable=True)[group]
+        except GroupAuthorizationFailedError:
+            raise UserError(f"no permission to see where group {group} is; allow Describe on the group") from None
+        except (ProtocolError, BraidlogError) as problem:
+            raise told(problem, self._servers) from None
+        return {place: each.offset for place, each in found.items() if each.offset >= 0}
 
     def _offsets(
         self, at: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None

@@ -26,6 +26,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.ids = {"t": "id"}
         self.logs = {T0: (0, 10), T1: (0, 20)}
+        self.committed = 4
         self.stable: dict[TopicPartition, int] = {}
         self.asked: list[str] = []
         # How often it will not answer, and how often it will not know of any topic.
@@ -75,6 +76,9 @@ class FakeView:
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self._cluster.asked.append("log ends")
         return {each: self._log(each)[1] for each in partitions}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {T0: self._cluster.committed, T1: 20}
 
     def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         raise AssertionError
@@ -143,6 +147,18 @@ def test_the_first_batch_is_new_also_where_there_are_no_partitions(world: World)
     world.cluster.ids = {}
     initial = planner.initial()
     assert planner.next_end(initial, ALL).written() != initial.written()
+
+
+def test_a_stream_begins_where_a_group_is_and_misses_what_was_deleted_since(world: World) -> None:
+    planner = world.planner(startingOffsets="committed", groupId="g")
+    end = begun(planner)
+    assert ranges(planner.initial(), end) == [OffsetRange("t", 0, 4, 10, "id")]
+    world.cluster.logs[T0] = (6, 10)
+    with pytest.raises(DataLoss, match=r"t-0: the stream was to begin at offset 4, but the log begins at 6"):
+        begun(world.planner(startingOffsets="committed", groupId="g"))
+    world.cluster.committed = 11
+    with pytest.raises(DataLoss, match=r"t-0: the stream was to begin at offset 11, but the log ends at 10"):
+        begun(world.planner(startingOffsets="committed", groupId="g"))
 
 
 def test_asked_twice_it_begins_at_the_same_place(world: World) -> None:
