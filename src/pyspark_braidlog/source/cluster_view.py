@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from braidlog import Admin, TopicPartition
 from braidlog.client.admin.records import IsolationLevel, OffsetSpec
@@ -20,6 +20,9 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, TopicFacts, compiled
+
+if TYPE_CHECKING:
+    from braidlog.client.arrow.reading import LogSample, RangeReader
 
 _PATIENCE: Final = "default.api.timeout.ms"
 # Kafka's clients would try for a minute; a person who mistyped an address sits before the query.
@@ -54,6 +57,9 @@ class ClusterView:
         # Read as the tasks' client reads it, which takes blanks and capitals.
         self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").strip().upper()]
         self._admin = Admin(settings)
+        self._reader_settings = {_PATIENCE: _PATIENCE_MS, **client}
+        # Made when the first sample is asked for.
+        self._reader: RangeReader | None = None
 
     def __enter__(self) -> ClusterView:
         return self
@@ -65,6 +71,8 @@ class ClusterView:
 
     def close(self) -> None:
         self._admin.close()
+        if self._reader is not None:
+            self._reader.close()
 
     # Topics
 
@@ -155,6 +163,18 @@ class ClusterView:
         if missing:
             raise _absent(sorted({where.topic for where in missing}), self._servers)
         return {where: listed.offset for where, listed in outcomes.items()}
+
+    def samples(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogSample]:
+        """What the logs are like at these offsets, without those that are not there any more."""
+        if not at:
+            return {}
+        if self._reader is None:
+            # Most queries need none, and need not wait for pyarrow.
+            from braidlog.client.arrow.reading import RangeReader
+
+            self._reader = RangeReader(self._reader_settings)
+        reader = self._reader
+        return self._asked(lambda: reader.samples(at))
 
     def _asked(self, question: Callable[[], Answer]) -> Answer:
         try:

@@ -44,6 +44,7 @@ class ReadOptions:
     starting: Bound
     ending: Bound
     max_offsets: int | None = None
+    max_bytes: int | None = None
     min_offsets: int | None = None
     max_delay_s: float = _DEFAULT_DELAY_S
     min_partitions: int | None = None
@@ -76,6 +77,7 @@ class ReadOptions:
             starting=_starting(given, group_id),
             ending=_bound(given, _END, Latest()),
             max_offsets=given.read("maxOffsetsPerTrigger", option_text.positive),
+            max_bytes=given.read("maxBytesPerTrigger", option_text.byte_size),
             min_offsets=given.read("minOffsetsPerTrigger", option_text.positive),
             max_delay_s=given.read("maxTriggerDelay", option_text.seconds, _DEFAULT_DELAY_S),
             min_partitions=given.read("minPartitions", option_text.positive_int),

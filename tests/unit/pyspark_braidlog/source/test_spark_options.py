@@ -308,6 +308,19 @@ def test_secrets_stay_out_of_refusals() -> None:
     assert "hunter2" not in repr(options)
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("100b", 100), ("64m", 64 << 20), (" 1 GB ", 1 << 30), ("10kb", 10240), ("2T", 2 << 40)],
+)
+def test_sizes_are_written_as_in_spark(text: str, size: int) -> None:
+    assert ReadOptions.for_stream({**BASE, "maxBytesPerTrigger": text}).max_bytes == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5g", "10x", "m", "9999999999999999999p"])
+def test_what_is_no_size(text: str) -> None:
+    assert "is no size" in refused({**BASE, "maxBytesPerTrigger": text})
+
+
 class TestCommittedStarts:
     START = {**BASE, "startingOffsets": "committed"}  # noqa: RUF012
 
