@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from braidlog.client.schema_registry.wire_format import header
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline import (
     Registry,
@@ -25,7 +26,6 @@ from pyspark_braidlog.pipeline import (
     encode_json,
     split_malformed,
 )
-from pyspark_braidlog.pipeline.registry import header
 from support.schema_registry import RunningRegistry, running_registry
 
 NOON = datetime.datetime(2026, 5, 4, 12, 0, 0, 250_000)

@@ -10,8 +10,8 @@ import pytest
 from tools.peers.apicurio import start_apicurio
 from tools.peers.maven import PeerMissing
 
+from braidlog.client.schema_registry.registry import UnknownSchema
 from pyspark_braidlog.pipeline import Registry
-from pyspark_braidlog.pipeline.registry import UnknownSchema
 from support.schema_registry import running_registry
 
 USER: dict[str, Any] = {

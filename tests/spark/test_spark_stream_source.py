@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from braidlog import Admin, Consumer, Producer, TopicPartition
 from braidlog.client.admin.topics import NewTopic
 from braidlog.testing import Broker
+from pyspark_braidlog.jobs.running import Watch
 from pyspark_braidlog.source.progress_listener import ProgressListener
 from support.eventually import eventually
 
@@ -28,6 +30,10 @@ class Scene:
         self.directory = directory
         self.topic = broker.create_topic(partitions=2)
         self.batches: dict[int, list[int]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return self._broker.bootstrap_servers
 
     def produce(self, values: range, topic: str = "", partitions: int = 2) -> None:
         with Producer(bootstrap_servers=self._broker.bootstrap_servers) as producer:
@@ -92,6 +98,72 @@ def test_available_now_reads_in_limited_batches_and_shows_the_last_one_too(scene
 
 
 @pytest.mark.timeout(300)
+def test_available_now_reads_about_so_many_bytes_at_a_time(scene: Scene) -> None:
+    with Producer(bootstrap_servers=scene.bootstrap, linger_ms=0, batch_size=5000) as producer:
+        for each in range(400):
+            # Ten times larger in the second half.
+            value = str(each).rjust(1000 if each < 200 else 10_000).encode()
+            producer.send(scene.topic, value, partition=each % 2)
+    query = scene.start("stream", {"availableNow": True}, maxBytesPerTrigger="200kb", groupId="bytes")
+    assert query.awaitTermination(120)
+    batches = scene.batches
+    assert scene.values == list(range(400))
+    sizes = [sum(1000 if each < 200 else 10_000 for each in values) for values in batches.values()]
+    assert len(sizes) >= 8
+    assert max(sizes) <= 2.3 * 200 * 1024
+    assert sum(size >= 100 * 1024 for size in sizes) >= 8
+    assert scene.committed("bytes") == {0: 200, 1: 200}
+    # Each batch reports what it left, and how old that is.
+    lags = [json.loads(each["sources"][0]["latestOffset"])["@lag"] for each in query.recentProgress]
+    left = [400 - sum(map(len, list(batches.values())[: number + 1])) for number in range(len(batches))]
+    assert [each["offsets"] for each in lags[: len(left)]] == left
+    assert all(0 < each["seconds"] < 300 for each in lags[: len(left) - 1])
+    assert lags[-1] == {"offsets": 0, "seconds": 0.0}
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_only_tries_a_batch_again_has_a_lag(scene: Scene) -> None:
+    scene.produce(range(6))
+    scene.run("stream", groupId="again")
+    # As after a crash before the batch was written down as done.
+    for each in (scene.directory / "stream" / "commits").iterdir():
+        each.unlink()
+    query = scene.start("stream", {"availableNow": True}, groupId="again")
+    watch = Watch([query], lambda _: None)
+    assert watch.run(threading.Event()) is None
+    assert scene.values == list(range(6))
+    # Spark did not ask the source how much there is.
+    assert [each["sources"][0]["latestOffset"] for each in query.recentProgress] == ["null"]
+    assert (watch.batches[query.id], watch.rows[query.id], watch.lag(query.id)) == (1, 6, 0)
+
+
+@pytest.mark.timeout(300)
+def test_streams_and_batches_begin_where_a_group_is(scene: Scene, spark: Any) -> None:
+    scene.produce(range(20))
+    scene.admin.alter_group_offsets("readers", {TopicPartition(scene.topic, 0): 8}).raise_for_errors()
+    begin = {"startingOffsets": "committed", "groupId": "readers"}
+    told = f"group readers has committed nothing for {scene.topic}-1; set startingOffsetsFallback=earliest or latest"
+    assert told in scene.failure("stream", **begin)
+    options = scene.options(**begin, startingOffsetsFallback="earliest")
+    rows = spark.read.format("braidlog").options(**options).load().collect()
+    unread = [16, 18, *range(1, 20, 2)]
+    assert sorted(int(row.value) for row in rows) == sorted(unread)
+    # A batch shows no progress.
+    assert scene.committed("readers") == {0: 8}
+    scene.run("other", startingOffsets="committed", startingGroupId="readers", startingOffsetsFallback="latest")
+    assert scene.values == [16, 18]
+    assert scene.committed("readers") == {0: 8}
+    scene.run("stream", **begin, startingOffsetsFallback="earliest")
+    assert scene.values == sorted(unread)
+    assert scene.committed("readers") == {0: 10, 1: 10}
+    # From then on the checkpoint counts.
+    scene.admin.alter_group_offsets("readers", {TopicPartition(scene.topic, 0): 0}).raise_for_errors()
+    scene.produce(range(20, 22))
+    scene.run("stream", **begin)
+    assert scene.values == [20, 21]
+
+
+@pytest.mark.timeout(300)
 def test_a_running_stream_shows_its_progress_and_takes_in_what_is_new(scene: Scene) -> None:
     scene.produce(range(900, 910))
     query = scene.start("stream", subscribePattern=f"{scene.topic}.*", startingOffsets="latest", groupId="running")
@@ -99,7 +171,7 @@ def test_a_running_stream_shows_its_progress_and_takes_in_what_is_new(scene: Sce
     scene.produce(range(4))
     eventually(lambda: scene.committed("running") == {0: 7, 1: 7}, 120)
     (source,) = query.lastProgress.sources
-    assert json.loads(source.latestOffset) == {scene.topic: {"0": 7, "1": 7}}
+    assert json.loads(source.latestOffset)[scene.topic] == {"0": 7, "1": 7}
 
     scene.admin.create_partitions({scene.topic: 3}).raise_for_errors()
     added = f"{scene.topic}.more"

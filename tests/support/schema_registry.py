@@ -135,6 +135,8 @@ def _handler(contents: Contents, authorization: str | None) -> type[BaseHTTPRequ
 
 
 def _routed(contents: Contents, method: str, path: str, body: Described | None) -> Described:
+    # What clients ask for with it (format=serialized, normalize) changes nothing here, as with Apicurio.
+    path = path.partition("?")[0]
     if method == "GET":
         found = re.fullmatch(r"/schemas/ids/(\d+)", path)
         if found:
@@ -161,4 +163,7 @@ def _routed(contents: Contents, method: str, path: str, body: Described | None) 
 
 
 def _canonical(described: Described) -> str:
-    return json.dumps([described.get("schemaType", "AVRO"), json.loads(described["schema"])], sort_keys=True)
+    kind, text = described.get("schemaType") or "AVRO", described["schema"]
+    # Protobuf is kept as it came, text or descriptor in base64, as Apicurio keeps it.
+    schema = text if kind == "PROTOBUF" else json.loads(text)
+    return json.dumps([kind, schema, described.get("references") or []], sort_keys=True)

@@ -16,6 +16,8 @@ from braidlog.cli.output import remark
 from braidlog.cli.pace import Pace
 from braidlog.cli.program import EXIT_OK
 from braidlog.cli.record_bytes import shown
+from braidlog.cli.record_decoding import EPILOG as _REGISTRY_EPILOG
+from braidlog.cli.record_decoding import DecodingStopped, RecordDecoding, add_decoding, record_decoding
 from braidlog.cli.record_format import RecordFormat, Style
 from braidlog.cli.record_json import JsonFormat
 from braidlog.cli.record_reader import Chunk, RecordReader, SliceSource
@@ -46,12 +48,13 @@ With --group, earliest and latest say where to begin where the group has committ
 --format takes text with these fields, and the escapes \\n \\t \\r \\0 \\\\ \\xNN:
   %n topic  %p partition  %o offset  %k key  %v value  %K %V sizes of key and value in bytes (-1: null)
   %t timestamp in milliseconds  %T the same as ISO 8601  %h headers as name=value,...  %% a percent sign
+
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _DESCRIPTION
-    parser.epilog = _EPILOG
+    parser.epilog = _EPILOG + _REGISTRY_EPILOG
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "--partition", metavar="N", type=partition_number, action="append", help="only this partition; repeatable"
@@ -69,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="SECONDS", type=seconds, help="stop when no record came for so long")
     parser.add_argument("--format", metavar="TEXT", type=RecordFormat, help="of a record, see below (default %%v)")
     add_formats(parser)
+    add_decoding(parser)
     parser.add_argument("--delimiter", metavar="TEXT", type=unescaped, help="after each record (default a newline)")
     parser.add_argument("--null", metavar="TEXT", default="null", help="for a null key or value (default null)")
     parser.add_argument(
@@ -87,11 +91,12 @@ def run(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         partitions = _chosen(cluster.topic(options.topic), options.partition)
         settings = _settings(options, where, cluster.settings)
+    decoding = record_decoding(options)
     pace = Pace("read", beside_output=True)
     with Consumer(settings) as consumer:
         reader = RecordReader(
             consumer,
-            SliceSource(consumer, _text_of(options)),
+            SliceSource(consumer, _text_of(options, decoding), decoding),
             _emitter(pace),
             until_end=options.exit_at_end,
             most=options.max_messages,
@@ -105,10 +110,17 @@ def run(options: argparse.Namespace) -> int:
             reader.run()
         except KeyboardInterrupt as interruption:
             code = exit_code_of(interruption)
+        except DecodingStopped:
+            if options.group is not None:
+                with interrupts_wait():
+                    reader.commit()
+            raise
         if options.group is not None:
             with interrupts_wait():
                 reader.commit()
     pace.conclude(interrupted=code != EXIT_OK)
+    if decoding is not None:
+        decoding.conclude()
     return code
 
 
@@ -213,13 +225,14 @@ def _emitter(pace: Pace) -> Callable[[Chunk], None]:
     return emit
 
 
-def _text_of(options: argparse.Namespace) -> Callable[[str, int], RecordText]:
+def _text_of(options: argparse.Namespace, decoding: RecordDecoding | None) -> Callable[[str, int], RecordText]:
+    before = (lambda part, text: text) if decoding is None else decoding.before
     if options.output == "json":
-        return JsonFormat(options.key_format, options.value_format).of_partition
+        return JsonFormat(options.key_format, options.value_format, before).of_partition
     shape = options.format or RecordFormat("%v")
     style = Style(
-        key=shown(options.key_format),
-        value=shown(options.value_format),
+        key=before("key", shown(options.key_format)),
+        value=before("value", shown(options.value_format)),
         null=os.fsencode(options.null),
         end=b"\n" if options.delimiter is None else options.delimiter.encode("utf-8"),
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 PROFILE_VARIABLE: Final = "BRAIDLOG_PROFILE"
 _REQUEST_TIMEOUT_S: Final = 30.0
+# Stand in the same files as the clients' settings, for `consume --schema-registry`.
+_OF_REGISTRIES: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
 
 # What the fields of the protocol have room for.
 INT16_MAX: Final = 2**15 - 1
@@ -89,21 +91,29 @@ def client_properties(options: argparse.Namespace) -> dict[str, Any]:
     if not profile and not options.command_config and not options.client_settings:
         return {}
     from braidlog.client.settings import COMMON, CONSUMER, PRODUCER, definitions
-    from braidlog.config.sources import from_file
 
-    settings: dict[str, Any] = {}
+    settings = client_texts(options)
+    known = {name for kind in (COMMON, PRODUCER, CONSUMER) for name in definitions(kind)}
+    unknown = sorted(name for name in settings if name not in known and not name.startswith(_OF_REGISTRIES))
+    if unknown:
+        remark(f"no client knows the setting{'s'[: len(unknown) > 1]} {', '.join(unknown)}")
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def client_texts(options: argparse.Namespace) -> dict[str, str]:
+    """All settings of the profile, --command-config and -X, the last of all first, for clients and for others."""
+    settings: dict[str, str] = {}
+    profile = options.profile or os.environ.get(PROFILE_VARIABLE)
     if profile:
         from braidlog.cli.profiles import profile_settings
 
         settings.update(profile_settings(profile))
     if options.command_config:
+        from braidlog.config.sources import from_file
+
         settings.update(from_file(options.command_config).texts)
     settings.update(pairs(options.client_settings, "-X"))
-    known = {name for kind in (COMMON, PRODUCER, CONSUMER) for name in definitions(kind)}
-    unknown = sorted(name for name in settings if name not in known)
-    if unknown:
-        remark(f"no client knows the setting{'s'[: len(unknown) > 1]} {', '.join(unknown)}")
-    return {name: value for name, value in settings.items() if name in known}
+    return settings
 
 
 def resolve_connection(

@@ -66,6 +66,8 @@ def _run_file(path: Path, options: argparse.Namespace) -> int:
     from pyspark_braidlog.session import SILENT, log_option, spark_session
 
     conf = pairs(options.conf, "--conf")
+    # Lag of a query that idles, and of one that was stopped soon after it was killed, is some seconds old at most.
+    conf.setdefault("spark.sql.streaming.noDataProgressEventInterval", "2s")
     if options.checkpoints:
         place = options.checkpoints
         conf["spark.sql.streaming.checkpointLocation"] = place if "://" in place else str(Path(place).resolve())
@@ -113,7 +115,7 @@ def _run_queries(spark: Any, path: Path, options: argparse.Namespace, progress: 
                 "id": query.id,
                 "batches": watch.batches[query.id],
                 "rows": watch.rows[query.id],
-                "lag": watch.paces[query.id].lag if query.id in watch.paces else None,
+                "lag": watch.lag(query.id),
                 "checkpoint": str(places[query.id]) if places[query.id] else None,
             }
             for query in queries

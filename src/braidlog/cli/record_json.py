@@ -10,6 +10,7 @@ Bytes that are not UTF-8 text stand as {"base64": "…"}; null is null. Asked fo
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
@@ -24,17 +25,24 @@ _KNOWN: Final = frozenset(("topic", "partition", "offset", "timestamp", "key", "
 _INT64: Final = 1 << 63
 
 
+Text = Callable[[bytes], bytes]
+Before = Callable[[str, Text], Text]
+
+
 class Parsed(NamedTuple):
     record: Record
     partition: int | None
 
 
 class JsonFormat:
-    """A record as one line of JSON, with keys and values in the formats asked for."""
+    """A record as one line of JSON, with keys and values in the formats asked for.
 
-    def __init__(self, key_format: str = "raw", value_format: str = "raw") -> None:
-        self._key = _field_text(key_format)
-        self._value = _field_text(value_format)
+    `before` may put a decoder before the text of "key" or of "value".
+    """
+
+    def __init__(self, key_format: str = "raw", value_format: str = "raw", before: Before | None = None) -> None:
+        self._key = _field_text(key_format, "key", before)
+        self._value = _field_text(value_format, "value", before)
 
     def of_partition(self, topic: str, partition: int, end: bytes = b"\n") -> RecordText:
         fields: list[bytes | int] = [
@@ -45,10 +53,12 @@ class JsonFormat:
         return RecordText(parts_of(fields), self._key, self._value, b"null", iso_time, _headers_text)
 
 
-def _field_text(form: str) -> FieldText:
+def _field_text(form: str, part: str, before: Before | None) -> FieldText:
     of = json_value(form)
     if form == "raw":
         return FieldText(_text, is_quoted=True)
+    if before is not None and form == "json":
+        return FieldText(before(part, lambda data: _dumped(of(data))))
     # Printable ASCII stands in text as it does in raw, and is most of what there is.
     return FieldText(lambda data: _dumped(of(data)), is_quoted=form == "text")
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from braidlog.cli.interrupts import interrupts_wait
 from braidlog.cli.output import remark
+from braidlog.cli.record_decoding import DecodingStopped, RecordDecoding, UndecodableField
 from braidlog.cli.record_text import RecordText, Rows
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.offsets import OffsetAndMetadata
@@ -29,6 +30,8 @@ class Chunk(NamedTuple):
     # What is committed once they are printed.
     next_offset: int
     leader_epoch: int
+    # Why there is nothing to print any more.
+    problem: DecodingStopped | None = None
 
 
 class ChunkSource(Protocol):
@@ -40,9 +43,15 @@ class ChunkSource(Protocol):
 class SliceSource:
     """Whole fetched slices as text; no object is made for a record."""
 
-    def __init__(self, consumer: Consumer, text_of: Callable[[str, int], RecordText]) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        text_of: Callable[[str, int], RecordText],
+        decoding: RecordDecoding | None = None,
+    ) -> None:
         self._consumer = consumer
         self._text_of = text_of
+        self._decoding = decoding
         self._texts: dict[TopicPartition, RecordText] = {}
 
     def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
@@ -78,6 +87,10 @@ class SliceSource:
             intake.advance_slice(fetched, reader.position, epoch, reader.is_done, count)
             if count or ends:
                 # Also nothing: the end may have been reached.
+                if self._decoding is not None:
+                    return _decoded_chunks(
+                        self._decoding, where, text, Rows(columns), count, reader.position, epoch
+                    )
                 return _chunks(where, text, Rows(columns), count, reader.position, epoch)
 
 
@@ -90,6 +103,35 @@ def _chunks(
         after = position if end == count else rows.offset(end)
         chunks.append(Chunk(where, end - first, text.render(rows, first, end), after, epoch))
     return chunks
+
+
+def _decoded_chunks(
+    decoding: RecordDecoding,
+    where: TopicPartition,
+    text: RecordText,
+    rows: Rows,
+    count: int,
+    position: int,
+    epoch: int,
+) -> list[Chunk]:
+    """Record by record: one that cannot be decoded is left out, or the last."""
+    chunks = []
+    for row in range(count):
+        offset = rows.offset(row)
+        after = position if row + 1 == count else rows.offset(row + 1)
+        try:
+            chunks.append(Chunk(where, 1, text.render(rows, row, row + 1), after, epoch))
+        except UndecodableField as field:
+            problem = decoding.stopped_at(where, offset, field)
+            if problem is None:
+                chunks.append(Chunk(where, 0, b"", after, epoch))
+                continue
+            return [*chunks, Chunk(where, 0, b"", offset, epoch, problem)]
+        except UserError as trouble:
+            # The registry is away: the same records can be decoded when it is back.
+            return [*chunks, Chunk(where, 0, b"", offset, epoch, DecodingStopped(str(trouble)))]
+    return chunks
+
 
 _LONGEST_WAIT_S: Final = 0.5
 # Enough for the output to be written in large pieces, few enough to be written soon where the reader is slow.
@@ -149,6 +191,8 @@ class RecordReader:
                     # What was printed is counted and committed, also where somebody sees it and interrupts at once.
                     with interrupts_wait():
                         self._print(chunk)
+                    if chunk.problem is not None:
+                        raise chunk.problem
                 self._waiting = None
                 heard = time.monotonic()
                 if self._left == 0:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_braidlog.jobs.checkpoint import Positions, read_source
+from pyspark_braidlog.source.source_lag import LAG
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class QueryPace:
     batch_ms: int
     # None where no source told how much there is.
     lag: int | None
+    # How old the oldest unread record was; None where no source told.
+    lag_s: float | None = None
+    # Not so of the reports that Spark makes of a query that has nothing to do.
+    is_batch: bool = True
+    reads_topics: bool = False
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> QueryPace:
@@ -29,10 +35,15 @@ class QueryPace:
             rows_per_s=float(progress.get("processedRowsPerSecond") or 0.0),
             batch_ms=int(progress.get("batchDuration") or 0),
             lag=lag_of(progress.get("sources") or ()),
+            lag_s=lag_seconds_of(progress.get("sources") or ()),
+            is_batch="addBatch" in (progress.get("durationMs") or {"addBatch": 0}),
+            reads_topics=any(positions_of(each.get("endOffset")) for each in progress.get("sources") or ()),
         )
 
     def text(self) -> str:
         lag = "" if self.lag is None else f", lag {self.lag:,}"
+        if self.lag_s:
+            lag += f" ({self.lag_s:,.0f} s)"
         return (
             f"{self.name}: batch {self.batch}, {self.rows_per_s:,.0f} rows/s, {self.batch_ms / 1000:.1f} s a batch{lag}"
         )
@@ -47,6 +58,21 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
             behind = sum(max(latest[place] - offset, 0) for place, offset in end.items() if place in latest)
             total = behind + (total or 0)
     return total
+
+
+def lag_seconds_of(sources: Iterable[Mapping[str, Any]]) -> float | None:
+    """Of the source that is furthest behind, of those that say it."""
+    found: list[float] = []
+    for source in sources:
+        latest = source.get("latestOffset")
+        try:
+            told: Any = json.loads(latest) if isinstance(latest, str) else latest
+            seconds = told[LAG]["seconds"]
+        except (ValueError, TypeError, KeyError):
+            continue
+        if isinstance(seconds, int | float):
+            found.append(float(seconds))
+    return max(found, default=None)
 
 
 def positions_of(offset: object) -> Positions:

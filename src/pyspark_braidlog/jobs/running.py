@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -119,15 +120,22 @@ class Watch:
         self.paces: dict[str, QueryPace] = {}
         self.batches = dict.fromkeys((query.id for query in queries), 0)
         self._show = show
+        # The last batch that was counted, and the last report that was looked at.
+        self._counted = dict.fromkeys((query.id for query in queries), -1)
+        self._looked_at: dict[str, tuple[object, object]] = {}
+        self._ended: set[str] = set()
 
     def run(self, is_over: threading.Event) -> BaseException | None:
         """What one of the queries failed with, if one did; the others are left to the caller to stop."""
         while not is_over.wait(_LOOK_EVERY_S):
             self.look()
             for query in self.queries:
-                problem = query.exception() if not query.isActive else None
+                if query.isActive:
+                    continue
+                problem = query.exception()
                 if problem is not None:
                     return problem
+                self._ended.add(query.id)
             if not any(query.isActive for query in self.queries):
                 break
         self.look()
@@ -135,21 +143,40 @@ class Watch:
 
     def look(self) -> None:
         for query in self.queries:
-            seen = self.paces[query.id].batch if query.id in self.paces else -1
             last = query.lastProgress
-            if last is None or QueryPace.of(last).batch == seen:
-                # All reports are a hundred answers from Java: only when there is something in them.
+            if last is None:
                 continue
+            stamp = (last.get("batchId"), last.get("timestamp"))
+            if stamp == self._looked_at.get(query.id):
+                # All reports are a hundred answers from Java: only when there is something new in them.
+                continue
+            self._looked_at[query.id] = stamp
             for progress in query.recentProgress:
-                pace = QueryPace.of(progress)
-                # Spark repeats the newest while a query idles.
-                if pace.batch > seen:
-                    seen = pace.batch
-                    self.rows[query.id] += pace.rows
-                    self.batches[query.id] += 1
-                    self.paces[query.id] = pace
+                self._take(query.id, QueryPace.of(progress))
         if self.paces:
             self._show(" | ".join(pace.text() for pace in self.paces.values()))
+
+    def _take(self, query_id: str, pace: QueryPace) -> None:
+        before = self.paces.get(query_id)
+        if pace.is_batch and pace.batch > self._counted[query_id]:
+            self._counted[query_id] = pace.batch
+            self.rows[query_id] += pace.rows
+            self.batches[query_id] += 1
+            self.paces[query_id] = pace
+        elif not pace.is_batch and pace.batch > self._counted[query_id]:
+            # While a query idles, what may change is how much there is to read.
+            self.paces[query_id] = pace if before is None else replace(before, lag=pace.lag, lag_s=pace.lag_s)
+
+    def lag(self, query_id: str) -> int | None:
+        """None where nothing is known: of a query that reads no topics, or was stopped before its first batch.
+
+        A batch that is tried again is reported without what there is to read. A query that then ended by itself had
+        nothing left to read.
+        """
+        pace = self.paces.get(query_id)
+        if pace is None or pace.lag is not None:
+            return None if pace is None else pace.lag
+        return 0 if pace.reads_topics and query_id in self._ended else None
 
 
 def stop(queries: Iterable[Query]) -> None:

@@ -1,11 +1,12 @@
 """Plain functions from DataFrame to DataFrame for what pipelines over topics need again and again."""
 
+from braidlog.client.schema_registry.registry import Registry, RegistryError
 from pyspark_braidlog.pipeline.avro_records import decode_avro, encode_avro
 from pyspark_braidlog.pipeline.dead_letters import dead_letters, route
 from pyspark_braidlog.pipeline.decoding import split_malformed
 from pyspark_braidlog.pipeline.event_time import deduplicate, sessions, windowed
 from pyspark_braidlog.pipeline.json_records import decode_json, encode_json
-from pyspark_braidlog.pipeline.registry import Registry, RegistryError
+from pyspark_braidlog.pipeline.protobuf_records import decode_protobuf
 from pyspark_braidlog.pipeline.schemas import spark_schema
 from pyspark_braidlog.pipeline.tables import enrich, latest_by_key, refreshed
 from pyspark_braidlog.pipeline.upsert_delta import upsert_delta
@@ -20,6 +21,7 @@ __all__ = [
     "dead_letters",
     "decode_avro",
     "decode_json",
+    "decode_protobuf",
     "deduplicate",
     "encode_avro",
     "encode_json",

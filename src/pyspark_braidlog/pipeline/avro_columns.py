@@ -6,14 +6,17 @@ import io
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import fastavro
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 from pyspark.sql.pandas.types import to_arrow_type
 
+from braidlog.client.schema_registry.avro import parsed, reason
+from braidlog.client.schema_registry.registry import Registry, UnknownSchema
+from braidlog.client.schema_registry.wire_format import NotFramed, framed
 from braidlog.core.errors import UserError
+from pyspark_braidlog.pipeline.arrow_decoding import VALUE, decoded_structs
 from pyspark_braidlog.pipeline.avro_schema import Expanded, expanded, spark_struct
 from pyspark_braidlog.pipeline.avro_values import (
     arrow_conversion,
@@ -22,12 +25,8 @@ from pyspark_braidlog.pipeline.avro_values import (
     in_units_of,
     without_logical_types,
 )
-from pyspark_braidlog.pipeline.registry import HEADER_BYTES, MAGIC, Registry, UnknownSchema
 from pyspark_braidlog.pipeline.schemas import nullable
 
-VALUE: Final = "value"
-ERROR: Final = "error"
-_LONGEST_REASON: Final = 300
 _Read = Callable[[io.BytesIO], Any]
 
 
@@ -65,42 +64,29 @@ class _Decoder:
         self._own = self._reading(self._reader, None, told)
 
     def decoded(self, values: pa.Array) -> pa.StructArray:
-        found: list[Any] = []
-        errors: list[str | None] = []
-        for data in values.to_pylist():
-            value, error = (None, None) if data is None else self._one(data)
-            found.append(value)
-            errors.append(error)
-        try:
-            made = pa.array(found, type=self._type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
-            # A value that Avro allows and Spark does not, such as a decimal of more digits than its schema says.
-            made = self._one_by_one(found, errors)
-        return pa.StructArray.from_arrays([made, pa.array(errors, type=pa.string())], names=[VALUE, ERROR])
+        return decoded_structs(values, self._one, self._type, self._plan.column)
 
     def _one(self, data: bytes) -> tuple[Any, str | None]:
         column = self._plan.column
         read = self._own
         body = io.BytesIO(data)
         if self._plan.registry is not None:
-            if len(data) < HEADER_BYTES or data[:1] != MAGIC:
-                return (
-                    None,
-                    f"{column} does not begin with a schema id: {data[:HEADER_BYTES].hex(' ') or 'it is empty'}",
-                )
-            schema_id = int.from_bytes(data[1:HEADER_BYTES], "big")
+            try:
+                schema_id, start = framed(data)
+            except NotFramed as error:
+                return None, f"{column} {error}"
             try:
                 read = self._writer(schema_id, self._plan.registry)
             except UnknownSchema as error:
                 return None, f"{column}: {error}"
             except _Unfit as error:
                 return None, f"{column} was written with schema {schema_id}, {error}"
-            body.seek(HEADER_BYTES)
+            body.seek(start)
         try:
             value = read(body)
         except Exception as error:
             # fastavro raises whatever the bytes led it to.
-            return None, f"{column} is not Avro of its schema: {_reason(error)}"
+            return None, f"{column} is not Avro of its schema: {reason(error)}"
         left = len(data) - body.tell()
         if left:
             return None, f"{column} is not Avro of its schema: {left} bytes follow it"
@@ -135,15 +121,6 @@ class _Decoder:
 
         return read
 
-    def _one_by_one(self, found: list[Any], errors: list[str | None]) -> pa.Array:
-        for number, value in enumerate(found):
-            try:
-                pa.array([value], type=self._type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
-                found[number] = None
-                errors[number] = f"{self._plan.column} does not fit Spark's types: {_reason(error)}"
-        return pa.array(found, type=self._type)
-
 
 class _Unfit(Exception):
     """The writer's schema is of no use to this reader."""
@@ -173,7 +150,7 @@ def encoded_array(plan: WritePlan, rows: pa.Array) -> pa.Array:
             value = row[VALUE] if wrapped else row
             fastavro.schemaless_writer(out, schema, value if convert is None else convert(value))
         except Exception as error:
-            raise UserError(f"a row does not fit the Avro schema of {plan.column}: {_reason(error)}") from None
+            raise UserError(f"a row does not fit the Avro schema of {plan.column}: {reason(error)}") from None
         made.append(out.getvalue())
     return pa.array(made, type=pa.binary())
 
@@ -185,17 +162,6 @@ def _encoder(plan: WritePlan) -> tuple[Any, Callable[[Any], Any] | None, bool]:
     return parsed(schema), avro_conversion(told), told["type"] != "record"
 
 
-def parsed(schema: Any) -> Any:
-    try:
-        return fastavro.parse_schema(schema)
-    except SchemaParseException as error:
-        raise UserError(f"the Avro schema is not valid: {_reason(error)}") from None
-
-
 def _loaded(text: str) -> Any:
     return json.loads(text)
 
-
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:_LONGEST_REASON]

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
+from braidlog.client.schema_registry.registry import Registry
+from braidlog.client.schema_registry.wire_format import header
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.avro_schema import avro_schema_of, expanded, spark_struct
 from pyspark_braidlog.pipeline.decoding import check_bytes_column, decoded_columns, quoted
-from pyspark_braidlog.pipeline.registry import Registry, header
 from pyspark_braidlog.pipeline.schemas import nullable, parsed_json, read_schema_file
 
 AvroSchema = str | Path | Mapping[str, Any]
@@ -41,7 +42,8 @@ def decode_avro(
     check_bytes_column(records, column, "decode_avro")
     wanted = _reader_schema(schema, registry, subject)
     fields = spark_struct(expanded(wanted))
-    from pyspark_braidlog.pipeline.avro_columns import ReadPlan, decoded_array, parsed
+    from braidlog.client.schema_registry.avro import parsed
+    from pyspark_braidlog.pipeline.avro_columns import ReadPlan, decoded_array
 
     parsed(wanted)
     plan = ReadPlan(json.dumps(wanted), registry, column)
@@ -86,7 +88,8 @@ def encode_avro(
     told = expanded(wanted)
     if told["type"] != "record":
         source = F.when(source.isNotNull(), F.struct(source.alias("value")))
-    from pyspark_braidlog.pipeline.avro_columns import WritePlan, encoded_array, parsed
+    from braidlog.client.schema_registry.avro import parsed
+    from pyspark_braidlog.pipeline.avro_columns import WritePlan, encoded_array
 
     parsed(wanted)
     plan = WritePlan(json.dumps(wanted), front, column)

@@ -66,7 +66,7 @@ def _check(decoded: DataFrame) -> None:
     if missing:
         raise UserError(
             f"dead letters say where a record was and what is wrong with it, but there is no column {missing[0]!r}: "
-            "give them what decode_json or decode_avro returned, with the record's own columns"
+            "give them what decode_json, decode_avro or decode_protobuf returned, with the record's own columns"
         )
 
 

@@ -33,7 +33,7 @@ def split_malformed(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     Both are views of the same records: two streaming queries, one on each, read the topic twice. `route` sends good
     and malformed records on in one query that reads once.
     """
-    _need(decoded, (ERROR,), "split_malformed takes what decode_json or decode_avro returned")
+    _need(decoded, (ERROR,), "split_malformed takes what decode_json, decode_avro or decode_protobuf returned")
     raw = [field.name for field in decoded.schema.fields if _BYTES_OF in (field.metadata or {})]
     good = decoded.where(F.col(ERROR).isNull()).drop(ERROR, *raw)
     return good, decoded.where(F.col(ERROR).isNotNull())

@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
+from braidlog.client.schema_registry.registry import Registry
+from braidlog.client.schema_registry.wire_format import HEADER_BYTES, header
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.decoding import check_bytes_column, decoded_columns, quoted
-from pyspark_braidlog.pipeline.registry import HEADER_BYTES, Registry, header
 from pyspark_braidlog.pipeline.schemas import Schema, nullable, spark_schema
 
 # Spark's reader takes the first JSON value of a text and ignores what follows it. So the text is put into a frame,

@@ -14,7 +14,7 @@ from braidlog.core.errors import UserError
 from pyspark_braidlog.source.bounds import OffsetLookup, ending_offsets, starting_offsets
 from pyspark_braidlog.source.cluster_view import ClusterView
 from pyspark_braidlog.source.filters import NOTHING_PUSHED, Narrowing, pushed
-from pyspark_braidlog.source.limits import AtOffsets
+from pyspark_braidlog.source.limits import AtOffsets, Committed
 from pyspark_braidlog.source.model import OffsetRange, RangePartition
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.planning import split
@@ -29,7 +29,7 @@ log = logging.getLogger("pyspark_braidlog")
 
 # Spark wants at least one task.
 _NOTHING: Final = OffsetRange("", 0, 0, 0)
-_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 
 class PlanningView(OffsetLookup, Protocol):
@@ -88,7 +88,7 @@ def planned(view: PlanningView, options: ReadOptions, narrowing: Narrowing = NOT
         OffsetRange(place.topic, place.partition, starts[place], ends[place], facts[place.topic].topic_id)
         for place in topic_partitions(facts)
     ]
-    if isinstance(options.starting, AtOffsets) or isinstance(options.ending, AtOffsets):
+    if isinstance(options.starting, (AtOffsets, Committed)) or isinstance(options.ending, AtOffsets):
         ranges = _available(view, options, ranges)
     for each in ranges:
         if each.start > each.end:
@@ -101,7 +101,7 @@ def planned(view: PlanningView, options: ReadOptions, narrowing: Narrowing = NOT
 
 
 def _available(view: PlanningView, options: ReadOptions, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Offsets that somebody wrote down are held against what the logs have."""
+    """Offsets that somebody wrote down, or a group committed, are held against what the logs have."""
     places = [TopicPartition(each.topic, each.partition) for each in ranges]
     first, end = view.earliest(places), view.latest(places)
     found: list[OffsetRange] = []

@@ -7,7 +7,17 @@ from typing import Protocol, assert_never
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.limits import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Bound, Earliest, Latest
+from pyspark_braidlog.source.limits import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    Committed,
+    Earliest,
+    Latest,
+)
 from pyspark_braidlog.source.model import Offsets
 from pyspark_braidlog.source.options import ReadOptions, Strategy
 from pyspark_braidlog.source.topics import TopicFacts, topic_partitions
@@ -21,6 +31,8 @@ class OffsetLookup(Protocol):
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
     def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
 
 def starting_offsets(view: OffsetLookup, options: ReadOptions, facts: dict[str, TopicFacts]) -> Offsets:
@@ -49,8 +61,23 @@ def _resolved(view: OffsetLookup, bound: Bound, facts: dict[str, TopicFacts], ot
         case AtTimes():
             _check_complete(bound.option, bound.timestamps_ms, places)
             return _timed(view, {place: bound.timestamps_ms[place] for place in places}, bound.option, otherwise)
+        case Committed():
+            return _committed(view, bound, places)
         case _:
             assert_never(bound)
+
+
+def _committed(view: OffsetLookup, bound: Committed, places: list[TopicPartition]) -> Offsets:
+    found = view.committed(bound.group, places)
+    lacking = [place for place in places if place not in found]
+    if lacking and bound.fallback == "error":
+        raise UserError(
+            f"group {bound.group} has committed nothing for {_listed(lacking)}; set startingOffsetsFallback=earliest "
+            "or latest to begin there, and see whether the group's name is right"
+        )
+    if lacking:
+        found |= view.earliest(lacking) if bound.fallback == "earliest" else view.latest(lacking)
+    return {place: found[place] for place in places}
 
 
 def _specific(view: OffsetLookup, offsets: Offsets) -> Offsets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from braidlog import Admin, TopicPartition
 from braidlog.client.admin.records import IsolationLevel, OffsetSpec
@@ -14,11 +14,15 @@ from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import (
     ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
     ProtocolError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, TopicFacts, compiled
+
+if TYPE_CHECKING:
+    from braidlog.client.arrow.reading import LogSample, RangeReader
 
 _PATIENCE: Final = "default.api.timeout.ms"
 # Kafka's clients would try for a minute; a person who mistyped an address sits before the query.
@@ -53,6 +57,9 @@ class ClusterView:
         # Read as the tasks' client reads it, which takes blanks and capitals.
         self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").strip().upper()]
         self._admin = Admin(settings)
+        self._reader_settings = {_PATIENCE: _PATIENCE_MS, **client}
+        # Made when the first sample is asked for.
+        self._reader: RangeReader | None = None
 
     def __enter__(self) -> ClusterView:
         return self
@@ -64,6 +71,8 @@ class ClusterView:
 
     def close(self) -> None:
         self._admin.close()
+        if self._reader is not None:
+            self._reader.close()
 
     # Topics
 
@@ -128,6 +137,18 @@ class ClusterView:
         found = self._offsets(timestamps_ms)
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
 
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group committed, without the partitions for which that is nothing."""
+        # Offsets that a transaction is about to commit are waited for.
+        wanted = {group: list(partitions)}
+        try:
+            found = self._admin.list_group_offsets(wanted, require_stable=True)[group]
+        except GroupAuthorizationFailedError:
+            raise UserError(f"no permission to see where group {group} is; allow Describe on the group") from None
+        except (ProtocolError, BraidlogError) as problem:
+            raise told(problem, self._servers) from None
+        return {place: each.offset for place, each in found.items() if each.offset >= 0}
+
     def _offsets(
         self, at: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
     ) -> dict[TopicPartition, int]:
@@ -142,6 +163,18 @@ class ClusterView:
         if missing:
             raise _absent(sorted({where.topic for where in missing}), self._servers)
         return {where: listed.offset for where, listed in outcomes.items()}
+
+    def samples(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogSample]:
+        """What the logs are like at these offsets, without those that are not there any more."""
+        if not at:
+            return {}
+        if self._reader is None:
+            # Most queries need none, and need not wait for pyarrow.
+            from braidlog.client.arrow.reading import RangeReader
+
+            self._reader = RangeReader(self._reader_settings)
+        reader = self._reader
+        return self._asked(lambda: reader.samples(at))
 
     def _asked(self, question: Callable[[], Answer]) -> Answer:
         try:

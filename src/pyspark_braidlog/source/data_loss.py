@@ -13,7 +13,7 @@ from typing import Final, assert_never
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.limits import AtOffsets
+from pyspark_braidlog.source.limits import AtOffsets, Committed
 from pyspark_braidlog.source.model import Offsets
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.stream_offset import StreamOffset
@@ -135,8 +135,9 @@ def examine(
         else:
             begin[place] = position
         if loss is not None and loss.cause in _POSITIONAL and start.is_initial and position is not None:
-            # Nothing was read yet: only offsets that somebody asked for by number can be missed.
-            loss = replace(loss, cause=Cause.OUT_OF_RANGE) if isinstance(options.starting, AtOffsets) else None
+            # Nothing was read yet: only offsets that somebody asked for by number, or read up to, can be missed.
+            is_exact = isinstance(options.starting, (AtOffsets, Committed))
+            loss = replace(loss, cause=Cause.OUT_OF_RANGE) if is_exact else None
         if loss is not None:
             losses.append(loss)
     return Findings(tuple(losses), begin)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from braidlog import TopicPartition
+
+Fallback = Literal["error", "earliest", "latest"]
 
 # What offsets in JSON mean beside themselves.
 LATEST: Final = -1
@@ -47,4 +49,12 @@ class AtTimes:
     option: str
 
 
-Bound = Earliest | Latest | AtOffsets | AtTime | AtTimes
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Where a consumer group is; `fallback` is for partitions for which it has committed nothing."""
+
+    group: str
+    fallback: Fallback
+
+
+Bound = Earliest | Latest | AtOffsets | AtTime | AtTimes | Committed

@@ -37,7 +37,7 @@ _WITHOUT_EFFECT: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-_OWN: Final = ("groupId", "pushFilters")
+_OWN: Final = ("groupId", "pushFilters", "startingGroupId", "startingOffsetsFallback", "maxBytesPerTrigger")
 # Of our sink, and what Spark hands down to every source: none of our business, and no misspelling.
 _OTHERS: Final = ("topic", "delivery", "path", "checkpointLocation", "queryName", "header", "mode")
 _KNOWN: Final = {name.lower(): name for name in (*_CONNECTOR, *_OWN, *_WITHOUT_EFFECT, *_OTHERS)}

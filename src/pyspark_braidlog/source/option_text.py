@@ -32,6 +32,10 @@ _UNITS_S: Final = {
 }
 
 
+_SIZE: Final = re.compile(r"([0-9]{1,19})\s*(b|[kmgtp]?)b?")
+_UNITS_BYTES: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+
+
 # One value
 
 
@@ -73,6 +77,15 @@ def seconds(name: str, text: str) -> float:
     if parts is None or parts[2] not in _UNITS_S:
         raise UserError(f"option {name}={text!r} is no duration; give one such as 15m, 10s or 500ms")
     return int(parts[1]) * _UNITS_S[parts[2]]
+
+
+def byte_size(name: str, text: str) -> int:
+    """As Spark writes sizes: 64m, 1g, 500kb, in powers of 1024; a bare number is in bytes."""
+    parts = _SIZE.fullmatch(text.strip().lower())
+    size = int(parts[1]) * _UNITS_BYTES[parts[2] or "b"] if parts else 0
+    if not 0 < size <= _INT64:
+        raise UserError(f"option {name}={text!r} is no size; give one such as 64m, 1g or a number of bytes")
+    return size
 
 
 def names(name: str, text: str) -> tuple[str, ...]:

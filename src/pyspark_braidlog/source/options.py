@@ -9,7 +9,18 @@ from typing import Final, Literal, TypeVar
 from braidlog.core.errors import UserError
 from pyspark_braidlog.source import option_text
 from pyspark_braidlog.source.client_options import client_settings
-from pyspark_braidlog.source.limits import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Bound, Earliest, Latest
+from pyspark_braidlog.source.limits import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    Committed,
+    Earliest,
+    Fallback,
+    Latest,
+)
 from pyspark_braidlog.source.option_names import check_spelling
 from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, SubscribePattern, compiled
 
@@ -33,6 +44,7 @@ class ReadOptions:
     starting: Bound
     ending: Bound
     max_offsets: int | None = None
+    max_bytes: int | None = None
     min_offsets: int | None = None
     max_delay_s: float = _DEFAULT_DELAY_S
     min_partitions: int | None = None
@@ -58,19 +70,21 @@ class ReadOptions:
     def _parsed(cls, given: _Given) -> ReadOptions:
         check_spelling(given.names())
         client = client_settings(given.values)
+        group_id = _group_id(given, client)
         found = cls(
             client=client,
             choice=_choice(given),
-            starting=_bound(given, _START, Earliest()),
+            starting=_starting(given, group_id),
             ending=_bound(given, _END, Latest()),
             max_offsets=given.read("maxOffsetsPerTrigger", option_text.positive),
+            max_bytes=given.read("maxBytesPerTrigger", option_text.byte_size),
             min_offsets=given.read("minOffsetsPerTrigger", option_text.positive),
             max_delay_s=given.read("maxTriggerDelay", option_text.seconds, _DEFAULT_DELAY_S),
             min_partitions=given.read("minPartitions", option_text.positive_int),
             max_records_per_partition=given.read("maxRecordsPerPartition", option_text.positive),
             fail_on_data_loss=given.read("failOnDataLoss", option_text.flag, True),
             include_headers=given.read("includeHeaders", option_text.flag, False),
-            group_id=_group_id(given, client),
+            group_id=group_id,
             push_filters=given.read("pushFilters", option_text.flag, False),
             starting_strategy=given.read("startingOffsetsByTimestampStrategy", _strategy, "error"),
         )
@@ -89,6 +103,8 @@ class ReadOptions:
             raise UserError("option startingOffsets can't be latest in a batch query: there would be nothing to read")
         if isinstance(found.ending, Earliest):
             raise UserError("option endingOffsets can't be earliest in a batch query: there would be nothing to read")
+        if isinstance(found.starting, Committed) and found.starting.fallback == "latest":
+            raise UserError("option startingOffsetsFallback can't be latest in a batch query; use earliest or error")
         _refuse(found.starting, LATEST, "latest (-1)")
         _refuse(found.ending, EARLIEST, "earliest (-2)")
         _check_order(found.starting, found.ending)
@@ -146,6 +162,30 @@ def _choice(given: _Given) -> Choice:
     return SubscribePattern(text.strip())
 
 
+def _starting(given: _Given, group_id: str | None) -> Bound:
+    is_committed = "startingOffsets" in given and given.text("startingOffsets").strip().lower() == "committed"
+    fallback: Fallback = given.read("startingOffsetsFallback", _fallback, "error")
+    if not is_committed or any(name in given for name in _START[:-1]):
+        for name in ("startingGroupId", "startingOffsetsFallback"):
+            if name in given:
+                raise UserError(f"option {name} goes with startingOffsets=committed; leave it out, or begin there")
+        return _bound(given, _START, Earliest())
+    group = (given.text("startingGroupId").strip() if "startingGroupId" in given else "") or group_id
+    if group is None:
+        raise UserError(
+            "option startingOffsets=committed is where a consumer group is: say which with groupId, or with "
+            "startingGroupId where progress is not to be committed to it"
+        )
+    return Committed(group, fallback)
+
+
+def _fallback(name: str, text: str) -> Fallback:
+    word = text.strip().lower()
+    if word in ("error", "earliest", "latest"):
+        return word  # type: ignore[return-value]
+    raise UserError(f"option {name}={text!r} is neither error nor earliest nor latest")
+
+
 def _bound(given: _Given, options: tuple[str, str, str], default: Bound) -> Bound:
     at_time, by_timestamp, at_offsets = options
     if at_time in given:
@@ -160,7 +200,8 @@ def _bound(given: _Given, options: tuple[str, str, str], default: Bound) -> Boun
     if text.lower() == "latest":
         return Latest()
     if not text.startswith("{"):
-        raise UserError(f"option {at_offsets}={text!r} is neither earliest nor latest nor JSON with offsets")
+        words = "earliest nor latest nor committed" if options is _START else "earliest nor latest"
+        raise UserError(f"option {at_offsets}={text!r} is neither {words} nor JSON with offsets")
     return AtOffsets(option_text.offsets(at_offsets, text), at_offsets)
 
 

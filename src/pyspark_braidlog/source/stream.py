@@ -17,7 +17,7 @@ from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.planning import split
 from pyspark_braidlog.source.progress import GroupProgress, group_calls
 from pyspark_braidlog.source.schema import check_schema
-from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic, ranges
+from pyspark_braidlog.source.stream_offset import StreamOffset, ranges
 from pyspark_braidlog.source.stream_planning import StreamPlanner
 from pyspark_braidlog.worker_process import SentToWorkers
 
@@ -68,6 +68,8 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._schema = schema
         self._planner: StreamPlanner | None = None
         self._progress: GroupProgress | None = None
+        # The end of the batch that was planned last.
+        self._end: StreamOffset | None = None
 
     # The driver's
 
@@ -78,7 +80,10 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._planning().set_goal()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return Admission(most=self._options.max_offsets, least=self._options.min_offsets).own_limit
+        options = self._options
+        return Admission(
+            most=options.max_offsets, most_bytes=options.max_bytes, least=options.min_offsets
+        ).own_limit
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         planner = self._planning()
@@ -88,16 +93,24 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         if end == begin and planner.has_goal:
             # The query ends with this answer.
             self._show(begin, is_last_chance=True)
+        self._end = end
         return end.written()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        latest = self._planner.latest if self._planner else {}
-        return by_topic(latest) or None
+        """Also how far the query is behind, which Spark has no other place for of a source in Python."""
+        if self._end is None:
+            return None
+        try:
+            return self._planning().report(self._end.offsets)
+        except UserError:
+            # Nobody can be asked now: a report is not worth a query.
+            return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Asks nobody: a batch that is tried again, perhaps by another process, must be the same batch."""
+        self._end = StreamOffset.of(end)
         work = split(
-            ranges(StreamOffset.of(start), StreamOffset.of(end)),
+            ranges(StreamOffset.of(start), self._end),
             self._options.min_partitions,
             self._options.max_records_per_partition,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.sql.streaming.datasource import ReadLimit
 
@@ -16,8 +16,12 @@ from pyspark_braidlog.source.data_loss import Findings, examine, is_chosen, is_o
 from pyspark_braidlog.source.model import Offsets
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.progress import say
-from pyspark_braidlog.source.stream_offset import StreamOffset
+from pyspark_braidlog.source.source_lag import LAG, SourceLag
+from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic
 from pyspark_braidlog.source.topics import Choice, TopicFacts, topic_partitions
+
+if TYPE_CHECKING:
+    from braidlog.client.arrow.reading import LogSample
 
 # Spark asks a hundred times a second while there is nothing to read; new partitions may wait a little.
 _TOPICS_GOOD_FOR_S: Final = 1.0
@@ -36,6 +40,8 @@ class View(OffsetLookup, Protocol):
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
+    def samples(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogSample]: ...
+
     def close(self) -> None: ...
 
 
@@ -50,6 +56,7 @@ class StreamPlanner:
         tell: Callable[[str], None] = say,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._options = options
         self._view = new_view(options.client)
@@ -57,7 +64,12 @@ class StreamPlanner:
         self._now = now
         self._pause = pause
         self._admission = Admission(
-            most=options.max_offsets, least=options.min_offsets, max_delay_s=options.max_delay_s, now=now
+            most=options.max_offsets,
+            most_bytes=options.max_bytes,
+            least=options.min_offsets,
+            max_delay_s=options.max_delay_s,
+            now=now,
+            bytes_per_offset=self._bytes_per_offset,
         )
         self._initial: StreamOffset | None = None
         self._facts: dict[str, TopicFacts] | None = None
@@ -69,7 +81,8 @@ class StreamPlanner:
         self._outage_s = int(options.client.get("default.api.timeout.ms", _OUTAGE_MS)) / 1000
         self._was_answered = False
         # What was last seen to be available.
-        self.latest: Offsets = {}
+        self._latest: Offsets = {}
+        self._lag = SourceLag(self._view.samples, now=now, wall=wall)
 
     @property
     def own_limit(self) -> ReadLimit:
@@ -138,7 +151,7 @@ class StreamPlanner:
         self._weigh(findings)
         begin = findings.begin
         available = {place: max(available[place], begin[place]) for place in begin}
-        self.latest = available
+        self._latest = available
         end = self._admission.end(begin, available, limit, is_last_chance=self.has_goal)
         ids = _ids(facts, end)
         if start.is_initial:
@@ -149,6 +162,16 @@ class StreamPlanner:
         return StreamOffset(
             end, ids, {place: each for place, each in begin.items() if start.offsets.get(place) != each}
         )
+
+    def report(self, position: Offsets) -> dict[str, Any]:
+        """What there is to read, and how far a query is behind that has read up to `position`."""
+        if not self._latest:
+            # The batch was planned before a restart: nothing was asked since.
+            self._latest = self._available(self._view.topics(self._options.choice, missing_ok=True))
+        return {LAG: self._lag.written(position, self._latest)} | by_topic(self._latest)
+
+    def _bytes_per_offset(self, at: Offsets) -> dict[TopicPartition, float]:
+        return {place: each.bytes_per_offset for place, each in self._view.samples(at).items()}
 
     def _settled(self, start: StreamOffset) -> dict[str, TopicFacts]:
         """The topics; those that seem to be gone are looked for again, since a broker that starts may know of few.

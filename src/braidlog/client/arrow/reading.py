@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import pyarrow as pa
 
 from braidlog.client.arguments import Many
+from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.range_read import Fetched, RangeRead, Wish
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
@@ -36,7 +38,8 @@ from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolE
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from braidlog.wire.records.columns_slice import FULL
+from braidlog.wire.records.batch import LENGTH_AT, LOG_OVERHEAD
+from braidlog.wire.records.columns_slice import FULL, SliceReader
 from braidlog.wire.records.scan import INT64_MAX
 
 if TYPE_CHECKING:
@@ -56,6 +59,18 @@ _MISSED_S: Final = 5.0
 # A broker may be the last to hear of a topic: it is asked so often before it is believed.
 _ASKED: Final = 5
 _ID_SIZE: Final = 16
+
+
+_SAMPLE: Final = TableShape(("timestamp",), timestamp_unit="ms")
+
+
+class LogSample(NamedTuple):
+    """A log at some offset."""
+
+    # As it is stored, compressed; offsets that compaction removed count.
+    bytes_per_offset: float
+    # Of the first record from there on, in milliseconds; None where what was fetched has none.
+    timestamp_ms: int | None
 
 
 class TopicReplacedError(ClientError):
@@ -128,6 +143,20 @@ class RangeReader:
         return RangeRead(
             self, Wish(where, start_offset, end_offset, topic_id, shape, most, max_bytes, self._checks_crcs)
         )
+
+    def samples(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogSample]:
+        """What the log is like at each place, by one small fetch each; places that it no longer has are left out."""
+        self._engine.check_usable()
+        fetches = {
+            where: self.begin(Wish(where, offset, offset + 1, None, _SAMPLE, 1, FULL, False), offset)
+            for where, offset in at.items()
+        }
+        found: dict[TopicPartition, LogSample] = {}
+        for where, fetch in fetches.items():
+            with suppress(NoOffsetError):
+                fetched = fetch.result()
+                found[where] = LogSample(_bytes_per_offset(fetched), _first_timestamp(where, fetched))
+        return found
 
     # On the engine's thread
 
@@ -291,6 +320,35 @@ class RangeReader:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _bytes_per_offset(fetched: Fetched) -> float:
+    """Of whole batches: the last one is often cut short."""
+    data, start, end = fetched.records.buffer, fetched.records.start, fetched.records.end
+    first = min(int.from_bytes(data[start : start + LENGTH_AT], "big"), fetched.offset)
+    at = start
+    while end - at >= LOG_OVERHEAD:
+        size = LOG_OVERHEAD + int.from_bytes(data[at + LENGTH_AT : at + LOG_OVERHEAD], "big")
+        if size > end - at:
+            break
+        at += size
+    return (at - start) / max(fetched.next_offset - first, 1)
+
+
+def _first_timestamp(where: TopicPartition, fetched: Fetched) -> int | None:
+    records = fetched.records
+    reader = SliceReader(records.buffer, records.start, records.end, fetched.offset, aborted=fetched.aborted)
+    while not reader.is_done:
+        columns = _SAMPLE.new_columns()
+        try:
+            reader.read_into(columns, 1)
+        except ProtocolError:
+            # Whoever reads it is told.
+            return None
+        if columns.count:
+            batch = to_record_batch(columns, _SAMPLE, where.topic, where.partition)
+            return int(batch.column(0).cast(pa.int64())[0].as_py())
+    return None
 
 
 def read_range(

@@ -233,3 +233,18 @@ def test_no_more_is_asked_for_than_the_range_may_take() -> None:
     assert 600_000 < second < 800_000
     assert third < 140_000
     assert reader.bytes_for(TopicPartition("t", 0), 10_000_000) == 8 * 1024 * 1024
+
+
+def test_samples_say_how_dense_and_how_old_the_log_is() -> None:
+    where = TopicPartition("t", 0)
+    first = build_batch([Record(value=b"x" * 100, timestamp=1000 + each) for each in range(10)], base_offset=20)
+    second = build_batch([Record(value=b"y" * 300, timestamp=2000)], base_offset=30)
+    with ScriptedReader(holding(first + second + second[:50])) as reader:
+        dense = reader.samples({where: 24})[where]
+        assert dense.bytes_per_offset == (len(first) + len(second)) / 11
+        assert dense.timestamp_ms == 1004
+        # Ten offsets before the first record were removed by compaction.
+        assert reader.samples({where: 10})[where] == ((len(first) + len(second)) / 21, 1000)
+        assert max(reader.sizes) < 256 * 1024
+    with ScriptedReader(PartitionData(error_code=OffsetOutOfRangeError.code)) as reader:
+        assert reader.samples({where: 5}) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_braidlog.jobs.progress import QueryPace, lag_of
+from pyspark_braidlog.jobs.progress import QueryPace, lag_of, lag_seconds_of
 
 SOURCE = {
     "endOffset": {"@ids": {"orders": "x"}, "orders": {"0": 20, "1": 5}},
@@ -36,3 +36,12 @@ def test_lag_of_several_sources_in_either_form() -> None:
     assert lag_of([{"endOffset": "not json", "latestOffset": "{}"}]) is None
     # What was read since the end was asked for is no negative lag.
     assert lag_of([{"endOffset": '{"a":{"0":5}}', "latestOffset": '{"a":{"0":3}}'}]) == 0
+
+
+def test_seconds_where_a_source_says_them() -> None:
+    timed = {**SOURCE, "latestOffset": {"@lag": {"offsets": 5, "seconds": 12.4}, **SOURCE["latestOffset"]}}
+    unknown = {"endOffset": '{"a":{"0":1}}', "latestOffset": '{"@lag":{"offsets":2,"seconds":null},"a":{"0":3}}'}
+    assert (lag_of([timed, unknown]), lag_seconds_of([timed, unknown, SOURCE])) == (7, 12.4)
+    assert lag_seconds_of([SOURCE, unknown, {"latestOffset": "17"}, {"latestOffset": None}]) is None
+    pace = QueryPace.of({"id": "x", "name": "clean", "batchId": 7, "sources": [timed]})
+    assert pace.text() == "clean: batch 7, 0 rows/s, 0.0 s a batch, lag 5 (12 s)"

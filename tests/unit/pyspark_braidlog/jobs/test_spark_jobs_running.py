@@ -118,6 +118,41 @@ def test_watching_counts_every_batch_once_until_all_have_ended() -> None:
     assert shown[-1].startswith("q: batch 2")
 
 
+def topic_report(batch: int, rows: int, end: int, latest: int | None, *, idle: bool = False) -> dict[str, Any]:
+    source = {"endOffset": {"t": {"0": end}}, "latestOffset": None if latest is None else {"t": {"0": latest}}}
+    durations = {"triggerExecution": 1} if idle else {"triggerExecution": 2, "addBatch": 1}
+    return {**report(batch, rows), "timestamp": f"{batch} {latest}", "durationMs": durations, "sources": [source]}
+
+
+def test_reports_of_a_query_that_idles_are_no_batches_but_say_its_lag() -> None:
+    reports = [topic_report(3, 5, 10, 10), topic_report(4, 0, 10, 12, idle=True), topic_report(4, 2, 12, 13)]
+    query = FakeQuery(reports=[*reports, topic_report(5, 0, 12, 19, idle=True)])
+    watch = Watch([query], lambda _: None)
+    assert watch.run(threading.Event()) is None
+    assert (watch.rows[query.id], watch.batches[query.id], watch.lag(query.id)) == (7, 2, 7)
+    assert watch.paces[query.id].batch == 4
+    nothing_new = FakeQuery("n", reports=[topic_report(4, 0, 10, 10, idle=True)])
+    watch = Watch([nothing_new], lambda _: None)
+    watch.run(threading.Event())
+    assert (watch.batches[nothing_new.id], watch.lag(nothing_new.id)) == (0, 0)
+
+
+def test_a_batch_that_was_tried_again_leaves_a_lag_too() -> None:
+    """Spark reports it without what there is to read, and says nothing more when nothing more is there."""
+    again = FakeQuery(reports=[topic_report(3, 5, 10, None)])
+    watch = Watch([again], lambda _: None)
+    watch.run(threading.Event())
+    assert watch.lag(again.id) == 0
+    stopped = FakeQuery("s", reports=[topic_report(3, 5, 10, None)] * 9)
+    watch = Watch([stopped], lambda _: None)
+    watch.look()
+    assert watch.lag(stopped.id) is None
+    no_topic = FakeQuery("f", reports=[report(0, 5)])
+    watch = Watch([no_topic], lambda _: None)
+    watch.run(threading.Event())
+    assert watch.lag(no_topic.id) is None
+
+
 def test_watching_tells_of_a_failure_and_ends_when_told() -> None:
     failing = FakeQuery("a", [report(0, 1)], fails=True)
     going = FakeQuery("b", [report(number, 1) for number in range(1000)])

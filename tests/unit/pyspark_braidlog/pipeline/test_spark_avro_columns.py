@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from braidlog.client.schema_registry.registry import Registry, RegistryError
+from braidlog.client.schema_registry.wire_format import header
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline.avro_columns import ReadPlan, WritePlan, decoded_array, encoded_array
 from pyspark_braidlog.pipeline.avro_schema import avro_schema_of, expanded, spark_struct
-from pyspark_braidlog.pipeline.registry import Registry, RegistryError, header
 from support.schema_registry import running_registry
 
 UTC = datetime.UTC

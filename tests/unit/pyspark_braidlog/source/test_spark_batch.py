@@ -39,6 +39,9 @@ class Logs:
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {each: self.end[each] for each in partitions}
 
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {P0: int(group), P1: 0}
+
     def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found = {each: max(time, self.first[each]) for each, time in timestamps_ms.items()}
         return {each: offset if offset < self.end[each] else None for each, offset in found.items()}
@@ -50,6 +53,15 @@ def plan(narrowing: Narrowing | None = None, **options: str) -> list[OffsetRange
 
 def offsets(first: int, second: int = 0) -> str:
     return f'{{"t": {{"0": {first}, "1": {second}}}}}'
+
+
+def test_offsets_that_a_group_committed_are_held_against_the_logs() -> None:
+    assert plan(startingOffsets="committed", groupId="6") == [OffsetRange("t", 0, 6, 10, "id")]
+    assert plan(startingOffsets="committed", groupId="10") == []
+    with pytest.raises(UserError, match=r"t-0: offsets from 1 are asked for, but the log begins at 4 \(3 were deleted"):
+        plan(startingOffsets="committed", groupId="1")
+    lossy = plan(startingOffsets="committed", groupId="1", failOnDataLoss="false")
+    assert lossy == [OffsetRange("t", 0, 4, 10, "id")]
 
 
 def test_all_there_is_with_the_topics_id() -> None:

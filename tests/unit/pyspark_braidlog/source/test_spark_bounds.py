@@ -32,6 +32,10 @@ class Logs:
         self.questions.append("latest")
         return {each: self.spans[each][1] for each in partitions}
 
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self.questions.append(f"committed by {group}")
+        return {each: offset for each, offset in {A0: 7, B0: 5}.items() if each in partitions and group == "g"}
+
     def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         self.questions.append("at time")
         found: dict[TopicPartition, int | None] = {}
@@ -99,3 +103,24 @@ def test_times_by_partition() -> None:
 
 def test_no_topics_no_offsets() -> None:
     assert starting_offsets(Logs(), ReadOptions.checked(BASE), {}) == {}
+
+
+class TestCommitted:
+    def test_where_a_group_is(self) -> None:
+        found = start(startingOffsets="committed", groupId="g", startingOffsetsFallback="earliest")
+        assert found == {A0: 7, A1: 0, B0: 5}
+        assert start(startingOffsets=" Committed ", groupId="x", startingOffsetsFallback="latest") == {
+            A0: 10,
+            A1: 0,
+            B0: 5,
+        }
+
+    def test_another_group_than_the_one_that_progress_goes_to(self) -> None:
+        logs = Logs()
+        options = {"startingOffsets": "committed", "groupId": "x", "startingGroupId": "g", "subscribe": "b"}
+        assert starting_offsets(logs, ReadOptions.checked({**BASE, **options}), {"b": FACTS["b"]}) == {B0: 5}
+        assert logs.questions == ["committed by g"]
+
+    def test_partitions_without_a_commit_are_named(self) -> None:
+        with pytest.raises(UserError, match=r"group g has committed nothing for a-1; set startingOffsetsFallback="):
+            start(startingOffsets="committed", groupId="g")

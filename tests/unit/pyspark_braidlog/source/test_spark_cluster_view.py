@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from braidlog import Producer, TopicPartition
+from braidlog import Admin, Producer, TopicPartition
 from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTimeout, SettingError
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
@@ -94,6 +94,15 @@ class TestOffsets:
             with ClusterView({"bootstrap.servers": servers}) as everything:
                 assert everything.latest([place]) == {place: 1}
             producer.abort_transaction()
+
+    def test_what_a_group_committed(self, braidlog_broker: Broker, view: ClusterView) -> None:
+        topic = braidlog_broker.create_topic(partitions=3)
+        places = [TopicPartition(topic, each) for each in range(3)]
+        with Admin(bootstrap_servers=braidlog_broker.bootstrap_servers) as admin:
+            admin.alter_group_offsets(f"g-{topic}", {places[0]: 5, places[2]: 0}).raise_for_errors()
+        assert view.committed(f"g-{topic}", places[1:]) == {places[2]: 0}
+        assert view.committed(f"g-{topic}", places) == {places[0]: 5, places[2]: 0}
+        assert view.committed("nobody", places) == {}
 
     def test_of_what_is_missing(self, view: ClusterView) -> None:
         with pytest.raises(MissingTopics, match="topic never-made does not exist"):

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.limits import AtOffsets, AtTime, AtTimes, Earliest, Latest
+from pyspark_braidlog.source.limits import AtOffsets, AtTime, AtTimes, Committed, Earliest, Latest
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.topics import Assign, Subscribe, SubscribePattern
 
@@ -306,3 +306,44 @@ def test_secrets_stay_out_of_refusals() -> None:
     assert "hunter2" not in refused({**BASE, **settings})
     options = ReadOptions.for_batch({**BASE, "kafka.sasl.password": "hunter2", "kafka.sasl.mechanism": "PLAIN"})
     assert "hunter2" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("100b", 100), ("64m", 64 << 20), (" 1 GB ", 1 << 30), ("10kb", 10240), ("2T", 2 << 40)],
+)
+def test_sizes_are_written_as_in_spark(text: str, size: int) -> None:
+    assert ReadOptions.for_stream({**BASE, "maxBytesPerTrigger": text}).max_bytes == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5g", "10x", "m", "9999999999999999999p"])
+def test_what_is_no_size(text: str) -> None:
+    assert "is no size" in refused({**BASE, "maxBytesPerTrigger": text})
+
+
+class TestCommittedStarts:
+    START = {**BASE, "startingOffsets": "committed"}  # noqa: RUF012
+
+    def test_of_the_queries_group_or_another(self) -> None:
+        for kind in (ReadOptions.for_batch, ReadOptions.for_stream):
+            assert kind({**self.START, "groupId": "g"}).starting == Committed("g", "error")
+            assert kind({**self.START, "kafka.group.id": "g"}).starting == Committed("g", "error")
+            more = {"startingGroupId": "other", "startingOffsetsFallback": "EARLIEST"}
+            found = kind({**self.START, "groupId": "g", **more})
+            assert (found.starting, found.group_id) == (Committed("other", "earliest"), "g")
+
+    def test_what_cannot_be(self) -> None:
+        assert "say which with groupId" in refused(self.START)
+        given = {**self.START, "groupId": "g"}
+        assert "is neither error nor earliest nor latest" in refused({**given, "startingOffsetsFallback": "none"})
+        assert "can't be latest in a batch" in refused({**given, "startingOffsetsFallback": "latest"})
+        late = ReadOptions.for_stream({**given, "startingOffsetsFallback": "latest"})
+        assert late.starting == Committed("g", "latest")
+        others = ({"startingOffsets": "earliest"}, {"startingTimestamp": "5", "startingOffsets": "committed"}, {})
+        for name in ("startingGroupId", "startingOffsetsFallback"):
+            for start in others:
+                told = refused({**BASE, **start, name: "latest"})
+                assert f"option {name} goes with startingOffsets=committed" in told
+        assert "is neither earliest nor latest nor JSON" in refused({**BASE, "endingOffsets": "committed"})
+        assert "nor committed nor JSON" in refused({**BASE, "startingOffsets": "comitted"})
+        assert "did you mean startingGroupId" in refused({**given, "startingGroupid_": "x"})

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from braidlog import TopicPartition
+from braidlog.client.arrow.reading import LogSample
 from pyspark_braidlog.source.cluster_view import MissingTopics, NoAnswer
 from pyspark_braidlog.source.data_loss import DataLoss
 from pyspark_braidlog.source.model import OffsetRange
@@ -26,6 +27,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.ids = {"t": "id"}
         self.logs = {T0: (0, 10), T1: (0, 20)}
+        self.committed = 4
         self.stable: dict[TopicPartition, int] = {}
         self.asked: list[str] = []
         # How often it will not answer, and how often it will not know of any topic.
@@ -76,6 +78,9 @@ class FakeView:
         self._cluster.asked.append("log ends")
         return {each: self._log(each)[1] for each in partitions}
 
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {T0: self._cluster.committed, T1: 20}
+
     def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         raise AssertionError
 
@@ -83,6 +88,10 @@ class FakeView:
         if place not in self._cluster.logs:
             raise MissingTopics("gone", [place.topic])
         return self._cluster.logs[place]
+
+    def samples(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogSample]:
+        self._cluster.asked.append("samples")
+        return {place: LogSample(100.0, 1_000_000 + offset) for place, offset in at.items()}
 
     def close(self) -> None: ...
 
@@ -106,6 +115,7 @@ class World:
             tell=self.said.append,
             now=lambda: self.now,
             pause=self.pause,
+            wall=lambda: self.now + 500.0,
         )
 
     def pause(self, seconds: float) -> None:
@@ -143,6 +153,18 @@ def test_the_first_batch_is_new_also_where_there_are_no_partitions(world: World)
     world.cluster.ids = {}
     initial = planner.initial()
     assert planner.next_end(initial, ALL).written() != initial.written()
+
+
+def test_a_stream_begins_where_a_group_is_and_misses_what_was_deleted_since(world: World) -> None:
+    planner = world.planner(startingOffsets="committed", groupId="g")
+    end = begun(planner)
+    assert ranges(planner.initial(), end) == [OffsetRange("t", 0, 4, 10, "id")]
+    world.cluster.logs[T0] = (6, 10)
+    with pytest.raises(DataLoss, match=r"t-0: the stream was to begin at offset 4, but the log begins at 6"):
+        begun(world.planner(startingOffsets="committed", groupId="g"))
+    world.cluster.committed = 11
+    with pytest.raises(DataLoss, match=r"t-0: the stream was to begin at offset 11, but the log ends at 10"):
+        begun(world.planner(startingOffsets="committed", groupId="g"))
 
 
 def test_asked_twice_it_begins_at_the_same_place(world: World) -> None:
@@ -185,7 +207,7 @@ def test_at_most_so_many_offsets_until_what_is_available_now_is_read(world: Worl
         position, batches = end, batches + 1
     assert position.offsets == {T0: 10, T1: 20}
     assert batches == 3
-    assert planner.latest == {T0: 10, T1: 20}
+    assert planner.report(position.offsets) == {"@lag": {"offsets": 0, "seconds": 0.0}, "t": {"0": 10, "1": 20}}
 
 
 def test_available_now_does_not_wait_for_more(world: World) -> None:
@@ -403,3 +425,26 @@ def test_while_nothing_comes_only_the_ends_are_asked_for(world: World) -> None:
     for _ in range(50):
         planner.next_end(start, ALL)
     assert world.cluster.asked == ["latest"] * 50
+
+
+# What is reported
+
+
+def test_a_report_says_what_there_is_and_how_far_behind_the_query_is(world: World) -> None:
+    planner = world.planner(maxOffsetsPerTrigger="15")
+    end = planner.next_end(planner.initial(), ReadMaxRows(15))
+    assert end.offsets == {T0: 5, T1: 10}
+    # The records' times are 1,000 s and their offset in milliseconds.
+    assert planner.report(end.offsets) == {
+        "@lag": {"offsets": 15, "seconds": 499.995},
+        "t": {"0": 10, "1": 20},
+    }
+
+
+def test_after_a_restart_the_cluster_is_asked_for_the_report(world: World) -> None:
+    """The batch that is tried again was planned by another process."""
+    assert world.planner().report({T0: 10, T1: 15})["@lag"]["offsets"] == 5
+    planner = world.planner()
+    planner.set_goal()
+    world.write(T0, 100)
+    assert planner.report({T0: 10, T1: 20}) == {"@lag": {"offsets": 0, "seconds": 0.0}, "t": {"0": 10, "1": 20}}

@@ -1,14 +1,6 @@
 """A schema registry's HTTP API: the one of Confluent's, which Karapace and Apicurio speak as well.
 
-A record that was written with a registry begins with
-
-    0        1               5
-    +--------+---------------+----------
-    |  0x00  |  schema id    |  body …
-    +--------+---------------+----------
-      magic    big endian
-
-The id says which schema the body was written with; a reader asks the registry once and remembers.
+Schemas are asked for once a process, by the id that records carry (`wire_format`).
 """
 
 from __future__ import annotations
@@ -22,15 +14,13 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 
 from braidlog.core.errors import UserError
 
-MAGIC: Final = b"\x00"
-HEADER_BYTES: Final = 5
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _ROUNDS: Final = 3
 _PAUSE_S: Final = 0.2
@@ -46,10 +36,22 @@ class UnknownSchema(RegistryError):
     """The registry answers, and has no such schema or subject."""
 
 
+@dataclass(frozen=True)
+class ProtobufSchema:
+    """A file's text, and that of the files it imports, and they in turn, by the names they are imported by."""
+
+    text: str
+    imports: Mapping[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
 class RegisteredSchema(NamedTuple):
     id: int
     # AVRO, JSON or PROTOBUF
     kind: str
+    # What the JSON text holds, or a ProtobufSchema
     schema: Any
 
 
@@ -102,6 +104,9 @@ class Registry:
     def _read(self, answer: Mapping[str, Any], schema_id: int) -> RegisteredSchema:
         kind = str(answer.get("schemaType") or "AVRO")
         text = answer.get("schema")
+        if kind == "PROTOBUF" and isinstance(text, str):
+            # Its imports are read with it, and each of them once.
+            return RegisteredSchema(schema_id, kind, ProtobufSchema(text, self._imports(answer, {})))
         try:
             schema = json.loads(text) if isinstance(text, str) else None
         except json.JSONDecodeError:
@@ -110,16 +115,23 @@ class Registry:
         if schema is None:
             raise RegistryError(f"the registry's schema {schema_id} is not readable as {kind}")
         if kind == "AVRO":
-            schema = with_references(schema, dict(self._referenced(answer)))
-        elif answer.get("references"):
-            raise RegistryError(f"schema {schema_id} of the registry refers to others; that is followed for Avro only")
+            named = {name: self._read(found, -1).schema for name, found in self._referenced(answer)}
+            schema = with_references(schema, named)
         return RegisteredSchema(schema_id, kind, schema)
 
-    def _referenced(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _imports(self, answer: Mapping[str, Any], found: dict[str, str]) -> dict[str, str]:
+        for name, described in self._referenced(answer, besides=found):
+            found[name] = str(described.get("schema") or "")
+            self._imports(described, found)
+        return found
+
+    def _referenced(
+        self, answer: Mapping[str, Any], besides: Collection[str] = ()
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for each in answer.get("references") or ():
-            path = f"/subjects/{_quoted(each['subject'])}/versions/{int(each['version'])}"
-            found = self._ask("GET", path)
-            yield str(each["name"]), self._read(found, int(found.get("id", -1))).schema
+            if each["name"] not in besides:
+                path = f"/subjects/{_quoted(each['subject'])}/versions/{int(each['version'])}"
+                yield str(each["name"]), self._ask("GET", path)
 
     def _urls(self) -> list[str]:
         return [each.strip().rstrip("/") for each in self.url.split(",") if each.strip()] or [""]
@@ -219,17 +231,14 @@ def _refusal(error: urllib.error.HTTPError, method: str, url: str) -> Exception:
     return RegistryError(f"the registry refuses {method} {url} ({error.code}){told}")
 
 
-def header(schema_id: int) -> bytes:
-    return MAGIC + schema_id.to_bytes(HEADER_BYTES - len(MAGIC), "big")
-
-
 def _quoted(subject: str) -> str:
     return urllib.parse.quote(subject, safe="")
 
 
 def _described(schema: object, kind: str) -> dict[str, Any]:
     # Registries that know Avro alone do not know the member either.
-    return {"schema": json.dumps(schema)} | ({} if kind == "AVRO" else {"schemaType": kind})
+    text = schema if kind == "PROTOBUF" else json.dumps(schema)
+    return {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
 
 
 def with_references(schema: object, named: Mapping[str, object]) -> object:

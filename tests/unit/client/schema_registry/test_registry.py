@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.client.schema_registry.registry import Registry, RegistryError, UnknownSchema, with_references
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.registry import Registry, RegistryError, UnknownSchema, header, with_references
 from support.certificates import Authority
 from support.schema_registry import running_registry
 
@@ -156,6 +156,3 @@ def test_https_is_checked_against_the_given_certificates(tmp_path: Path) -> None
     with pytest.raises(UserError, match="cannot read the registry's ca_file"):
         Registry("https://127.0.0.1:1", ca_file=tmp_path / "none.pem").latest("s")
 
-
-def test_a_schema_id_is_four_bytes_behind_a_zero() -> None:
-    assert header(258) == b"\x00\x00\x00\x01\x02"
