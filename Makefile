@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
-.PHONY: run setup build test test-unit test-pure test-all check bench bench-client bench-spark demo soak wheel clean generate
+.PHONY: run setup build test test-unit test-pure test-all check bench bench-cli bench-client bench-spark demo soak wheel clean generate
 
 $(VENV)/.run: pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -55,6 +55,9 @@ demo: $(VENV)/.spark
 
 bench: setup
 	$(PY) -m bench
+
+bench-cli: setup
+	$(PY) -m bench.cli
 
 bench-client: setup
 	$(PY) -m bench.client
