@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install -q --disable-pip-version-check
 PORT ?= 9092
 DATA ?= ./data
 
-.PHONY: run setup build test test-all check bench bench-client bench-spark demo soak wheel wheels clean generate
+.PHONY: run setup build test test-all check bench bench-cli bench-client bench-spark demo soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -61,6 +61,9 @@ demo: $(VENV)/.spark
 
 bench: setup
 	$(PY) -m bench
+
+bench-cli: setup
+	$(PY) -m bench.cli
 
 bench-client: setup
 	$(PY) -m bench.client

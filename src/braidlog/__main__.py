@@ -17,9 +17,13 @@ def main(arguments: list[str] | None = None) -> int:
             from braidlog.cli.serve import main as serve
 
             return serve(words[1:])
+        from braidlog.cli.program import leave
         from braidlog.cli.program import main as program
 
-        return program(words)
+        code = program(words)
+        if arguments is None:
+            leave(code)
+        return code
     except KeyboardInterrupt:
         # While modules were imported or options read: nothing has been done yet.
         return _INTERRUPTED

@@ -202,13 +202,17 @@ def _begin(
     if options.group is not None and options.partition is None:
         consumer.subscribe([options.topic], listener=_Handover(reader))
         return
+    if options.group is not None:
+        consumer.assign(partitions)
+        return
+    # Before they are assigned: who begins to fetch without metadata tries again only after a pause.
+    consumer.partitions_for(options.topic)
+    positions = positions_of(consumer, partitions, where.start)
+    if where.end is not None:
+        reader.stop_at(positions_of(consumer, partitions, where.end))
     consumer.assign(partitions)
-    if options.group is None:
-        positions = positions_of(consumer, partitions, where.start)
-        if where.end is not None:
-            reader.stop_at(positions_of(consumer, partitions, where.end))
-        for partition, offset in positions.items():
-            consumer.seek(partition, offset)
+    for partition, offset in positions.items():
+        consumer.seek(partition, offset)
 
 
 def _emitter(pace: Pace) -> Callable[[Chunk], None]:

@@ -67,8 +67,9 @@ class LineBatches:
         self._key: bytes | None = None if key == null else key
         self._separator = key_separator
         self._tombstone = null
-        self._partition: i64 = partition
-        if partition < 0 and self._key is not None:
+        # Of a topic with one partition no key has to be hashed.
+        self._partition: i64 = 0 if partitions == 1 else partition
+        if self._partition < 0 and self._key is not None:
             self._partition = (murmur2(self._key, 0, len(self._key)) & _POSITIVE) % partitions
         # How many of the last lines were taken: fewer than given where one has no separator.
         self.taken = 0

@@ -8,10 +8,12 @@ Only the module of the noun that was asked for is imported, so that a command st
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -114,6 +116,19 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("say what to do")
     with interrupts_heard():
         return run(options.run, options)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process of a command that is done.
+
+    What was registered for the end is done as ever; only the interpreter is not taken apart, which would take longer
+    than many a command (40 ms of 200).
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def run(command: Command, options: argparse.Namespace) -> int:

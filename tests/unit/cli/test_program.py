@@ -152,3 +152,12 @@ def test_version_says_when_it_is_uncompiled_and_what_to_do(
     told = capsys.readouterr()
     assert json.loads(told.out)["compiled"] is True
     assert told.err == ""
+
+
+def test_the_end_of_a_process_does_what_was_registered_for_it() -> None:
+    code = (
+        "import atexit, sys; from braidlog.cli.program import leave;"
+        "atexit.register(print, 'registered'); sys.stdout.write('buffered '); leave(3)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "buffered registered\n", "")

@@ -138,7 +138,10 @@ class Positions:
             self._start("fetch committed offsets", states, self._find_committed)
             return
         for state in states:
-            self.reset_or_tell(state, "there is no group and so no committed offset")
+            with self._subscription.lock:
+                # The program may have sought meanwhile, right after it assigned the partition.
+                if state.phase == INITIALISING:
+                    self.reset_or_tell(state, "there is no group and so no committed offset")
         self._changed()
 
     async def _find_committed(self, states: list[PartitionState], versions: list[int]) -> None:

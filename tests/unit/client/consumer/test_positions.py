@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from read_side_fakes import IDS, P0, P1, ReadSideScene
 
 from braidlog.client.consumer.offsets import OffsetAndMetadata
-from braidlog.client.consumer.partition import AWAITING_RESET, FETCHING
+from braidlog.client.consumer.partition import AWAITING_RESET, FETCHING, PartitionState
 from braidlog.client.consumer.validation import EpochEnd, Verdict, judge
 from braidlog.client.errors import LogTruncatedError, NoConnection, NoOffsetError
 from braidlog.core.protocol_errors import (
@@ -55,6 +57,22 @@ async def test_no_policy_is_told_until_the_program_seeks() -> None:
     scene.fetcher.nudge()
     await scene.settle()
     assert scene.poll() == [(0, 1), (0, 2)]
+    await scene.close()
+
+
+async def test_a_seek_right_after_the_assignment_counts() -> None:
+    scene = ReadSideScene({"auto.offset.reset": "none"})
+    scene.subscription.assign([P0])
+    state = scene.subscription.state(P0)
+
+    def states() -> Iterator[PartitionState]:
+        yield state
+        # The program's thread, while the engine's looks at what each partition waits for.
+        state.seek(2)
+
+    scene.positions.advance(states(), scene.clock.monotonic(), lambda at, now: None)
+    assert scene.subscription.take_failure() is None
+    assert (state.phase, state.position) == (FETCHING, 2)
     await scene.close()
 
 
