@@ -65,6 +65,10 @@ class RecordDecoding:
         self._decoder = decoder
         self._parts = parts
         self._undecodable = undecodable
+        # Commands that decode nothing do not pay for the registry's client.
+        from braidlog.client.schema_registry.decoding import Undecodable
+
+        self._fault = Undecodable
         self.skipped = 0
 
     def __call__(self, records: list[ConsumerRecord]) -> Decoded:
@@ -89,15 +93,13 @@ class RecordDecoding:
 
     def _decode(self, record: ConsumerRecord) -> str:
         """Why not; then the record is as it was."""
-        from braidlog.client.schema_registry.decoding import Undecodable
-
         found: dict[str, bytes] = {}
         for part in self._parts:
             data = getattr(record, part)
             if data is not None:
                 try:
                     made = self._decoder.decode(data)
-                except Undecodable as problem:
+                except self._fault as problem:
                     return f"the {part} {problem}"
                 found[part] = json.dumps(made, ensure_ascii=False).encode("utf-8", "surrogatepass")
         for part, text in found.items():
@@ -121,7 +123,6 @@ def record_decoding(options: argparse.Namespace) -> RecordDecoding | None:
         if getattr(options, f"{part}_format") not in ("raw", "json"):
             raise UserError(f"what is decoded is printed as JSON: leave out --{part}-format")
         setattr(options, f"{part}_format", "json")
-    # Commands that decode nothing do not pay for it.
     from braidlog.client.schema_registry.decoding import RecordDecoder
 
     return RecordDecoding(RecordDecoder(_registry(options)), parts, options.undecodable)
