@@ -104,7 +104,6 @@ def record_decoding(options: argparse.Namespace) -> RecordDecoding | None:
         if getattr(options, f"{part}_format") not in ("raw", "json"):
             raise UserError(f"what is decoded is printed as JSON: leave out --{part}-format")
         setattr(options, f"{part}_format", "json")
-    # Commands that decode nothing do not pay for it.
     from braidlog.client.schema_registry.decoding import RecordDecoder
 
     return RecordDecoding(RecordDecoder(_registry(options)), parts, options.undecodable)

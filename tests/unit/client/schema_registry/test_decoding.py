@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from braidlog.client.schema_registry.decoding import RecordDecoder, Undecodable
 from braidlog.client.schema_registry.registry import Registry, RegistryError
 from braidlog.client.schema_registry.wire_format import header
+from braidlog.core.errors import UserError
 from support.registry_records import ORDER_PROTO, USER_PROTO, Captured, captured
 from support.schema_registry import RunningRegistry, running_registry
 
@@ -94,6 +96,25 @@ def test_a_registry_that_is_away_is_no_records_fault(running: RunningRegistry) -
     with pytest.raises(RegistryError, match="does not answer"):
         decoder.decode(CAPTURED.records[0].data)
     assert decoder.decode(CAPTURED.records[0].data) == CAPTURED.records[0].means
+
+
+@pytest.mark.parametrize(
+    ("number", "package", "modules"),
+    [
+        (0, "fastavro", ("fastavro", "braidlog.client.schema_registry.avro")),
+        (2, "protobuf", ("google.protobuf", "google.protobuf.json_format")),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named(
+    running: RunningRegistry, monkeypatch: pytest.MonkeyPatch, number: int, package: str, modules: tuple[str, ...]
+) -> None:
+    decoder = RecordDecoder(Registry(running.url))
+    for each in modules:
+        monkeypatch.setitem(sys.modules, each, None)
+    with pytest.raises(UserError, match=rf"which needs {package}: pip install 'braidlog\[registry\]'"):
+        decoder.decode(CAPTURED.records[number].data)
+    # JSON Schema needs nothing.
+    assert decoder.decode(CAPTURED.records[1].data) == CAPTURED.records[1].means
 
 
 def test_known_imports_need_no_reference(running: RunningRegistry) -> None:
