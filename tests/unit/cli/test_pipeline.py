@@ -243,6 +243,22 @@ def test_looking_at_checkpoints_needs_neither_spark_nor_arrow(checkpoint: Path) 
     assert printed.endswith("[]\n")
 
 
+# run
+
+
+def test_a_missing_topic_is_told_before_spark_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "clean.py"
+    with Broker() as broker:
+        file.write_text(
+            f'BROKER = {{"kafka.bootstrap.servers": "{broker.bootstrap_servers}"}}\n'
+            "def pipeline(spark):\n"
+            '    return spark.readStream.format("braidlog").options(**BROKER, subscribe="nope").load().writeStream\n'
+        )
+        # There is no Java that Spark could be started with.
+        assert main(["pipeline", "run", str(file), "--java", str(tmp_path / "nowhere")]) == 1
+    assert f"{file}, line 3: topic nope does not exist" in capsys.readouterr().err
+
+
 # replay
 
 
