@@ -40,6 +40,10 @@ _ADVICE: Final = {
         'Spark keeps output mode update from Python data sources: write .foreachBatch(topic_sink(options)) instead of '
         '.format("braidlog"), after `from pyspark_braidlog.pipeline import topic_sink`'
     ),
+    " is not supported in Real-time Mode": (
+        "Spark keeps real-time mode from Python data sources: use .trigger(processingTime='0 seconds'), which is the "
+        "default"
+    ),
     'The data source "braidlog" cannot be written in the': (
         'a topic can only be appended to: add .mode("append") to the write (Spark keeps its default, errorifexists, '
         "from Python data sources)"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from braidlog.testing import Broker
+from pyspark_braidlog.errors import clear_error
 from support.ports import lasting_port
 from support.spark_ways import READ, READ_STREAM, READS, WAYS, WRITE, WRITE_STREAM, Ways, target
 
@@ -98,3 +100,15 @@ def test_a_column_is_missing_or_of_the_wrong_type(spark: SparkSession, broker: B
     assert refused("key string", ("a",)).startswith("there is no column value")
     line = refused("value int", (1,))
     assert line.startswith("column value is int"), line
+
+
+@pytest.mark.parametrize("trigger", [{"realTime": "5 seconds"}, {"continuous": "1 second"}], ids=str)
+def test_triggers_that_spark_keeps_from_python_sources(
+    spark: SparkSession, broker: Broker, tmp_path: Path, trigger: dict[str, str]
+) -> None:
+    frame = spark.readStream.format("braidlog").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    writer = frame.option("subscribe", TOPIC).load().writeStream.format("console").outputMode("update")
+    with pytest.raises(Exception, match=r"(?i)real-time mode|continuous") as refused:
+        writer.option("checkpointLocation", str(tmp_path)).trigger(**trigger).start().awaitTermination()
+    if "realTime" in trigger:
+        assert clear_error(refused.value).startswith("Spark keeps real-time mode from Python data sources")

@@ -121,6 +121,42 @@ def test_a_query_with_state_begins_anew(
     assert second != first
 
 
+def test_named_sources_are_replayed_by_their_name(
+    spark: Any, braidlog_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = braidlog_broker.create_topic()
+    put(braidlog_broker, topic, range(4))
+    checkpoint = tmp_path / "checkpoint"
+    seen: list[tuple[str, int]] = []
+
+    def source(name: str) -> Any:
+        rows = spark.readStream.name(name).format("braidlog").option("subscribe", topic)
+        rows = rows.option("kafka.bootstrap.servers", braidlog_broker.bootstrap_servers)
+        return rows.option("startingOffsets", "earliest").load().selectExpr(f"'{name}' AS name", "offset")
+
+    def run(*names: str) -> None:
+        both = source(names[0]).union(source(names[1]))
+        writer = both.writeStream.foreachBatch(lambda rows, _: seen.extend(map(tuple, rows.collect())))
+        finish(writer, checkpoint)
+
+    spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    try:
+        run("first", "second")
+        assert sorted(seen) == [(name, offset) for name in ("first", "second") for offset in range(4)]
+        words = ["--bootstrap", braidlog_broker.bootstrap_servers, "--output", "json"]
+        assert main(["pipeline", "lag", str(checkpoint), *words]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert [(row["source"], row["lag"]) for row in rows] == [("first", 0), ("second", 0)]
+        replay = ["pipeline", "replay", str(checkpoint), "--source", "second", "--to-offset", "3", "--force"]
+        assert main([*replay, "--execute", *words]) == 0
+        seen.clear()
+        # Names tell sources apart, in whatever order the query has them.
+        run("second", "first")
+    finally:
+        spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
+    assert seen == [("second", 3)]
+
+
 def test_spark_errors_become_a_sentence(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> None:
     query = reading(spark, braidlog_broker, "nope").writeStream.format("noop").start()
     with pytest.raises(Exception, match="nope") as streaming:

@@ -96,6 +96,9 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
         default=[],
         help="only this topic, or TOPIC:0,1 these partitions (default: all that the query reads); repeatable",
     )
+    replay.add_argument(
+        "--source", metavar="NAME", help="only the source that the query named with readStream.name(NAME)"
+    )
     where = replay.add_argument_group("where to").add_mutually_exclusive_group(required=True)
     where.add_argument("--to-earliest", action="store_true", help="the first record that is there")
     where.add_argument("--to-latest", action="store_true", help="the end: only what comes from now on")

@@ -28,7 +28,7 @@ _COLUMNS: Final = ("topic", "partition", "current_offset", "new_offset")
 def run(options: argparse.Namespace) -> int:
     checkpoint = _checkpoint(Path(options.checkpoint))
     _check_stopped(checkpoint, force=options.force or not options.execute)
-    standing = chosen(checkpoint, options.topic)
+    standing = chosen(checkpoint, options.topic, options.source)
     target = _target(options)
     with connect(options) as cluster:
         at_ms = target.number if target.kind == reset_plan.TO_TIME else None
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         remark(f"the time meant is {moment(target.number)}")
     changes, notes = reset_plan.plan_for(str(checkpoint.path), target, standing, bounds, {})
     new = {TopicPartition(change.topic, change.partition): change.new_offset for change in changes}
-    replay = plan_replay(checkpoint, new, drop_state=options.drop_state)
+    replay = plan_replay(checkpoint, new, drop_state=options.drop_state, source_name=options.source)
     for note in (*notes, *replay.notes):
         remark(note)
     backup = _execute(replay) if options.execute else None
@@ -83,11 +83,16 @@ def _check_stopped(checkpoint: Checkpoint, *, force: bool) -> None:
         )
 
 
-def chosen(checkpoint: Checkpoint, choices: Sequence[TopicChoice]) -> Positions:
+def chosen(checkpoint: Checkpoint, choices: Sequence[TopicChoice], source: str | None = None) -> Positions:
     """Where the partitions meant stand now."""
-    standing = checkpoint.positions
-    if not standing:
+    by_source = checkpoint.by_source()
+    if not by_source:
         raise UserError(f"the query of {checkpoint.path} reads no topics, or has read nothing yet")
+    if source is not None and source not in by_source:
+        names = sorted(name for name in by_source if name is not None)
+        told = f"it has {', '.join(names)}" if names else "its sources have no names"
+        raise UserError(f"the query of {checkpoint.path} has no source {source} that reads topics: {told}")
+    standing = checkpoint.positions if source is None else by_source[source]
     if not choices:
         return standing
     found: Positions = {}

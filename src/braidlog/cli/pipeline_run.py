@@ -63,6 +63,8 @@ class Stop:
 
 
 def _run_file(path: Path, options: argparse.Namespace) -> int:
+    from pyspark_braidlog.jobs.preflight import check_sources
+    from pyspark_braidlog.jobs.running import FUNCTION
     from pyspark_braidlog.session import SILENT, log_option, spark_session
 
     conf = pairs(options.conf, "--conf")
@@ -75,9 +77,12 @@ def _run_file(path: Path, options: argparse.Namespace) -> int:
         own = conf.get("spark.driver.extraJavaOptions", "")
         conf["spark.driver.extraJavaOptions"] = f"{log_option(SILENT)} {own}".strip()
     progress = Progress()
-    progress.show("starting Spark…")
     stop = Stop()
     with _clear_errors(path, options.traceback, progress):
+        if options.remote is None:
+            # With a remote session the server reaches the brokers, which need not be seen from here.
+            check_sources(path, FUNCTION)
+        progress.show("starting Spark…")
         spark = spark_session(path.stem, master=options.master, remote=options.remote, conf=conf, java=options.java)
         try:
             return _run_queries(spark, path, options, progress, stop)

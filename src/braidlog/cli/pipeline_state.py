@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,10 @@ from pyspark_braidlog.jobs.checkpoint import Checkpoint, Positions, find_checkpo
 from pyspark_braidlog.jobs.run_lock import RunLock
 
 _STATUS: Final = ("checkpoint", "query_id", "batch", "state", "last_batch", "watermark", "positions")
-_LAG: Final = ("query", "topic", "partition", "position", "log_end_offset", "lag")
+_LAG: Final = ("query", "source", "topic", "partition", "position", "log_end_offset", "lag")
+
+# A query, or a consumer group; and its source, if that has a name.
+_Reader = tuple[str, str | None]
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -33,20 +36,24 @@ def run_status(options: argparse.Namespace) -> int:
 def run_lag(options: argparse.Namespace) -> int:
     if not options.checkpoints and not options.group:
         raise UserError("say which queries: name their checkpoints, or their groups with --group")
-    queries = {str(each.path): each.positions for each in _checkpoints(options.checkpoints)}
+    queries: dict[_Reader, Positions] = {}
+    for each in _checkpoints(options.checkpoints):
+        queries |= {(str(each.path), source): found for source, found in (each.by_source() or {None: {}}).items()}
     with connect(options) as cluster:
         routing = Routing(cluster)
         if options.group:
             committed = GroupOffsetCalls(routing).list_group_offsets(options.group).raise_for_errors()
             queries |= {
-                group: {place: value.offset for place, value in offsets.items()} for group, offsets in committed.items()
+                (group, None): {place: value.offset for place, value in offsets.items()}
+                for group, offsets in committed.items()
             }
         wanted = sorted({place for positions in queries.values() for place in positions})
         ends = RecordCalls(routing).list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST)).outcomes
-    rows = [row for query, positions in queries.items() for row in lag_rows(query, positions, ends)]
-    show(rows, options.output, _LAG)
+    rows = [row for (query, source), found in queries.items() for row in lag_rows(query, found, ends, source)]
+    named = options.output == "json" or any(row["source"] for row in rows)
+    show(rows, options.output, _LAG if named else tuple(each for each in _LAG if each != "source"))
     if options.output != "json":
-        _remark_totals(queries, rows)
+        _remark_totals(dict.fromkeys(query for query, _ in queries), rows)
     return 0
 
 
@@ -75,7 +82,7 @@ def status_row(checkpoint: Checkpoint, output: str, now_s: float | None = None) 
         "state": f"{state}, running" if holder else state,
         "last_batch": None if age is None else f"{_age(age)} ago",
         "watermark": moment(watermark) if watermark else None,
-        "positions": " ".join(f"{place}={offset}" for place, offset in sorted(checkpoint.positions.items())) or None,
+        "positions": " ".join(_positions(checkpoint)) or None,
     }
     if output == "json":
         row |= {
@@ -84,14 +91,21 @@ def status_row(checkpoint: Checkpoint, output: str, now_s: float | None = None) 
             "planned_batch": planned.number if planned else None,
             "last_batch": moment(round(checkpoint.done_at_s * 1000)) if checkpoint.done_at_s else None,
             "keeps_state": checkpoint.has_state,
-            "positions": _json(checkpoint.positions),
+            "positions": [row for source, found in checkpoint.by_source().items() for row in _json(source, found)],
         }
     return row
 
 
-def _json(positions: Positions) -> list[Row]:
+def _positions(checkpoint: Checkpoint) -> Iterator[str]:
+    """`orders-0=12`, after the source's name if it has one: `clean:orders-0=12`."""
+    for source, found in checkpoint.by_source().items():
+        for place, offset in sorted(found.items()):
+            yield f"{place}={offset}" if source is None else f"{source}:{place}={offset}"
+
+
+def _json(source: str | None, positions: Positions) -> list[Row]:
     return [
-        {"topic": place.topic, "partition": place.partition, "offset": offset}
+        {"source": source, "topic": place.topic, "partition": place.partition, "offset": offset}
         for place, offset in sorted(positions.items())
     ]
 
@@ -104,7 +118,10 @@ def _age(seconds: float) -> str:
 
 
 def lag_rows(
-    query: str, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, ListedOffset | Failure]
+    query: str,
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, ListedOffset | Failure],
+    source: str | None = None,
 ) -> list[Row]:
     rows: list[Row] = []
     for place, offset in sorted(positions.items()):
@@ -113,6 +130,7 @@ def lag_rows(
         rows.append(
             {
                 "query": query,
+                "source": source,
                 "topic": place.topic,
                 "partition": place.partition,
                 "position": offset,

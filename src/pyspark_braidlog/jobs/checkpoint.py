@@ -6,6 +6,7 @@
   offsets/<batch>  v1
                    {"batchWatermarkMs": …, "batchTimestampMs": …, "conf": {…}}
                    one line a source: where the batch ends, "-" for a source that has nothing yet
+                   (v2, where sources have names: a line is <name>:<where the batch ends>)
   commits/<batch>  v1
                    {"nextBatchWatermarkMs": …}
   state/           of queries that keep state, by operator and partition
@@ -26,7 +27,7 @@ from typing import Any, Final
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
-_VERSION: Final = "v1"
+_UNNAMED, _NAMED = "v1", "v2"
 _NOTHING: Final = "-"
 _IDS: Final = "@ids"
 _INITIAL: Final = "@initial"
@@ -43,6 +44,8 @@ class SourcePosition:
     text: str
     positions: Positions | None
     ids: dict[str, str]
+    # Of `readStream.name(…)`.
+    name: str | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -53,6 +56,7 @@ class SourcePosition:
 @dataclass(frozen=True, slots=True)
 class Batch:
     number: int
+    version: str
     metadata: dict[str, Any]
     sources: tuple[SourcePosition, ...]
 
@@ -77,15 +81,23 @@ class Checkpoint:
     def positions(self) -> Positions:
         """The next offset to be read that counts as done, of all sources; the lesser where two read the same."""
         found: Positions = {}
-        batch = self.done
-        if batch is None and self.planned is not None:
-            # Not a batch is done: the stream stands where the first begins.
-            for source in self.planned.sources:
-                _merge(found, beginning(source))
-            return found
-        for source in batch.sources if batch else ():
-            _merge(found, source.positions or {})
+        for positions in self.by_source().values():
+            _merge(found, positions)
         return found
+
+    def by_source(self) -> dict[str | None, Positions]:
+        """The same by the name of the source, in order; those without one together."""
+        found: dict[str | None, Positions] = {}
+        for source in self._standing():
+            # Where not a batch is done, the stream stands where the first begins.
+            positions = beginning(source) if self.done is None else source.positions
+            if positions:
+                _merge(found.setdefault(source.name, {}), positions)
+        return dict(sorted(found.items(), key=lambda item: item[0] or ""))
+
+    def _standing(self) -> tuple[SourcePosition, ...]:
+        batch = self.done or self.planned
+        return batch.sources if batch else ()
 
 
 def _merge(found: Positions, more: Mapping[TopicPartition, int]) -> None:
@@ -151,34 +163,42 @@ def batch_numbers(log: Path) -> list[int]:
 def read_batch(path: Path, number: int) -> Batch:
     file = path / "offsets" / str(number)
     lines = file.read_text(encoding="utf-8").split("\n")
-    if lines[0].strip() != _VERSION:
+    version = lines[0].strip()
+    if version not in (_UNNAMED, _NAMED):
         raise UserError(
-            f"{file} begins with {lines[0][:20]!r}: offset logs of version {_VERSION} are understood, as Spark 4.3 "
-            "writes them by default (without spark.sql.streaming.queryEvolution.enableSourceEvolution)"
+            f"{file} begins with {lines[0][:20]!r}: offset logs of versions {_UNNAMED} and {_NAMED} are understood, as "
+            "Spark 4.3 writes them"
         )
     try:
         metadata = json.loads(lines[1]) if len(lines) > 1 and lines[1].strip() else {}
-        sources = tuple(read_source(line) for line in lines[2:] if line.strip())
+        sources = tuple(_named(line) if version == _NAMED else read_source(line) for line in lines[2:] if line.strip())
     except ValueError as problem:
         raise UserError(f"{file} is cut short or damaged: {problem}") from None
-    return Batch(number, metadata, sources)
+    return Batch(number, version, metadata, sources)
 
 
-def read_source(line: str) -> SourcePosition:
+def _named(line: str) -> SourcePosition:
+    name, colon, text = line.partition(":")
+    if not colon:
+        raise ValueError(f"there is no name before {line[:20]!r}")
+    return read_source(text, name)
+
+
+def read_source(line: str, name: str | None = None) -> SourcePosition:
     """A source's line; positions in topics are found in ours and in those of Spark's Kafka connector."""
     if line.strip() == _NOTHING:
-        return SourcePosition(_NOTHING, None, {})
+        return SourcePosition(_NOTHING, None, {}, name)
     written = json.loads(line)
     if not isinstance(written, dict):
-        return SourcePosition(line, None, {})
+        return SourcePosition(line, None, {}, name)
     ids = written.get(_IDS, {})
     try:
         positions = _offsets({key: each for key, each in written.items() if not key.startswith("@")})
     except (AttributeError, TypeError, ValueError):
-        return SourcePosition(line, None, {})
+        return SourcePosition(line, None, {}, name)
     if not positions:
-        return SourcePosition(line, None, {})
-    return SourcePosition(line, positions, {str(topic): str(each) for topic, each in ids.items()})
+        return SourcePosition(line, None, {}, name)
+    return SourcePosition(line, positions, {str(topic): str(each) for topic, each in ids.items()}, name)
 
 
 def written_source(source: SourcePosition, positions: Mapping[TopicPartition, int], *, begins: bool = False) -> str:
@@ -190,9 +210,15 @@ def written_source(source: SourcePosition, positions: Mapping[TopicPartition, in
     for place in sorted(positions):
         by_topic.setdefault(place.topic, {})[str(place.partition)] = positions[place]
     if not source.is_ours:
-        return json.dumps(by_topic, separators=(",", ":"))
+        return with_name(source, json.dumps(by_topic, separators=(",", ":")))
     ids = {topic: source.ids[topic] for topic in sorted(source.ids) if topic in by_topic}
-    return json.dumps({**({_IDS: ids} if ids else {}), **({_INITIAL: by_topic} if begins else {}), **by_topic})
+    offset = {**({_IDS: ids} if ids else {}), **({_INITIAL: by_topic} if begins else {}), **by_topic}
+    return with_name(source, json.dumps(offset))
+
+
+def with_name(source: SourcePosition, offset: str) -> str:
+    """The line of the source's log."""
+    return offset if source.name is None else f"{source.name}:{offset}"
 
 
 def _offsets(written: Mapping[str, Mapping[str, int]]) -> Positions:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
-from pyspark_braidlog.jobs.checkpoint import Batch, Checkpoint, Positions, beginning, written_source
+from pyspark_braidlog.jobs.checkpoint import Batch, Checkpoint, Positions, beginning, with_name, written_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,10 @@ class Replay:
     notes: tuple[str, ...] = ()
 
 
-def plan_replay(checkpoint: Checkpoint, new: Mapping[TopicPartition, int], *, drop_state: bool) -> Replay:
-    """`new` has the partitions that move; the others stay where they are."""
+def plan_replay(
+    checkpoint: Checkpoint, new: Mapping[TopicPartition, int], *, drop_state: bool, source_name: str | None = None
+) -> Replay:
+    """`new` has the partitions that move, of the source with that name or else of all; the others stay."""
     base = checkpoint.done or checkpoint.planned
     if base is None or checkpoint.planned is None:
         raise UserError(
@@ -65,15 +67,16 @@ def plan_replay(checkpoint: Checkpoint, new: Mapping[TopicPartition, int], *, dr
                     f"the query of {checkpoint.path} also reads from something that is no topic, which cannot be set "
                     "back together with it; give the query a new checkpointLocation and say startingOffsets"
                 )
-            lines.append(source.text)
+            lines.append(with_name(source, source.text))
             continue
         if is_fresh and not source.is_ours:
             raise UserError(
                 f"the offsets in {checkpoint.path} are those of Spark's Kafka connector; give the query a new "
                 "checkpointLocation and say startingOffsets"
             )
-        moved = {place: new.get(place, offset) for place, offset in current.items()}
-        moved |= {place: offset for place, offset in new.items() if place.topic in {each.topic for each in current}}
+        moves = new if source_name in (None, source.name) else {}
+        moved = {place: moves.get(place, offset) for place, offset in current.items()}
+        moved |= {place: offset for place, offset in moves.items() if place.topic in {each.topic for each in current}}
         lines.append(written_source(source, moved, begins=is_fresh))
     return Replay(
         checkpoint,
@@ -111,7 +114,8 @@ def execute(replay: Replay, now: datetime | None = None) -> Path:
     if backup.exists():
         raise UserError(f"{backup} is there already: wait a second, or move it away")
     metadata = _metadata(replay, round(now.timestamp() * 1000))
-    batch = "\n".join(("v1", json.dumps(metadata, separators=(",", ":")), *replay.sources))
+    assert replay.checkpoint.planned is not None
+    batch = "\n".join((replay.checkpoint.planned.version, json.dumps(metadata, separators=(",", ":")), *replay.sources))
     if replay.is_fresh:
         _start_anew(path, backup, batch)
     else:
@@ -127,7 +131,7 @@ def _metadata(replay: Replay, now_ms: int) -> dict[str, object]:
     assert replay.checkpoint.planned is not None
     old = replay.checkpoint.planned.metadata
     watermark = 0 if replay.is_fresh else int(old.get("batchWatermarkMs", 0))
-    return {"batchWatermarkMs": watermark, "batchTimestampMs": now_ms, "conf": dict(old.get("conf", {}))}
+    return {"conf": {}, **old, "batchWatermarkMs": watermark, "batchTimestampMs": now_ms}
 
 
 def _start_anew(path: Path, backup: Path, batch: str) -> None:

@@ -156,8 +156,8 @@ def test_status(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         "watermark": None,
         "keeps_state": False,
         "positions": [
-            {"topic": "orders", "partition": 0, "offset": 20},
-            {"topic": "orders", "partition": 1, "offset": 7},
+            {"source": None, "topic": "orders", "partition": 0, "offset": 20},
+            {"source": None, "topic": "orders", "partition": 1, "offset": 7},
         ],
     }
     lock = RunLock(checkpoint)
@@ -174,6 +174,45 @@ def test_status(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_status_of_a_batch_that_is_under_way(checkpoint: Path) -> None:
     (checkpoint / "offsets" / "5").write_text(OFFSETS)
     assert status_row(read_checkpoint(checkpoint), "table")["state"] == "batch 5 begun"
+
+
+NAMED = (
+    'v2\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{},"sourceMetadataInfo":{}}\n'
+    'clicks:{"@ids": {"clicks": "y"}, "clicks": {"0": 5}}\norders:{"@ids": {"orders": "x"}, "orders": {"0": 20}}\nold:-'
+)
+
+
+def test_sources_with_names(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint / "offsets" / "4").write_text(NAMED)
+    assert main(["pipeline", "status", str(checkpoint)]) == 0
+    assert "clicks:clicks-0=5 orders:orders-0=20" in capsys.readouterr().out
+    with Broker() as broker:
+        for topic in ("orders", "clicks"):
+            broker.create_topic(topic)
+            for number in range(30):
+                broker.producer().send(topic, value=b"%d" % number)
+            broker.producer().flush()
+        words = ["--bootstrap", broker.bootstrap_servers, "--output", "json"]
+        assert main(["pipeline", "lag", str(checkpoint), *words]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert [(row["source"], row["topic"], row["lag"]) for row in rows] == [
+            ("clicks", "clicks", 25),
+            ("orders", "orders", 10),
+        ]
+        replay = ["pipeline", "replay", str(checkpoint), "--to-earliest", "--force", "--execute", *words]
+        assert main([*replay, "--source", "nobody"]) == 1
+        assert "has no source nobody that reads topics: it has clicks, orders" in capsys.readouterr().err
+        assert main([*replay, "--source", "orders"]) == 0
+    assert (checkpoint / "offsets" / "5").read_text().splitlines()[2:] == [
+        'clicks:{"@ids": {"clicks": "y"}, "clicks": {"0": 5}}',
+        'orders:{"@ids": {"orders": "x"}, "orders": {"0": 0}}',
+        "old:-",
+    ]
+    assert (checkpoint / "offsets" / "5").read_text().startswith("v2\n")
+    assert read_checkpoint(checkpoint).by_source() == {
+        "clicks": {TopicPartition("clicks", 0): 5},
+        "orders": {TopicPartition("orders", 0): 0},
+    }
 
 
 def test_lag_by_partition() -> None:
@@ -202,6 +241,22 @@ def test_looking_at_checkpoints_needs_neither_spark_nor_arrow(checkpoint: Path) 
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.endswith("[]\n")
+
+
+# run
+
+
+def test_a_missing_topic_is_told_before_spark_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "clean.py"
+    with Broker() as broker:
+        file.write_text(
+            f'BROKER = {{"kafka.bootstrap.servers": "{broker.bootstrap_servers}"}}\n'
+            "def pipeline(spark):\n"
+            '    return spark.readStream.format("braidlog").options(**BROKER, subscribe="nope").load().writeStream\n'
+        )
+        # There is no Java that Spark could be started with.
+        assert main(["pipeline", "run", str(file), "--java", str(tmp_path / "nowhere")]) == 1
+    assert f"{file}, line 3: topic nope does not exist" in capsys.readouterr().err
 
 
 # replay

@@ -98,7 +98,8 @@ def test_checkpoints_are_found_below_a_directory(tmp_path: Path) -> None:
     ("file", "text", "sentence"),
     [
         ("metadata", "{}", "does not hold a query's id"),
-        ("offsets/0", "v2\n{}", "begins with 'v2'"),
+        ("offsets/0", "v3\n{}", "begins with 'v3'"),
+        ("offsets/0", "v2\n{}\n-", "is cut short or damaged: there is no name"),
         ("offsets/0", 'v1\n{"batchWa', "is cut short or damaged"),
     ],
 )
