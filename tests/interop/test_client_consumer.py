@@ -390,9 +390,9 @@ def test_misuse_is_told(broker: Broker) -> None:
         with pytest.raises(UserError, match="nothing to read"):
             consumer.poll()
         with pytest.raises(UserError, match="group_id"):
-            consumer.subscribe(["t"])
-        with pytest.raises(UserError, match="group_id"):
             consumer.commit()
+        with pytest.raises(UserError, match="group_id"):
+            consumer.group_metadata()
         with pytest.raises(UserError, match="no topic"):
             consumer.subscribe(["t", " "])
         with pytest.raises(UserError, match="no topic"):

@@ -38,6 +38,8 @@ FETCH: Final = 1
 NEWEST_BY_NAME: Final = 12
 MOST_SLICES: Final = 2
 _CLOSE_S: Final = 0.5
+# A fetch that is not answered so long after the broker should have is worth a word, long before it times out.
+_SILENT_S: Final = 5.0
 
 
 class Fetcher:
@@ -158,6 +160,8 @@ class Fetcher:
         pause = 0.0
         problems = self._context.nodes.problems
         began = problems.now()
+        overdue_s = self._max_wait_ms / 1000 + _SILENT_S
+        overdue = self._context.engine.loop.call_later(overdue_s, self._tell_of_silence, node, overdue_s, began)
         try:
             connection = await self._context.nodes.connection(node)
             by_id = all(has_id(asked.topic_id) for _, asked in wanted.values())
@@ -178,12 +182,17 @@ class Fetcher:
             session.failed()
             raise
         finally:
+            overdue.cancel()
             self._asking.discard(node)
         if pause:
             now = self._context.clock.monotonic()
             self._look_at(now + pause, now)
         else:
             self.advance()
+
+    def _tell_of_silence(self, node: int, seconds: float, began: float) -> None:
+        said = f"no answer to a fetch for {seconds:g} s; is it overloaded, or stopped?"
+        self._context.nodes.problems.failed(f"broker {node}", said, since=began)
 
     def _on_failure(
         self,

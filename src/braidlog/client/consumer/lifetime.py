@@ -10,7 +10,9 @@ import atexit
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakMethod, WeakSet, finalize
 
@@ -50,7 +52,11 @@ class Lifetime:
 
     def _on_collected(self) -> None:
         if os.getpid() == self._process:
-            self._side.abandon()
+            _leaving.append(self._side.abandon())
+            # Another thread may take the last one away.
+            with suppress(IndexError):
+                while _leaving[0].is_set():
+                    _leaving.popleft()
 
     def on_exit(self) -> threading.Event | None:
         return self._side.abandon(keep_engine=True) if self.end() else None
@@ -62,6 +68,8 @@ class Lifetime:
 
 
 _open: WeakSet[Lifetime] = WeakSet()
+# Of those that were collected: set when they have left.
+_leaving: deque[threading.Event] = deque()
 _is_watching = False
 
 
@@ -78,11 +86,11 @@ def _after_fork() -> None:
     for lifetime in list(_open):
         lifetime.on_fork()
     _open.clear()
+    _leaving.clear()
 
 
 def _at_exit() -> None:
     deadline = time.monotonic() + _EXIT_S
-    leaving = [lifetime.on_exit() for lifetime in list(_open)]
-    for event in leaving:
+    for event in [*(lifetime.on_exit() for lifetime in list(_open)), *_leaving]:
         if event is not None:
             event.wait(max(0.0, deadline - time.monotonic()))

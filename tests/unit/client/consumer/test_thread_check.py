@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from braidlog.client.consumer.thread_check import OneThread
-from braidlog.client.errors import ConcurrentUseError
+from braidlog.client.errors import ClosedError, ConcurrentUseError
 
 
 def refused_elsewhere(guard: OneThread) -> bool:
@@ -40,3 +40,14 @@ def test_freed_by_an_error() -> None:
     with pytest.raises(ZeroDivisionError), guard:
         raise ZeroDivisionError
     assert not refused_elsewhere(guard)
+
+
+def test_after_a_fork_every_call_is_refused_even_inside_one() -> None:
+    one = OneThread("consumer")
+    with one:
+        one.leave_behind()
+        with pytest.raises(ClosedError, match="this consumer was made before a fork"), one:
+            pass
+    assert one.is_left_behind
+    with pytest.raises(ClosedError, match="make a new one here"):
+        one.check()
