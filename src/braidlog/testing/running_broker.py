@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from braidlog.testing.life import TEST_SETTINGS, BrokerFailed, BrokerLife
 from braidlog.testing.topics import config_texts, unique_topic
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin
     from braidlog.client.consumer.consumer import Consumer
     from braidlog.client.producer.producer import Producer
-    from braidlog.client.typed_settings import AdminSettings, ConsumerSettings, ProducerSettings
 
 __all__ = ["Broker", "BrokerFailed", "Kind"]
 
@@ -206,11 +205,11 @@ class Broker:
 
     # Clients of braidlog's own; closed with the broker at the latest
 
-    def producer(self, **settings: Unpack[ProducerSettings]) -> Producer:
-        producer: Producer = self._client("braidlog.client.producer.producer", "Producer", {**settings})
+    def producer(self, **settings: Any) -> Producer:
+        producer: Producer = self._client("braidlog.client.producer.producer", "Producer", settings)
         return producer
 
-    def consumer(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> Consumer:
+    def consumer(self, *topics: str, **settings: Any) -> Consumer:
         """A consumer; of these topics from their beginning, unless the settings say otherwise."""
         consumer: Consumer = self._client(
             "braidlog.client.consumer.consumer", "Consumer", {"auto_offset_reset": "earliest", **settings}
@@ -219,8 +218,8 @@ class Broker:
             consumer.subscribe(list(topics))
         return consumer
 
-    def admin(self, **settings: Unpack[AdminSettings]) -> Admin:
-        admin: Admin = self._client("braidlog.client.admin.admin", "Admin", {**settings})
+    def admin(self, **settings: Any) -> Admin:
+        admin: Admin = self._client("braidlog.client.admin.admin", "Admin", settings)
         return admin
 
     def _client(self, module: str, name: str, settings: dict[str, Any]) -> Any:
