@@ -44,8 +44,8 @@ class RecordMetadata(NamedTuple):
 
 
 # Set here, since mypyc puts a text of its own in the place of docstrings in such classes.
-ProducerRecord.__doc__ = "What a program gave to `send`, as interceptors see it."
-RecordMetadata.__doc__ = "Where a record is; offset -1 when the broker did not say (acks=0)."
+setattr(ProducerRecord, "__doc__", "What a program gave to `send`, as interceptors see it.")  # noqa: B010
+setattr(RecordMetadata, "__doc__", "Where a record is; offset -1 when the broker did not say (acks=0).")  # noqa: B010
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
