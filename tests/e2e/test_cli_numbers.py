@@ -112,5 +112,8 @@ def test_the_program_itself_refuses(cli: Any, topic: str) -> None:
     cli("produce", topic, "--value", "x", "--timestamp", "9" * 23).failed("milliseconds since 1970", code=2)
     cli("topics", "list", "--request-timeout", "1e22").failed("positive number of seconds", code=2)
     cli("topics", "list", "-X", "request.timeout.ms=soon").failed("expected a whole number", code=2)
+    cli("topics", "list", "-X", "lingr.ms=5").failed("did you mean linger.ms?", code=2)
+    # Twice as long is how long a record may take, which has to fit as well.
+    cli("produce", topic, "--value", "x", "--request-timeout", "2147483").succeeded()
     cli("serve", "--listen", "127.0.0.1:-1").failed("a port", code=2)
     cli("serve", "--listen", "127.0.0.1:" + "9" * 23).failed("a port", code=2)

@@ -64,6 +64,12 @@ TALKING = [
     ("groups", "describe", "g"),
     ("transactions", "list"),
     ("transactions", "find-hanging"),
+    ("topics", "offsets", "x"),
+    ("brokers",),
+    ("log-dirs",),
+    ("delete-records", "x:0:1"),
+    ("perf", "produce", "x"),
+    ("perf", "consume", "x"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,7 +86,10 @@ def connect(options: argparse.Namespace) -> Cluster:
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, Any]:
-    """What the profile, --command-config and -X say, the last of all first; an unknown name earns a remark."""
+    """What the profile, --command-config and -X say, the later over the earlier.
+
+    An unknown name is refused on the line; in a file, which may serve other programs as well, it earns a remark.
+    """
     profile = options.profile or os.environ.get(PROFILE_VARIABLE)
     if not profile and not options.command_config and not options.client_settings:
         return {}
@@ -94,9 +97,10 @@ def client_properties(options: argparse.Namespace) -> dict[str, Any]:
 
     settings = client_texts(options)
     known = {name for kind in (COMMON, PRODUCER, CONSUMER) for name in definitions(kind)}
-    unknown = sorted(name for name in settings if name not in known and not name.startswith(_OF_REGISTRIES))
-    if unknown:
-        remark(f"no client knows the setting{'s'[: len(unknown) > 1]} {', '.join(unknown)}")
+    on_line = pairs(options.client_settings, "-X")
+    for name in sorted(settings.keys() - known):
+        if not name.startswith(_OF_REGISTRIES):
+            _tell_of_unknown(name, known, is_on_line=name in on_line)
     return {name: value for name, value in settings.items() if name in known}
 
 
@@ -114,6 +118,23 @@ def client_texts(options: argparse.Namespace) -> dict[str, str]:
         settings.update(from_file(options.command_config).texts)
     settings.update(pairs(options.client_settings, "-X"))
     return settings
+
+
+def _tell_of_unknown(name: str, known: Collection[str], *, is_on_line: bool) -> None:
+    from difflib import get_close_matches
+
+    from braidlog.client.errors import SettingError
+    from braidlog.client.settings import without_effect
+
+    theirs = without_effect()
+    if name in theirs:
+        remark(f"the setting {name} has no effect: {theirs[name].no_effect}")
+        return
+    close = get_close_matches(name, known, n=1, cutoff=0.8)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    if is_on_line:
+        raise SettingError(f"-X {name}: no client knows this setting{meant}")
+    remark(f"no client knows the setting {name}{meant}")
 
 
 def resolve_connection(

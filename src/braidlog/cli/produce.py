@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from braidlog.cli.client_options import add_formats, client_settings, remark_on_logs
 from braidlog.cli.interrupts import exit_code_of, interrupts_wait
-from braidlog.cli.options import add_connection, add_output, connect, partition_number, separator, timestamp_ms
+from braidlog.cli.options import (
+    INT32_MAX,
+    add_connection,
+    add_output,
+    connect,
+    partition_number,
+    separator,
+    timestamp_ms,
+)
 from braidlog.cli.output import report
 from braidlog.cli.pace import Pace
 from braidlog.cli.program import EXIT_OK
@@ -123,7 +131,7 @@ def _settings(options: argparse.Namespace, file: Any) -> dict[str, Any]:
         options,
         file,
         linger_ms=_LINGER_MS,
-        delivery_timeout_ms=2 * request_ms + _LINGER_MS,
+        delivery_timeout_ms=min(2 * request_ms + _LINGER_MS, INT32_MAX),
         max_block_ms=request_ms,
         max_request_size=_LARGEST_REQUEST,
         buffer_memory=_BUFFER,

@@ -10,6 +10,8 @@ from braidlog.cli.command_tree import FILE, TOPIC_SETTING, commands_of
 from braidlog.cli.options import DEFAULT_BOOTSTRAP, client_properties, resolve_connection
 from braidlog.cli.program import build_parser
 from braidlog.cli.topics import _topic_config
+from braidlog.client.errors import SettingError
+from braidlog.client.settings import without_effect
 from braidlog.core.errors import UserError
 
 
@@ -45,13 +47,31 @@ def test_the_files_timeout(file: Path) -> None:
 
 
 def test_settings_of_file_and_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["topics", "list", "--config", str(file), "-X", "sasl.username=bob", "-Xacks=1", "-X", "sassl.x=s3cret"]
+    words = ["topics", "list", "--config", str(file), "-X", "sasl.username=bob", "-Xacks=1"]
     options = build_parser("topics").parse_args(words)
     settings = client_properties(options)
     assert (settings["sasl.username"], settings["sasl.password"], settings["acks"]) == ("bob", "s3cret", "1")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_setting_that_nobody_knows(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = build_parser("topics")
+    with pytest.raises(SettingError, match=r"^-X lingr\.ms: no client knows this setting; did you mean linger\.ms\?$"):
+        client_properties(parser.parse_args(["topics", "list", "-X", "lingr.ms=s3cret"]))
+    # A file may serve other programs as well.
+    file.write_text("sasl.usernam=s3cret\nsasl.mechanism=PLAIN\n")
+    assert client_properties(parser.parse_args(["topics", "list", "--config", str(file)])) == {
+        "sasl.mechanism": "PLAIN"
+    }
     told = capsys.readouterr().err
-    assert "sassl.x" in told
-    assert "s3cret" not in told
+    assert told == "braidlog: no client knows the setting sasl.usernam; did you mean sasl.username?\n"
+
+
+def test_a_setting_of_kafkas_that_has_no_effect_here(capsys: pytest.CaptureFixture[str]) -> None:
+    name = next(iter(without_effect()))
+    options = build_parser("topics").parse_args(["topics", "list", "-X", f"{name}=1"])
+    assert client_properties(options) == {}
+    assert f"the setting {name} has no effect" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there() -> None:
