@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -147,6 +150,35 @@ def test_an_interrupted_producer_sends_what_it_has_read(cli: Any, topic: str, nu
     assert typing.returncode == 128 + number
     assert b"interrupted: 1 record written" in err
     assert b"Traceback" not in err
+
+
+def test_a_producer_stopped_in_mid_stream_has_written_what_it_read(cli: Any, topic: str) -> None:
+    cli("topics", "create", topic).succeeded()
+    reading, writing = os.pipe()
+    command = [*cli.program, "produce", topic]
+
+    def pour() -> None:
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "wb") as out:
+            for number in itertools.count():
+                out.write(b"line %08d\n" % number)
+
+    pouring = threading.Thread(target=pour)
+    with subprocess.Popen(
+        command, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment, text=True
+    ) as producing:
+        os.close(reading)
+        pouring.start()
+        first = cli("consume", topic, "--offset", "earliest", "--max-messages", "1", "--timeout", "30").succeeded()
+        assert first.lines == ["line 00000000"]
+        producing.send_signal(signal.SIGTERM)
+        out, err = producing.communicate(timeout=60)
+    pouring.join(60)
+    assert (producing.returncode, out) == (143, ""), err
+    told = re.search(r"interrupted: ([\d,]+) records written", err)
+    assert told is not None, err
+    written = int(told[1].replace(",", ""))
+    last = cli("consume", topic, "--offset", "-1", "--exit-at-end", "--format", "%o %v").succeeded()
+    assert last.lines == [f"{written - 1} line {written - 1:08d}"]
 
 
 def test_progress_is_for_terminals_only(cli: Any, topic: str) -> None:

@@ -12,6 +12,7 @@ import atexit
 import errno
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -124,6 +125,8 @@ def leave(code: int) -> NoReturn:
     What was registered for the end is done as ever; only the interpreter is not taken apart, which would take longer
     than many a command (40 ms of 200).
     """
+    # As the interpreter begins its own end: threads that must come to theirs, then what was registered.
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

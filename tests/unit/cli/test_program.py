@@ -156,8 +156,9 @@ def test_version_says_when_it_is_uncompiled_and_what_to_do(
 
 def test_the_end_of_a_process_does_what_was_registered_for_it() -> None:
     code = (
-        "import atexit, sys; from braidlog.cli.program import leave;"
-        "atexit.register(print, 'registered'); sys.stdout.write('buffered '); leave(3)"
+        "import atexit, sys, threading, time; from braidlog.cli.program import leave;"
+        "atexit.register(print, 'registered'); sys.stdout.write('buffered ');"
+        "threading.Thread(target=lambda: (time.sleep(0.05), sys.stdout.write('thread '))).start(); leave(3)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "buffered registered\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "buffered thread registered\n", "")
