@@ -7,6 +7,9 @@ from typing import Final
 _OPTIONS: Final = (
     ("bootstrap.servers", "--bootstrap"),
     ("(request.timeout.ms)", "(--request-timeout gives it longer)"),
+    (": Registry(url, user=, password=)", ", in $BRAIDLOG_SCHEMA_REGISTRY_USER_INFO or as basic.auth.user.info"),
+    ("; give ca_file=", "; name those to trust with -X schema.registry.ssl.ca.location=FILE"),
+    ("the registry's ca_file", "schema.registry.ssl.ca.location"),
 )
 
 
