@@ -108,6 +108,9 @@ def test_logins_come_from_files_and_the_environment(cli: Any, topic: str, broker
         told = cli("consume", topic, *START, "--decode", "value", "--config", str(file)).succeeded()
         assert [json.loads(line) for line in told.lines] == [good.means]
         assert "no client knows" not in told.err
+        untrusted = cli("consume", topic, *START, "--schema-registry", running.url)
+        untrusted.failed("is not trusted")
+        assert "-X schema.registry.ssl.ca.location=FILE" in untrusted.err
         trust = ("-X", f"schema.registry.ssl.ca.location={authority.certificate}")
         refused = cli("consume", topic, *START, "--schema-registry", running.url, *trust)
         refused.failed("the registry refuses access to")
@@ -126,6 +129,10 @@ def test_mistakes_are_told(cli: Any, topic: str, broker: Broker) -> None:
     produce(broker, topic, CAPTURED.records[1].data)
     cli("consume", topic, *START, "--decode", "value").failed("give --schema-registry URL")
     cli("consume", topic, *START, "--schema-registry", "host:1").failed("http://host:port")
+    refused = cli("consume", topic, *START, "--schema-registry", "http://ann:s3cret@host").failed(
+        "give the registry's user and password apart from its address, in $BRAIDLOG_SCHEMA_REGISTRY_USER_INFO"
+    )
+    assert "s3cret" not in refused.err
     cli("consume", topic, *START, "--schema-registry", "http://h:1", "--value-format", "hex").failed(
         "leave out --value-format"
     )

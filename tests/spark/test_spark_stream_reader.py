@@ -132,7 +132,7 @@ def test_from_latest_on_with_progress_and_new_partitions(
     produce(servers, topic, range(4))
     query.restart()
     assert query.batch() == [0, 1, 2, 3]
-    assert query.reader.reportLatestOffset() == {topic: {"0": 7, "1": 7}}
+    assert query.reader.reportLatestOffset() == {"@lag": {"offsets": 0, "seconds": 0.0}, topic: {"0": 7, "1": 7}}
     assert committed(admin, group) == {0: 5, 1: 5}
     assert query.batch() is None
     assert committed(admin, group) == {0: 7, 1: 7}

@@ -12,6 +12,9 @@ _OPTIONS: Final = (
     ("to see whether it will do", "to see whether it will do (--if-not-exists makes that no error)"),
     ("Admin.describe_configs(…, documentation=True)", "`braidlog configs describe --docs`"),
     ("Admin.describe_groups", "`braidlog groups describe --members`"),
+    (": Registry(url, user=, password=)", ", in $BRAIDLOG_SCHEMA_REGISTRY_USER_INFO or as basic.auth.user.info"),
+    ("; give ca_file=", "; name those to trust with -X schema.registry.ssl.ca.location=FILE"),
+    ("the registry's ca_file", "schema.registry.ssl.ca.location"),
 )
 
 

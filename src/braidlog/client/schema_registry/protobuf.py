@@ -68,11 +68,22 @@ class Messages:
         raise UnusableProtobuf(f"has no message {name!r}; it has {', '.join(there[:10]) or 'none'}")
 
 
-@lru_cache(maxsize=1024)
 def messages_of(schema: ProtobufSchema) -> Messages:
+    found = _compiled(schema)
+    if isinstance(found, Messages):
+        return found
+    raise UnusableProtobuf(found)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(schema: ProtobufSchema) -> Messages | str:
+    """What a schema defines, or what is wrong with it, so that neither is found out again with every record."""
     pool = DescriptorPool()
-    own = _file(schema.text, _OWN_NAME)
-    _Loading(pool, schema.imports).add(own, ())
+    try:
+        own = _file(schema.text, _OWN_NAME)
+        _Loading(pool, schema.imports).add(own, ())
+    except UnusableProtobuf as problem:
+        return str(problem)
     return Messages(pool, pool.FindFileByName(own.name))
 
 
