@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
+from weakref import finalize
 
 from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
 from braidlog.client.network.connection import Connection
@@ -85,6 +87,9 @@ class Cluster:
         self._network = Nodes(_settings(bootstrap, timeout_s, self.settings))
         self._engine = Engine("cluster")
         self._nodes: dict[int, Node] = {}
+        # One that nobody closed must not leave its thread and its connections behind.
+        self._finalizer = finalize(self, _end_unclosed, self._engine, self._network, os.getpid())
+        self._finalizer.atexit = False
         try:
             self._first = self._connect_any()
         except BaseException:
@@ -100,6 +105,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
+        self._finalizer.detach()
         if not self._engine.is_closed:
             # After a fork the connections are the parent's, and stay open for it.
             with suppress(ClosedError):
@@ -251,6 +257,15 @@ class Cluster:
                 check(each.error_code, f"{name}-{each.partition_index}")
                 found[each.partition_index] = each.offset
         return found
+
+
+def _end_unclosed(engine: Engine, network: Nodes, process: int) -> None:
+    """Called by the garbage collector, in any thread and inside any call: it takes no lock, and waits for nothing."""
+    if os.getpid() == process:
+        # RuntimeError: the loop has ended.
+        with suppress(RuntimeError):
+            engine.loop.call_soon_threadsafe(network.close)
+            engine.loop.call_soon_threadsafe(engine.close)
 
 
 def _settings(bootstrap: str, timeout_s: float, given: Mapping[str, Any]) -> Settings:

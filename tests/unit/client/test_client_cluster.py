@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
 import threading
@@ -98,3 +99,16 @@ async def test_closing_after_a_fork_is_no_error() -> None:
         assert engine.is_closed
         engine._process, engine._closed = here, False
         await asyncio.to_thread(cluster.close)
+
+
+async def test_one_that_is_forgotten_leaves_no_thread_behind() -> None:
+    async with ScriptedBroker(lambda *_: MetadataResponse()) as broker:
+        cluster = await asyncio.to_thread(Cluster, broker.address, 5.0)
+        thread = cluster._engine._thread
+        assert thread.is_alive()
+        del cluster
+        # The loop has the future that it came with until its next turn; it and its nodes refer to each other.
+        await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.to_thread(thread.join, 30)
+        assert not thread.is_alive()
