@@ -1,4 +1,6 @@
-"""Bytes to and from one broker on a non-blocking socket: what is not taken at once waits for the socket.
+"""Bytes to and from one broker on a non-blocking socket (hot: compiled by mypyc).
+
+What the socket does not take at once waits for it.
 
 A transport moves bytes and knows nothing of frames; `TlsTransport` (tls.py) has the same face.
 """
@@ -18,8 +20,8 @@ ENDED: Final = 0
 
 # The kernel takes no more pieces in one call (IOV_MAX is 1024 on Linux).
 _MOST_PIECES: Final = 512
-# How much has to be there before the system calls a socket readable.
-_LOW_WATER: Final[int | None] = getattr(socket, "SO_RCVLOWAT", None) if sys.platform == "linux" else None
+# How much has to be there before the system calls a socket readable; 0 where it cannot be told.
+_LOW_WATER: Final[int] = getattr(socket, "SO_RCVLOWAT", 0) if sys.platform == "linux" else 0
 
 Piece = bytes | memoryview
 
@@ -29,9 +31,6 @@ _HAS_POLL: Final = hasattr(select, "poll")
 
 
 class Transport(Protocol):
-    # Whether another thread than the loop's may write and read in its place, while the loop's is held (`DirectPath`).
-    is_direct: bool
-
     def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
         """Tell when there may be something to receive, and when sending failed."""
         ...
@@ -57,6 +56,11 @@ class Transport(Protocol):
         ...
 
     @property
+    def is_direct(self) -> bool:
+        """Whether another thread may write and read in the loop's place, while the loop's thread is held."""
+        ...
+
+    @property
     def peer(self) -> str: ...
 
     def close(self) -> None: ...
@@ -64,8 +68,6 @@ class Transport(Protocol):
 
 class PlainTransport:
     """A connected socket as it is."""
-
-    is_direct = _HAS_POLL
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
         self._loop = loop
@@ -81,6 +83,10 @@ class PlainTransport:
     @property
     def unsent(self) -> int:
         return self._unsent
+
+    @property
+    def is_direct(self) -> bool:
+        return _HAS_POLL
 
     @property
     def peer(self) -> str:
@@ -115,11 +121,14 @@ class PlainTransport:
 
     def expect(self, size: int) -> None:
         # The system wakes us all the same when the peer ends, or when its buffer has no room for so much.
-        if size != self._expected and _LOW_WATER is not None:
+        if size != self._expected and _LOW_WATER:
             self._expected = size
             self._socket.setsockopt(socket.SOL_SOCKET, _LOW_WATER, size)
 
     def send(self, pieces: Sequence[Piece]) -> None:
+        if len(pieces) == 1 and not self._waiting:
+            self._send_one(pieces[0])
+            return
         for piece in pieces:
             if len(piece):
                 self._waiting.append(memoryview(piece))
@@ -130,6 +139,21 @@ class PlainTransport:
         self._write()
         if self._waiting and not self._closed:
             self._loop.add_writer(self._socket, self._on_writable)
+
+    def _send_one(self, piece: Piece) -> None:
+        """As most requests are, and as most sockets take them: at once."""
+        try:
+            sent = self._socket.send(piece)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as problem:
+            self._lose(problem)
+            return
+        if sent < len(piece):
+            self._waiting.append(memoryview(piece)[sent:])
+            self._unsent += len(piece) - sent
+            if not self._closed:
+                self._loop.add_writer(self._socket, self._on_writable)
 
     def _on_writable(self) -> None:
         self._write()
@@ -144,11 +168,7 @@ class PlainTransport:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as problem:
-                self._waiting.clear()
-                self._unsent = 0
-                if self._on_lost is not None:
-                    # Whoever sends is in the midst of something, and may not be on the loop's thread at all.
-                    self._loop.call_soon_threadsafe(self._on_lost, problem)
+                self._lose(problem)
                 return
             self._unsent -= sent
             while sent:
@@ -158,6 +178,13 @@ class PlainTransport:
                     break
                 sent -= len(first)
                 self._waiting.popleft()
+
+    def _lose(self, problem: OSError) -> None:
+        self._waiting.clear()
+        self._unsent = 0
+        if self._on_lost is not None:
+            # Whoever sends is in the midst of something, and may not be on the loop's thread at all.
+            self._loop.call_soon_threadsafe(self._on_lost, problem)
 
     def close(self) -> None:
         if self._closed:
