@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from braidlog import __version__
 from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.client.network.frames import FrameReader, NotFrames, PeerEnded
-from braidlog.client.network.transport import PlainTransport, Transport
+from braidlog.client.network.transport import WAIT_S, PlainTransport, Transport
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
@@ -365,11 +365,16 @@ class Connection:
             self._is_read_directly = False
             if self.is_open and isinstance(self._transport, PlainTransport):
                 self._transport.tell_again()
+                if self._frames.has_unread:
+                    # The socket has nothing more to tell of.
+                    self._loop.call_soon_threadsafe(self._on_readable)
 
     def wait_readable(self, timeout_s: float) -> None:
-        """Without holding the loop's thread."""
-        assert isinstance(self._transport, PlainTransport)
-        self._transport.wait_readable(timeout_s)
+        """As the one who reads, without holding the loop's thread; about so long."""
+        transport = self._transport
+        assert isinstance(transport, PlainTransport)
+        if timeout_s < WAIT_S or not self._frames.wait(transport):
+            transport.wait_readable(timeout_s)
 
     def read_directly(self) -> bool:
         """Take the answers that have come; false when the rest is for the loop's thread."""

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from braidlog.client.network.transport import ENDED, WOULD_BLOCK, Transport
+from braidlog.client.network.transport import ENDED, WOULD_BLOCK, PlainTransport, Transport
 
 _INBOX: Final = 64 * 1024
 _SIZE: Final = 4
@@ -36,6 +36,8 @@ class FrameReader:
         self._inbox = bytearray(_INBOX)
         self._view = memoryview(self._inbox)
         self._have = 0
+        # Bytes that `wait` left in the empty inbox.
+        self._came = WOULD_BLOCK
         self._large: bytearray | None = None
         self._large_size = 0
         self._filled = 0
@@ -46,7 +48,10 @@ class FrameReader:
         """The frame that came whole and alone, as most answers do; empty when nothing came, none: see `frames`."""
         if self._large is not None or self._have > 0:
             return None
-        received = transport.receive_into(self._view)
+        received = self._came
+        self._came = WOULD_BLOCK
+        if received == WOULD_BLOCK:
+            received = transport.receive_into(self._view)
         if received == WOULD_BLOCK:
             return b""
         if received == ENDED:
@@ -60,8 +65,22 @@ class FrameReader:
         self._have = 0
         return came[_SIZE:]
 
+    def wait(self, transport: PlainTransport) -> bool:
+        """Wait for bytes, and leave them to `only_frame` or `frames`; false where there is something already."""
+        if self._large is not None or self._have > 0 or self._came != WOULD_BLOCK:
+            return False
+        self._came = transport.wait_into(self._view)
+        return True
+
+    @property
+    def has_unread(self) -> bool:
+        return self._came != WOULD_BLOCK
+
     def frames(self, transport: Transport) -> Iterator[bytes]:
         """The frames that are whole by now; raises when there can be no more."""
+        if self._came != WOULD_BLOCK:
+            self._have = max(self._came, 0)
+            self._came = WOULD_BLOCK
         if self._have > 0:
             yield from self._cut()
         drained = False

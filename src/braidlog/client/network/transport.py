@@ -8,8 +8,10 @@ A transport moves bytes and knows nothing of frames; `TlsTransport` (tls.py) has
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
+import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,8 +28,11 @@ _LOW_WATER: Final[int] = getattr(socket, "SO_RCVLOWAT", 0) if sys.platform == "l
 Piece = bytes | memoryview
 
 
-# Not every system has it.
-_HAS_POLL: Final = hasattr(select, "poll")
+# Another thread waits in `recv` itself: the socket then blocks by default, and the loop says each time that it may not.
+_IS_DIRECT: Final[bool] = sys.platform == "linux"
+_DONT_WAIT: Final[int] = socket.MSG_DONTWAIT if sys.platform == "linux" else 0
+# How long another thread may wait so: the loop may close the socket meanwhile.
+WAIT_S: Final = 0.02
 
 
 class Transport(Protocol):
@@ -76,6 +81,7 @@ class PlainTransport:
         self._unsent = 0
         self._on_readable: Callable[[], None] | None = None
         self._on_lost: Callable[[OSError], None] | None = None
+        # None until another thread reads.
         self._poll: select.poll | None = None
         self._closed = False
         self._expected = 1
@@ -86,7 +92,7 @@ class PlainTransport:
 
     @property
     def is_direct(self) -> bool:
-        return _HAS_POLL
+        return _IS_DIRECT
 
     @property
     def peer(self) -> str:
@@ -103,20 +109,33 @@ class PlainTransport:
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self._socket, select.POLLIN)
+            seconds, rest = divmod(WAIT_S, 1.0)
+            self._socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds), int(rest * 1e6))
+            )
+            os.set_blocking(self._socket.fileno(), True)
 
     def tell_again(self) -> None:
         if not self._closed and self._on_readable is not None:
             self._loop.add_reader(self._socket, self._on_readable)
 
     def wait_readable(self, timeout_s: float) -> None:
-        """In the thread that reads. The loop may close the socket meanwhile, so the wait has to be short."""
+        """In the thread that reads, if it may wait for less than WAIT_S."""
         if self._poll is not None:
             self._poll.poll(timeout_s * 1000.0)
 
     def receive_into(self, view: memoryview) -> int:
         try:
-            return self._socket.recv_into(view)
+            return self._socket.recv_into(view, 0, _DONT_WAIT)
         except (BlockingIOError, InterruptedError):
+            return WOULD_BLOCK
+
+    def wait_into(self, view: memoryview) -> int:
+        """As `receive_into`, in the thread that reads, and waiting for WAIT_S at most."""
+        try:
+            return self._socket.recv_into(view)
+        except OSError:
+            # Nothing came; or the socket broke, and will say so again to who asks next.
             return WOULD_BLOCK
 
     def expect(self, size: int) -> None:
@@ -143,7 +162,7 @@ class PlainTransport:
     def _send_one(self, piece: Piece) -> None:
         """As most requests are, and as most sockets take them: at once."""
         try:
-            sent = self._socket.send(piece)
+            sent = self._socket.send(piece, _DONT_WAIT)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as problem:
@@ -164,7 +183,7 @@ class PlainTransport:
         while self._waiting:
             pieces = [self._waiting[at] for at in range(min(len(self._waiting), _MOST_PIECES))]
             try:
-                sent = self._socket.sendmsg(pieces)
+                sent = self._socket.sendmsg(pieces, (), _DONT_WAIT)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as problem:

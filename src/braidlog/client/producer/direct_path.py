@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.network.connection import Connection, OnAnswer, TakeDirectly
+from braidlog.client.network.transport import WAIT_S
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.batch import Batch, Waiter, tell
 from braidlog.client.producer.delivery import Bell
@@ -33,7 +34,7 @@ from braidlog.wire.message import Message
 
 # How long a thread reads by itself. An answer that takes longer gains nothing by it, and a thread that waits for the
 # socket does not hear what else ends its wait: a close, a delivery that ran out of time.
-READ_S: Final = 0.02
+READ_S: Final = WAIT_S
 # While the engine is at work its thread cannot be held; mostly it is soon done.
 _HOLD_S: Final = 0.001
 # A larger batch is sealed and written by the engine: the program's thread has other things to do.
@@ -242,15 +243,14 @@ class DirectPath:
         try:
             if bell.is_rung() or not self._is_last() or not connection.take_reading():
                 return
-            # A broker on the same machine may have answered by now, and to wait costs as much as to read.
-            now = time.monotonic()
-            deadline = now + (READ_S if timeout_s is None else min(timeout_s, READ_S))
-            has_left = self._read(connection, bell, now, deadline)
         finally:
             busy.release()
+        left_s = READ_S if timeout_s is None else min(timeout_s, READ_S)
+        deadline = time.monotonic() + left_s
+        has_left = False
         try:
             while not has_left:
-                connection.wait_readable(max(deadline - now, 0.0))
+                connection.wait_readable(left_s)
                 if not busy.acquire(True, READ_S):
                     return
                 try:
@@ -258,6 +258,7 @@ class DirectPath:
                     has_left = self._read(connection, bell, now, deadline)
                 finally:
                     busy.release()
+                left_s = max(deadline - now, 0.0)
         finally:
             if not has_left:
                 # Interrupted, or the engine is long at something: it takes the reading back when it can.
