@@ -138,6 +138,11 @@ UNITS: dict[str, list[str]] = {
         "braidlog.broker.handlers.produce",
         "braidlog.broker.handlers.fetch",
     ),
+    "braidlog_client_network": _modules(
+        "braidlog.client.network.transport",
+        "braidlog.client.network.frames",
+        "braidlog.client.network.connection",
+    ),
     "braidlog_client_consumer": _modules(
         "braidlog.client.consumer.partition",
         "braidlog.client.consumer.record",
@@ -160,6 +165,7 @@ UNITS: dict[str, list[str]] = {
         "braidlog.client.producer.intake",
         "braidlog.client.producer.sealing",
         "braidlog.client.producer.produce_requests",
+        "braidlog.client.producer.direct_path",
     ),
     "braidlog_cli": _modules("braidlog.cli.line_batches", "braidlog.cli.record_text"),
 }

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from braidlog.client.errors import ClosedError
-from braidlog.client.network.connection import Connection
 from braidlog.client.producer.delivery import Delivery, RecordMetadata
 from braidlog.client.producer.producer import Producer
 from support import confluent
@@ -20,47 +19,21 @@ from support.broker import Broker
 PATIENCE_S = 60.0
 
 
-def count_direct(producer: Producer) -> list[bool]:
-    """Grows with every try to send on the program's thread."""
-    tries: list[bool] = []
-    direct = producer._sender.direct
-    send_one = direct._send_one
-
-    def counted() -> Connection | None:
-        sent = send_one()
-        tries.append(sent is not None)
-        return sent
-
-    direct._send_one = counted
-    return tries
-
-
-def count_reads(producer: Producer) -> list[int]:
-    """Threads that took an answer by themselves."""
-    threads: list[int] = []
-    outcomes = producer._outcomes
-    acknowledge = outcomes.acknowledge
-
-    def counted(*arguments: Any) -> Any:
-        threads.append(threading.get_ident())
-        return acknowledge(*arguments)
-
-    outcomes.acknowledge = counted  # type: ignore[method-assign]
-    return threads
-
-
 def test_one_by_one_needs_no_other_thread(broker: Broker, topic: str) -> None:
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         producer.send(topic, b"0", partition=0).result(PATIENCE_S)
-        tries, reads = count_direct(producer), count_reads(producer)
+        direct = producer._sender.direct
+        sent, taken = direct.requests_sent, direct.answers_taken
         for number in range(1, 1_000):
             assert producer.send(topic, b"%d" % number, partition=0).result(PATIENCE_S).offset == number
         for number in range(1_000, 2_000):
             producer.send(topic, b"%d" % number, partition=0)
             producer.flush(PATIENCE_S)
         # Not all of them: the engine may be awake, or be faster. On a busy machine it often is.
-        assert sum(tries) > 200
-        assert reads.count(threading.get_ident()) > 200
+        assert direct.requests_sent - sent > 200
+        assert direct.answers_taken - taken > 200
+        assert producer.metrics()["requests-sent"] == 2_000
+        assert producer.metrics()["records-acknowledged"] == 2_000
     read = confluent.read_all(broker.bootstrap, topic)
     assert [message.value() for message in read] == [b"%d" % number for number in range(2_000)]
 

@@ -82,6 +82,7 @@ ASYNC = """
     asyncio.run(main())
 """
 BY_NAME = PLAIN.replace("sys.argv[1])", "sys.argv[1].replace('127.0.0.1', 'localhost'))")
+HANDLER_BY_NAME = OWN_EXIT_HANDLER.replace("sys.argv[1])", "sys.argv[1].replace('127.0.0.1', 'localhost'))")
 MULTIPROCESSING = """
     import multiprocessing, sys
     from braidlog import Producer
@@ -108,6 +109,7 @@ MULTIPROCESSING = """
         OWN_EXIT_HANDLER,
         ASYNC,
         BY_NAME,
+        HANDLER_BY_NAME,
         MULTIPROCESSING,
     ],
     ids=[
@@ -119,6 +121,7 @@ MULTIPROCESSING = """
         "an exit handler",
         "asyncio",
         "broker by name",
+        "an exit handler, broker by name",
         "multiprocessing",
     ],
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
@@ -29,6 +31,8 @@ WANTS_SASL: Final = (
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
 
 Address = tuple[str, int]
+# What socket.getaddrinfo says of an address.
+Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
 Open = Callable[[Address], Awaitable[Connection]]
 
 
@@ -400,13 +404,39 @@ def _opened(slot: _Slot) -> None:
         task.exception()
 
 
-async def _resolved(
-    loop: asyncio.AbstractEventLoop, host: str, port: int
-) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]]:
-    if not _is_address(host):
-        return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    # An address needs no resolver, whose thread would cost more than the connection.
-    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+async def _resolved(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Resolved]:
+    if _is_address(host):
+        # An address needs no resolver, whose thread would cost more than the connection.
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    answer: asyncio.Future[list[Resolved]] = loop.create_future()
+
+    def settle(found: list[Resolved], problem: Exception | None) -> None:
+        if answer.done():
+            return
+        if problem is None:
+            answer.set_result(found)
+        else:
+            answer.set_exception(problem)
+
+    def resolve() -> None:
+        found: list[Resolved] = []
+        problem: Exception | None = None
+        try:
+            found = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as met:
+            problem = met
+        # The loop may be gone by the time that DNS answers.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, found, problem)
+
+    # Not the loop's executor: the end of a program waits for its threads, however long DNS takes, and then closes it to
+    # those who still have something to send.
+    try:
+        threading.Thread(target=resolve, name=f"braidlog resolves {host}", daemon=True).start()
+    except RuntimeError:
+        # From Python 3.12 on there are no new threads either. Nothing else needs the loop by then.
+        resolve()
+    return await answer
 
 
 def _is_address(host: str) -> bool:

@@ -29,8 +29,6 @@ _ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 class TlsTransport:
     """Has the face of `transport.Transport`; made by `secured`, when the handshake is done."""
 
-    is_direct = False
-
     def __init__(
         self,
         below: PlainTransport,
@@ -55,6 +53,11 @@ class TlsTransport:
     @property
     def unsent(self) -> int:
         return self._below.unsent + self._outgoing.pending
+
+    @property
+    def is_direct(self) -> bool:
+        # What is read and written has a state of its own, which the loop alone keeps.
+        return False
 
     @property
     def peer(self) -> str:

@@ -79,6 +79,7 @@ class Accumulator:
         # Records that wait for metadata or memory where a thread must not, by topic, in order.
         self.seats: dict[str, deque[Seat]] = {}
         self.records_accepted: i64 = 0
+        self.records_written: i64 = 0
         self._step: i64 = min(_STEP, max(limits.batch_size, 1))
         self._serial: i64 = 0
         self._chooser = chooser
@@ -320,6 +321,21 @@ class Accumulator:
             self.activate(queue)
         finally:
             self.lock.release()
+
+    def acknowledge(self, batch: Batch, base_offset: i64, append_time: i64) -> list[Waiter] | None:
+        """A broker has it; those to be told."""
+        if batch.is_done or batch.parts is not None:
+            # It ran out of time meanwhile, and its records were told so.
+            return None
+        self.lock.acquire()
+        try:
+            if batch.queue is not None:
+                self.identity.acknowledged(batch.queue, batch, base_offset)
+            waiters = self.finish(batch, base_offset, append_time, None, None)
+        finally:
+            self.lock.release()
+        self.records_written += batch.count
+        return waiters
 
     def finish(
         self,

@@ -1,4 +1,4 @@
-"""Lets a program's thread do the engine's work while the engine sleeps: one record sent, its answer read.
+"""Lets a program's thread do the engine's work while the engine sleeps (hot: compiled by mypyc).
 
     send()      writes the request itself, if there is nothing else to do
     result()    waits for the socket itself, takes the answer, and returns
@@ -11,34 +11,99 @@ it had done the work itself.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from _thread import LockType
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
-from braidlog.client.network.connection import Connection
-from braidlog.client.network.engine import Engine
-from braidlog.client.producer.batch import Waiter, tell
+from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.network.connection import Connection, OnAnswer, TakeDirectly
+from braidlog.client.network.transport import WAIT_S
+from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.batch import Batch, Waiter, tell
 from braidlog.client.producer.delivery import Bell
+from braidlog.client.producer.draining import drain
+from braidlog.client.producer.produce_requests import Requests, Sent, answers
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.wire.apis import PRODUCE
+from braidlog.wire.generated.produce import ProduceResponse
+from braidlog.wire.message import Message
 
 # How long a thread reads by itself. An answer that takes longer gains nothing by it, and a thread that waits for the
 # socket does not hear what else ends its wait: a close, a delivery that ran out of time.
-READ_S: Final = 0.02
-
-
+READ_S: Final = WAIT_S
 # While the engine is at work its thread cannot be held; mostly it is soon done.
 _HOLD_S: Final = 0.001
+# A larger batch is sealed and written by the engine: the program's thread has other things to do.
+_MOST_BYTES: Final = 16_384
+# So often metadata is told which topics are written to, which is the engine's business.
+WANT_S: Final = 30.0
+
+
+class SendingSide(Protocol):
+    """The sender, as far as it is needed here."""
+
+    def answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
+        """On the engine's thread."""
+        ...
+
+    def not_sent(self, batches: list[Batch], problem: ClientError | ProtocolError) -> None:
+        """On the engine's thread: they never left."""
+        ...
+
+    def wake_engine(self) -> None: ...
+
+
+class Posts(Protocol):
+    """A connection, as far as a request needs it."""
+
+    def version_for(self, api_key: int, at_most: int | None = None) -> int: ...
+
+    def post_with(
+        self,
+        api_key: int,
+        version: int,
+        request: Message,
+        timeout_s: float,
+        on_answer: OnAnswer,
+        take_directly: TakeDirectly | None = None,
+        *,
+        directly: bool = False,
+    ) -> None: ...
+
+
+class ReadyConnections(Protocol):
+    def ready(self, node_id: int) -> Connection | None: ...
 
 
 class DirectPath:
     def __init__(
-        self, engine: Engine, send_one: Callable[[], Connection | None], is_last: Callable[[], bool]
+        self,
+        busy: LockType,
+        loop: asyncio.AbstractEventLoop,
+        accumulator: Accumulator,
+        requests: Requests,
+        connections: ReadyConnections,
+        sender: SendingSide,
     ) -> None:
-        self._engine = engine
-        self._send_one = send_one
-        # Whether all that is under way is one request: else a thread would read here, and miss what comes elsewhere.
-        self._is_last = is_last
+        self._busy = busy
+        self._loop = loop
+        self._accumulator = accumulator
+        self._requests = requests
+        self._connections = connections
+        self._sender = sender
+        # Requests under way by broker.
+        self.under_way: dict[int, int] = {}
+        # Topic -> when metadata was last told that it is written to.
+        self.wanted: dict[str, float] = {}
+        # Whether the sender's timer is set, which no other thread can do.
+        self.has_timer = False
+        # Requests that programs' threads sent, and answers that they took.
+        self.requests_sent = 0
+        self.answers_taken = 0
         # The connection of the last request that was sent by this path.
         self._connection: Connection | None = None
         # When the last answer was read by this path. One after the other: the loop need not look at the socket between.
@@ -46,27 +111,132 @@ class DirectPath:
         # The engine looks now and then whether that is still so.
         self._is_watched = False
 
+    # Sending
+
     def send(self) -> bool:
         """From any thread: whether what is ready was sent; if not, the engine has to be called."""
-        busy = self._engine.busy
         # The engine's own thread has it.
-        if not busy.acquire(False):
+        if not self._busy.acquire(False):
             return False
         try:
             connection = self._send_one()
         finally:
-            busy.release()
+            self._busy.release()
         if connection is None:
             return False
         self._connection = connection
         return True
+
+    def _send_one(self) -> Connection | None:
+        """Send one small batch if that is all there is to do; the connection that has it, or none.
+
+        Nothing here may wait, call the program, or need the running loop.
+        """
+        accumulator = self._accumulator
+        active = accumulator.active
+        if len(active) != 1 or not self.has_timer or self._requests.acks == 0:
+            return None
+        if accumulator.requests_under_way > 0 or len(accumulator.seats) > 0:
+            return None
+        queue = active[0]
+        if len(queue.batches) == 0:
+            return None
+        first = queue.batches[0]
+        now = accumulator.clock.monotonic()
+        if first.reserved > _MOST_BYTES or first.transactional or now - self.wanted.get(first.topic, -WANT_S) >= WANT_S:
+            return None
+        node = queue.leader
+        connection = self._connections.ready(node)
+        if connection is None or not connection.may_post_directly(self._requests.timeout_s):
+            return None
+        accumulator.heard()
+        batches = drain(accumulator, now, {node: 1}).requests.get(node)
+        if batches is None:
+            return None
+        try:
+            if first.callbacks is not None or asyncio._get_running_loop() is not None:
+                # Nobody is going to wait for it in `result`: the engine has to see the answer.
+                connection.let_loop_read()
+            self.post(node, connection, batches, True)
+        except BaseException as problem:
+            self._give_up(node, batches, problem)
+            return None
+        self.requests_sent += 1
+        # Another thread may have added to another partition meanwhile, and been told that somebody looks.
+        if len(accumulator.active) > 0:
+            self._sender.wake_engine()
+        return connection
+
+    def _give_up(self, node: int, batches: list[Batch], problem: BaseException) -> None:
+        if isinstance(problem, (ClientError, ProtocolError)):
+            self._on_engine(partial(self._sender.not_sent, batches, problem))
+            return
+        # Ctrl-C, or a bug: the batches must go all the same.
+        lost = NoConnection(f"the request to broker {node} was interrupted ({problem!r})")
+        self._on_engine(partial(self._sender.not_sent, batches, lost))
+        raise problem
+
+    def post(self, node: int, connection: Posts, batches: list[Batch], directly: bool) -> None:
+        """Seal and write; also the engine's own way to send what is answered."""
+        accumulator = self._accumulator
+        request = self._requests.make(batches, accumulator)
+        version = connection.version_for(PRODUCE, self._requests.at_most(request))
+        sent = Sent(node, request, version)
+        connection.post_with(
+            PRODUCE,
+            version,
+            request,
+            self._requests.timeout_s,
+            partial(self._sender.answered, sent),
+            partial(self._take, sent),
+            directly=directly,
+        )
+        self.under_way[node] = self.under_way.get(node, 0) + 1
+        accumulator.requests_under_way += 1
+
+    def over(self, sent: Sent) -> None:
+        """It was answered, or never will be."""
+        self.under_way[sent.node] -= 1
+        self._accumulator.requests_under_way -= 1
+        release(sent.request.batches)
+
+    # Answers
+
+    def _take(self, sent: Sent, response: ProduceResponse) -> bool:
+        """On a program's thread that holds the engine's: whether all is well, and nothing else follows from it."""
+        found = answers(response, sent)
+        for _, each in found:
+            if each is None or each.error_code != NONE:
+                return False
+        self.over(sent)
+        accumulator = self._accumulator
+        told: list[Waiter] = []
+        for batch, each in found:
+            assert each is not None
+            waiters = accumulator.acknowledge(batch, each.base_offset, each.log_append_time_ms)
+            if waiters is not None:
+                told.extend(waiters)
+        self.answers_taken += 1
+        self._tell(told)
+        if len(accumulator.active) > 0 or len(accumulator.seats) > 0:
+            self._sender.wake_engine()
+        return True
+
+    def _tell(self, waiters: list[Waiter]) -> None:
+        """Those who only sleep are woken from here; programs are called on the engine's thread, and in order."""
+        for each in waiters:
+            if not isinstance(each, Bell):
+                self._on_engine(partial(tell, waiters))
+                return
+        for each in waiters:
+            each.settle()
 
     def read_until_told(self, bell: Bell, timeout_s: float | None) -> None:
         """Read answers in the engine's place until the bell rings, if there are any to come; gives up after READ_S."""
         connection = self._connection
         if connection is None:
             return
-        busy = self._engine.busy
+        busy = self._busy
         if not busy.acquire(True, _HOLD_S):
             self.let_engine_read()
             return
@@ -75,26 +245,37 @@ class DirectPath:
                 return
         finally:
             busy.release()
-        now = time.monotonic()
-        deadline = now + (READ_S if timeout_s is None else min(timeout_s, READ_S))
+        left_s = READ_S if timeout_s is None else min(timeout_s, READ_S)
+        deadline = time.monotonic() + left_s
         has_left = False
         try:
             while not has_left:
-                connection.wait_readable(max(deadline - now, 0.0))
+                connection.wait_readable(left_s)
                 if not busy.acquire(True, READ_S):
                     return
                 try:
-                    goes_on = connection.read_directly()
                     now = time.monotonic()
-                    if bell.is_rung() or not goes_on or not self._is_last() or now >= deadline:
-                        has_left = True
-                        connection.leave_reading(keep=goes_on and self._is_habit(now))
+                    has_left = self._read(connection, bell, now, deadline)
                 finally:
                     busy.release()
+                left_s = max(deadline - now, 0.0)
         finally:
             if not has_left:
                 # Interrupted, or the engine is long at something: it takes the reading back when it can.
-                self._on_engine(partial(connection.leave_reading, keep=False))
+                self._on_engine(partial(connection.leave_reading, False))
+
+    def _read(self, connection: Connection, bell: Bell, now: float, deadline: float) -> bool:
+        """Whether there is no more to read here."""
+        goes_on = connection.read_directly()
+        if goes_on and not bell.is_rung() and self._is_last() and now < deadline:
+            return False
+        connection.leave_reading(goes_on and self._is_habit(now))
+        return True
+
+    def _is_last(self) -> bool:
+        """Whether one request is all there is: else a thread would read here, and miss what comes elsewhere."""
+        accumulator = self._accumulator
+        return accumulator.requests_under_way == 1 and len(accumulator.active) == 0 and len(accumulator.seats) == 0
 
     def _is_habit(self, now: float) -> bool:
         """Whether the program reads one answer after the other by this path, so that it is likely to read the next."""
@@ -108,7 +289,7 @@ class DirectPath:
     def _watch(self) -> None:
         """On the engine's thread: take back the reading of a program that stopped reading."""
         if time.monotonic() - self._read_at < READ_S:
-            self._engine.loop.call_later(READ_S, self._watch)
+            self._loop.call_later(READ_S, self._watch)
             return
         self._is_watched = False
         if self._connection is not None:
@@ -123,12 +304,11 @@ class DirectPath:
     def _on_engine(self, call: Callable[[], object]) -> None:
         # A loop that ended refuses; there is nothing to be read any more.
         with suppress(RuntimeError):
-            self._engine.loop.call_soon_threadsafe(call)
+            self._loop.call_soon_threadsafe(call)
 
-    def tell(self, waiters: list[Waiter]) -> None:
-        """Those who only sleep are woken from here; programs are called on the engine's thread, and in order."""
-        if all(isinstance(each, Bell) for each in waiters):
-            for each in waiters:
-                each.settle()
-        else:
-            self._on_engine(partial(tell, waiters))
+
+def release(batches: list[Batch]) -> None:
+    """No request has them any more."""
+    for batch in batches:
+        if batch.queue is not None:
+            batch.queue.under_way -= 1

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
 from braidlog.client.producer.accumulator import Accumulator
-from braidlog.client.producer.batch import NO_SEQUENCE, Batch, Waiter, tell
+from braidlog.client.producer.batch import NO_SEQUENCE, Batch, tell
 from braidlog.client.producer.splitting import may_split, split
 from braidlog.client.refusals import refusal
 from braidlog.core import protocol_errors as errors
@@ -72,7 +72,6 @@ class Outcomes:
         self._longest_backoff_s = longest_backoff_s
         self._random = random or Random()
         self.transactions: Told | None = None
-        self.records_written = 0
         self.records_failed = 0
         self.batches_retried = 0
         self.batches_split = 0
@@ -117,23 +116,12 @@ class Outcomes:
         self.unanswered(batches, problem)
 
     def written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        tell(self.acknowledge(batch, base_offset, append_time_ms))
-
-    def acknowledge(self, batch: Batch, base_offset: int, append_time_ms: int) -> list[Waiter] | None:
-        """A broker has it; those to be told."""
-        accumulator = self._accumulator
-        if batch.is_done or batch.parts is not None:
-            return None
         if not self._metadata.problems.is_empty:
             self._metadata.problems.recovered(_where(batch))
-        with accumulator.lock:
-            if batch.queue is not None:
-                accumulator.identity.acknowledged(batch.queue, batch, base_offset)
-            waiters = accumulator.finish(batch, base_offset, append_time_ms, None, None)
-        self.records_written += batch.count
+        waiters = self._accumulator.acknowledge(batch, base_offset, append_time_ms)
         if self.transactions is not None:
             self.transactions.on_batch_done(batch)
-        return waiters
+        tell(waiters)
 
     # Again, or not
 

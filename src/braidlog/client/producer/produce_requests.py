@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.batch import Batch
+from braidlog.client.producer.sealing import Sealer
+from braidlog.core.ids import ZERO_ID
 from braidlog.wire.errors import refuse
 from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse
 from braidlog.wire.message import Message
@@ -86,16 +89,54 @@ def by_topic(batches: list[Batch]) -> dict[str, list[Batch]]:
     return topics
 
 
-def answers(
-    response: ProduceResponse, batches: list[Batch], topic_ids: dict[str, bytes], version: int
-) -> list[tuple[Batch, PartitionProduceResponse | None]]:
+class Requests:
+    """What all produce requests of a producer have in common."""
+
+    def __init__(self, sealer: Sealer, transactional_id: str | None, acks: int, timeout_s: float) -> None:
+        self.acks = acks
+        self.timeout_s = timeout_s
+        # The newest version that transactions allow.
+        self.newest: int | None = None
+        self._sealer = sealer
+        self._transactional_id: str | None = transactional_id
+        self._timeout_ms = round(timeout_s * 1000)
+
+    def make(self, batches: list[Batch], accumulator: Accumulator) -> BatchesRequest:
+        topic_ids: dict[str, bytes] = {}
+        for batch in batches:
+            self._sealer.seal(batch, accumulator.pool)
+            topic_ids[batch.topic] = accumulator.topics[batch.topic].topic_id
+        return BatchesRequest(self._transactional_id, self.acks, self._timeout_ms, batches, topic_ids)
+
+    def at_most(self, request: BatchesRequest) -> int | None:
+        """The newest version that the request can have, where that is not simply the newest."""
+        newest = self.newest
+        for topic_id in request.topic_ids.values():
+            if topic_id == ZERO_ID:
+                return _IDS_FROM - 1 if newest is None else min(newest, _IDS_FROM - 1)
+        return newest
+
+
+class Sent:
+    """A request under way."""
+
+    __slots__ = ("node", "request", "version")
+
+    def __init__(self, node: int, request: BatchesRequest, version: int) -> None:
+        self.node = node
+        self.request = request
+        self.version = version
+
+
+def answers(response: ProduceResponse, sent: Sent) -> list[tuple[Batch, PartitionProduceResponse | None]]:
     """Each batch with what the broker says of it; none where it says nothing."""
+    batches = sent.request.batches
     by_place: dict[tuple[str, int], PartitionProduceResponse] = {}
     names: dict[bytes, str] = {}
-    if version >= _IDS_FROM:
-        names = {topic_id: name for name, topic_id in topic_ids.items()}
+    if sent.version >= _IDS_FROM:
+        names = {topic_id: name for name, topic_id in sent.request.topic_ids.items()}
     for topic in response.responses:
-        name = names.get(topic.topic_id, "") if version >= _IDS_FROM else topic.name
+        name = names.get(topic.topic_id, "") if sent.version >= _IDS_FROM else topic.name
         for answer in topic.partition_responses:
             by_place[(name, answer.index)] = answer
     return [(batch, by_place.get((batch.topic, batch.partition))) for batch in batches]

@@ -226,7 +226,7 @@ class Producer(Intake):
         """Counts since the start, and what is under way."""
         accumulator, outcomes, sealer = self._accumulator, self._outcomes, self._sealer
         return {
-            "records-acknowledged": outcomes.records_written,
+            "records-acknowledged": int(accumulator.records_written),
             "records-failed": outcomes.records_failed,
             "batches-retried": outcomes.batches_retried,
             "batches-split": outcomes.batches_split,

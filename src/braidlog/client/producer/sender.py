@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
@@ -20,30 +19,23 @@ from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator import Accumulator, TransactionHooks
 from braidlog.client.producer.admission import admit_seats, fail_seats
-from braidlog.client.producer.batch import Batch, Waiter, tell
-from braidlog.client.producer.direct_path import DirectPath
+from braidlog.client.producer.batch import Batch, tell
+from braidlog.client.producer.direct_path import WANT_S, DirectPath, release
 from braidlog.client.producer.draining import NEVER, Drained, drain, expire, next_expiry
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.outcomes import Outcomes
-from braidlog.client.producer.produce_requests import BatchesRequest, answers
+from braidlog.client.producer.produce_requests import Requests, Sent, answers
 from braidlog.client.producer.sealing import Sealer
 from braidlog.client.view import ClusterView
 from braidlog.core.errors import UserError
-from braidlog.core.ids import ZERO_ID
-from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.apis import PRODUCE
 
 log = logging.getLogger("braidlog.client")
 
-# Before topic ids replaced names in requests.
-_LAST_WITH_NAMES: Final = 12
 # Unanswered requests (acks=0) may pile up in the socket's queue to so many bytes.
 _MOST_UNSENT: Final = 4 * 1024 * 1024
 _UNSENT_PAUSE_S: Final = 0.001
-# A larger batch is sealed and written by the engine: the program's thread has other things to do.
-_MOST_DIRECT: Final = 16_384
-# So often metadata is told which topics are written to.
-_WANT_S: Final = 30.0
 
 
 class Transactions(TransactionHooks, Protocol):
@@ -57,18 +49,6 @@ class Transactions(TransactionHooks, Protocol):
     def on_batch_done(self, batch: Batch) -> None: ...
 
     def on_batch_failed(self, batch: Batch, error: Exception) -> None: ...
-
-
-class Sent:
-    """A request under way."""
-
-    __slots__ = ("batches", "node", "topic_ids", "version")
-
-    def __init__(self, node: int, batches: list[Batch], version: int, topic_ids: dict[str, bytes]) -> None:
-        self.node = node
-        self.batches = batches
-        self.version = version
-        self.topic_ids = topic_ids
 
 
 class Sender:
@@ -88,7 +68,6 @@ class Sender:
         backoff_s: float,
     ) -> None:
         self._accumulator = accumulator
-        self._sealer = sealer
         self._guarantees = guarantees
         self._engine = engine
         self._loop = engine.loop
@@ -98,16 +77,14 @@ class Sender:
         self._get_identity = get_identity
         # Told when a broker will not have us at all: waiting for it would only hide why.
         self._refused = refused
-        self._request_timeout_s = request_timeout_s
         self._backoff_s = backoff_s
         self._ask_again_at = 0.0
-        self.direct = DirectPath(engine, self.send_directly, self._is_last)
+        self._requests = Requests(sealer, guarantees.transactional_id, guarantees.acks, request_timeout_s)
+        self.direct = DirectPath(engine.busy, engine.loop, accumulator, self._requests, nodes, self)
         self.transactions: Transactions | None = None
-        self.requests_sent = 0
-        self._under_way: dict[int, int] = {}
+        self._requests_sent = 0
         self._connecting: set[int] = set()
         self._asked: set[str] = set()
-        self._wanted: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn_due = False
         self._closed = False
@@ -118,9 +95,9 @@ class Sender:
     def wake(self) -> None:
         """From any thread, which may do the work itself."""
         if not self.direct.send():
-            self._wake_engine()
+            self.wake_engine()
 
-    def _wake_engine(self) -> None:
+    def wake_engine(self) -> None:
         # A loop that ended refuses; whoever closed it has failed what was left.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._turn)
@@ -183,9 +160,11 @@ class Sender:
             self._timer = None
         if when < NEVER:
             self._timer = self._loop.call_at(due, self._on_timer)
+        self.direct.has_timer = self._timer is not None
 
     def _on_timer(self) -> None:
         self._timer = None
+        self.direct.has_timer = False
         self._turn()
 
     def _rooms(self) -> dict[int, int]:
@@ -199,7 +178,7 @@ class Sender:
             if self._guarantees.acks == 0:
                 rooms[node] = most if connection.unsent < _MOST_UNSENT else 0
             else:
-                rooms[node] = max(most - self._under_way.get(node, 0), 0)
+                rooms[node] = max(most - self.direct.under_way.get(node, 0), 0)
         return rooms
 
     # What is missing
@@ -300,150 +279,54 @@ class Sender:
             self._note_use(batches, self._accumulator.clock.monotonic())
             self._post(node, connection, batches)
         except (ClientError, ProtocolError) as problem:
-            self._not_sent(batches, problem)
+            self.not_sent(batches, problem)
 
-    def _not_sent(self, batches: list[Batch], problem: ClientError | ProtocolError) -> None:
-        self._release(batches)
+    def not_sent(self, batches: list[Batch], problem: ClientError | ProtocolError) -> None:
+        release(batches)
         self._outcomes.not_sent(batches, problem)
+        self.turn_soon()
 
-    def send_directly(self) -> Connection | None:
-        """On a program's thread that holds the engine's: send one small batch if that is all there is to do.
-
-        The connection that has it, or none: the engine has to look. Nothing here may wait, call the program, or need
-        the running loop.
-        """
-        accumulator = self._accumulator
-        queue = accumulator.active[0] if len(accumulator.active) == 1 else None
-        if queue is None or self._closed or self._timer is None or self._guarantees.acks == 0:
-            return None
-        first = queue.batches[0] if queue.batches else None
-        now = accumulator.clock.monotonic()
-        if (
-            first is None
-            or first.reserved > _MOST_DIRECT
-            or first.transactional
-            or accumulator.requests_under_way
-            or accumulator.seats
-            or now - self._wanted.get(first.topic, -_WANT_S) >= _WANT_S
-        ):
-            return None
-        node = queue.leader
-        connection = self._nodes.ready(node)
-        if connection is None or not connection.may_post_directly(self._request_timeout_s):
-            return None
-        accumulator.heard()
-        batches = drain(accumulator, now, {node: 1}).requests.get(node)
-        if batches is None:
-            return None
-        try:
-            if first.callbacks is not None or asyncio._get_running_loop() is not None:
-                # Nobody is going to wait for it in `result`: the engine has to see the answer.
-                connection.let_loop_read()
-            self._post(node, connection, batches, directly=True)
-        except BaseException as problem:
-            lost = problem if isinstance(problem, (ClientError, ProtocolError)) else self._outcomes.lost(node)
-            self._loop.call_soon_threadsafe(self._not_sent, batches, lost)
-            self._wake_engine()
-            if lost is not problem:
-                raise
-            return None
-        # Another thread may have added to another partition meanwhile, and been told that somebody looks.
-        if accumulator.active:
-            self._wake_engine()
-        return connection
-
-    def _post(self, node: int, connection: Connection, batches: list[Batch], *, directly: bool = False) -> None:
-        for batch in batches:
-            self._sealer.seal(batch, self._accumulator.pool)
-        topics = self._accumulator.topics
-        topic_ids = {batch.topic: topics[batch.topic].topic_id for batch in batches}
-        version = connection.version_for(PRODUCE, self._at_most(topic_ids))
-        request = BatchesRequest(
-            self._guarantees.transactional_id,
-            self._guarantees.acks,
-            round(self._request_timeout_s * 1000),
-            batches,
-            topic_ids,
-        )
+    def _post(self, node: int, connection: Connection, batches: list[Batch]) -> None:
         if self.transactions is not None:
+            self._requests.newest = self.transactions.produce_at_most
             for batch in batches:
                 self.transactions.on_batch_sent(batch)
-        self.requests_sent += 1
         if self._guarantees.acks == 0:
+            request = self._requests.make(batches, self._accumulator)
+            version = connection.version_for(PRODUCE, self._requests.at_most(request))
             connection.post_only(PRODUCE, version, request)
-            self._release(batches)
+            release(batches)
             for batch in batches:
                 self._outcomes.written(batch, -1, -1)
-            return
-        sent = Sent(node, batches, version, topic_ids)
-        connection.post_with(
-            PRODUCE,
-            version,
-            request,
-            self._request_timeout_s,
-            partial(self._answered, sent),
-            partial(self._answered_directly, sent),
-            directly=directly,
-        )
-        self._under_way[node] = self._under_way.get(node, 0) + 1
-        self._accumulator.requests_under_way += 1
+        else:
+            self.direct.post(node, connection, batches, False)
+        self._requests_sent += 1
 
-    def _at_most(self, topic_ids: dict[str, bytes]) -> int | None:
-        most = self.transactions.produce_at_most if self.transactions is not None else None
-        if any(topic_id == ZERO_ID for topic_id in topic_ids.values()):
-            most = _LAST_WITH_NAMES if most is None else min(most, _LAST_WITH_NAMES)
-        return most
-
-    def _answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
-        self._over(sent)
+    def answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
+        self.direct.over(sent)
         if problem is None:
-            for batch, each in answers(response, sent.batches, sent.topic_ids, sent.version):
+            for batch, each in answers(response, sent):
                 self._outcomes.answered(batch, each)
         else:
-            self._outcomes.unanswered(sent.batches, problem)
+            self._outcomes.unanswered(sent.request.batches, problem)
             self._metadata.request_update()
         if self._accumulator.active or self._accumulator.seats:
             self.turn_soon()
 
-    def _answered_directly(self, sent: Sent, response: Any) -> bool:
-        """On a program's thread that holds the engine's: whether all is well, and nothing else follows from it."""
-        found = answers(response, sent.batches, sent.topic_ids, sent.version)
-        told: list[Waiter] = []
-        for _, each in found:
-            if each is None or each.error_code != NONE:
-                return False
-        self._over(sent)
-        for batch, each in found:
-            assert each is not None
-            told += self._outcomes.acknowledge(batch, each.base_offset, each.log_append_time_ms) or ()
-        self.direct.tell(told)
-        if self._accumulator.active or self._accumulator.seats:
-            self._wake_engine()
-        return True
-
-    def _is_last(self) -> bool:
-        accumulator = self._accumulator
-        return accumulator.requests_under_way == 1 and not accumulator.active and not accumulator.seats
-
-    def _over(self, sent: Sent) -> None:
-        self._under_way[sent.node] -= 1
-        self._accumulator.requests_under_way -= 1
-        self._release(sent.batches)
-
-    def _release(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            if batch.queue is not None:
-                batch.queue.under_way -= 1
+    @property
+    def requests_sent(self) -> int:
+        return self._requests_sent + self.direct.requests_sent
 
     def _note_use(self, batches: list[Batch], now: float) -> None:
         """Topics that are written to must not fall out of the metadata."""
         for batch in batches:
-            if now - self._wanted.get(batch.topic, -_WANT_S) >= _WANT_S:
-                self._wanted[batch.topic] = now
+            if now - self.direct.wanted.get(batch.topic, -WANT_S) >= WANT_S:
+                self.direct.wanted[batch.topic] = now
                 self._metadata.want(batch.topic)
 
     def close(self) -> None:
         self._closed = True
+        self.direct.has_timer = False
         if self._timer is not None:
             self._timer.cancel()
 

@@ -82,7 +82,7 @@ class Scene:
 
     def leave(self, *, keep: bool) -> None:
         with self.engine.busy:
-            self.connection.leave_reading(keep=keep)
+            self.connection.leave_reading(keep)
 
     # The broker's side
 

@@ -38,12 +38,16 @@ def _framed(*bodies: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
-def _read(pieces: list[bytes | None]) -> list[bytes]:
+def _read(pieces: list[bytes | None], *, by_one: bool = False) -> list[bytes]:
     reader = FrameReader()
     transport = Pieces(pieces)
     frames: list[bytes] = []
     while transport.pieces:
-        frames += reader.frames(transport)
+        only = reader.only_frame(transport) if by_one else None
+        if only is None:
+            frames += reader.frames(transport)
+        elif only:
+            frames.append(only)
     return frames
 
 
@@ -64,18 +68,22 @@ def test_frames_come_out_however_the_bytes_come_in(sizes: list[int], cuts: list[
                 pieces.append(None)
     if at < len(data):
         pieces.append(data[at:])
+    assert _read(list(pieces), by_one=True) == bodies
     assert _read(pieces) == bodies
 
 
 def test_byte_by_byte() -> None:
     data = _framed(b"one", b"two", b"x" * 10)
     assert _read([bytes([byte]) for byte in data]) == [b"one", b"two", b"x" * 10]
+    assert _read([bytes([byte]) for byte in data], by_one=True) == [b"one", b"two", b"x" * 10]
 
 
 @pytest.mark.parametrize("size", [0, -1, (1 << 30) + 1, 0x48545450])
 def test_an_impossible_size_is_no_frame(size: int) -> None:
     with pytest.raises(NotFrames):
         _read([struct.pack(">i", size) + b"whatever"])
+    with pytest.raises(NotFrames):
+        _read([struct.pack(">i", size) + b"whatever"], by_one=True)
 
 
 def test_frames_before_the_end_are_not_lost() -> None:
