@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from braidlog import Admin, TopicPartition
-from braidlog.client.admin.groups import GroupDescription
+from braidlog import TopicPartition
 from braidlog.client.admin.results import Failure, Results
 from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
@@ -27,6 +26,10 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from pyspark_braidlog.source.model import Offsets
+
+if TYPE_CHECKING:
+    from braidlog import Admin
+    from braidlog.client.admin.groups import GroupDescription
 
 # A trigger waits for so long at most, and not again for the second while commits fail.
 _PATIENCE_S: Final = 5.0
@@ -58,6 +61,9 @@ def say(sentence: str) -> None:
 
 def group_calls(client: Mapping[str, str]) -> Admin:
     """An admin with the settings of a consumer."""
+    # Imported by queries that have a group; the others start sooner.
+    from braidlog import Admin
+
     known = definitions(ADMIN)
     settings = {name: value for name, value in client.items() if name in known}
     return Admin(settings | {"default.api.timeout.ms": str(int(_PATIENCE_S * 1000))})
