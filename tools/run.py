@@ -55,8 +55,19 @@ def serve_and_build(serve: list[str]) -> int:
             stderr=log,
             start_new_session=True,
         )
+    try:
+        threading.Thread(target=_report, args=(build,), daemon=True).start()
+        return _serve_uncompiled(serve)
+    finally:
+        if build.poll() is None:
+            os.killpg(build.pid, signal.SIGTERM)
+            build.wait()
+
+
+def _serve_uncompiled(serve: list[str]) -> int:
     say("serving uncompiled (several times slower) while the hot modules compile in the background, a minute or two")
-    broker = subprocess.Popen(serve)
+    # To the end, even if somebody else puts compiled modules beside the sources meanwhile.
+    broker = subprocess.Popen(serve, env={**os.environ, "BRAIDLOG_PURE": "1"})
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         # A terminal's Ctrl-C has reached the broker by itself; being told twice does not hurt it.
@@ -64,13 +75,7 @@ def serve_and_build(serve: list[str]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
-    threading.Thread(target=_report, args=(build,), daemon=True).start()
-    try:
-        return broker.wait()
-    finally:
-        if build.poll() is None:
-            os.killpg(build.pid, signal.SIGTERM)
-            build.wait()
+    return broker.wait()
 
 
 def _report(build: subprocess.Popen[bytes]) -> None:

@@ -103,11 +103,22 @@ def test_the_image_is_made_for_nobody_with_rights() -> None:
     assert the("VOLUME") == image_environment()["BRAIDLOG_LOG_DIRS"]
 
 
-def test_what_is_copied_into_the_image_is_enough_to_build_from(tmp_path: Path) -> None:
+def copies() -> Iterator[tuple[list[str], str]]:
+    """What is copied from the source tree, and where to."""
     for word, rest in instructions():
-        if word != "COPY" or rest.startswith("--from"):
-            continue
-        *sources, target = rest.split()
+        if word == "COPY" and not rest.startswith("--from"):
+            *sources, target = rest.split()
+            yield sources, target
+
+
+def test_the_image_gets_what_it_copies_and_no_more() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in lines
+    assert {line[1:] for line in lines if line.startswith("!")} == {name for sources, _ in copies() for name in sources}
+
+
+def test_what_is_copied_into_the_image_is_enough_to_build_from(tmp_path: Path) -> None:
+    for sources, target in copies():
         for source in sources:
             place = tmp_path / target
             if (ROOT / source).is_dir():
