@@ -65,7 +65,7 @@ def serve_and_build(serve: list[str]) -> int:
 
 
 def _serve_uncompiled(serve: list[str]) -> int:
-    say("serving uncompiled (several times slower) while the hot modules compile in the background, a minute or two")
+    say("serving uncompiled (several times slower) while the hot modules compile in the background, a few minutes")
     # To the end, even if somebody else puts compiled modules beside the sources meanwhile.
     broker = subprocess.Popen(serve, env={**os.environ, "BRAIDLOG_PURE": "1"})
 
