@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from braidlog.testing.life import TEST_SETTINGS, BrokerFailed, BrokerLife
 from braidlog.testing.topics import config_texts, unique_topic
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin
     from braidlog.client.consumer.consumer import Consumer
     from braidlog.client.producer.producer import Producer
+    from braidlog.client.typed_settings import AdminSettings, ConsumerSettings, ProducerSettings
 
 __all__ = ["Broker", "BrokerFailed", "Kind"]
 
@@ -205,11 +206,11 @@ class Broker:
 
     # Clients of braidlog's own; closed with the broker at the latest
 
-    def producer(self, **settings: Any) -> Producer:
+    def producer(self, **settings: Unpack[ProducerSettings]) -> Producer:
         producer: Producer = self._client("braidlog.client.producer.producer", "Producer", settings)
         return producer
 
-    def consumer(self, *topics: str, **settings: Any) -> Consumer:
+    def consumer(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> Consumer:
         """A consumer; of these topics from their beginning, unless the settings say otherwise.
 
         Without `group_id` it reads all of their partitions by itself.
@@ -219,11 +220,11 @@ class Broker:
         )
         return consumer
 
-    def admin(self, **settings: Any) -> Admin:
+    def admin(self, **settings: Unpack[AdminSettings]) -> Admin:
         admin: Admin = self._client("braidlog.client.admin.admin", "Admin", settings)
         return admin
 
-    def _client(self, module: str, name: str, settings: dict[str, Any], *topics: str) -> Any:
+    def _client(self, module: str, name: str, settings: Mapping[str, Any], *topics: str) -> Any:
         client = getattr(import_module(module), name)(*topics, bootstrap_servers=self.bootstrap_servers, **settings)
         self._clients.append((client.close, name != "Admin"))
         return client
