@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import braidlog
 from support import confluent
 from support.broker import Broker, start_braidlog
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(braidlog.__file__).parents[1]
 # Far more than any of these programs takes, and far less than delivery.timeout.ms.
 PATIENCE_S = 60.0
 

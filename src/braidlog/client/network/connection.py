@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -323,7 +324,8 @@ class Connection:
     def may_post_directly(self, timeout_s: float) -> bool:
         """Whether a request can be written now without anything that only the loop's thread may do."""
         timer = self._timer
-        now = self._loop.time()
+        # The loop's own clock.
+        now = time.monotonic()
         return (
             self.is_open
             and self._transport.is_direct

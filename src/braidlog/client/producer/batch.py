@@ -32,8 +32,8 @@ WHOLE: Final = -1
 
 
 class DirectReader(Protocol):
-    def read_until_told(self, bell: Any, timeout_s: float | None) -> None:
-        """Read in the engine's place until the bell rings, if there is something to read; gives up after a moment."""
+    def read_until_over(self, awaited: Any, timeout_s: float | None) -> None:
+        """Read in the engine's place until a batch is done, or a bell rings; gives up after a moment."""
         ...
 
     def let_engine_read(self) -> None:

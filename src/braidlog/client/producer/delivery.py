@@ -92,7 +92,10 @@ class Delivery:
         batch = self._settled_in()
         offset = batch.base_offset + self._index if batch.base_offset >= 0 else batch.base_offset
         timestamp = batch.append_time if batch.append_time >= 0 else self._timestamp
-        return RecordMetadata(batch.topic, batch.partition, offset, timestamp, self._key_size, self._value_size)
+        # As its constructor does, which is a function in Python of its own.
+        return tuple.__new__(
+            RecordMetadata, (batch.topic, batch.partition, offset, timestamp, self._key_size, self._value_size)
+        )
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait; the record's place, or raises why it was not written. TimeoutError after `timeout` seconds."""
@@ -114,13 +117,13 @@ class Delivery:
         if batch.guard.is_engine_thread():
             raise ConcurrentUseError("a delivery callback cannot wait for another delivery; use add_done_callback")
         batch.guard.check()
-        bell = Bell(self._index)
-        if not batch.watch(bell):
-            return
         began = monotonic()
         direct = batch.guard.direct
         if direct is not None:
-            direct.read_until_told(bell, timeout)
+            direct.read_until_over(batch, timeout)
+        bell = Bell(self._index)
+        if not batch.watch(bell):
+            return
         while True:
             waited = monotonic() - began
             # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.

@@ -40,7 +40,7 @@ class InProgress:
         try:
             if direct is not None:
                 began = time.monotonic()
-                direct.read_until_told(bell, timeout_s)
+                direct.read_until_over(bell, timeout_s)
                 timeout_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
             return bell.wait(timeout_s)
         finally:
