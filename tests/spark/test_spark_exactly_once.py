@@ -23,6 +23,7 @@ from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.delivery import WriteOnce, Written
 from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
+from pyspark_braidlog.sink.target import Targets
 from support.broker import start_target
 from support.soak import scaled
 from support.spark_sink_faults import AFTER_COMMIT, BEFORE_COMMIT, BOTH, DRIVER, DRIVER_COMMIT, FIRST_ROWS, WORKER
@@ -95,6 +96,16 @@ def test_a_transaction_longer_than_the_brokers_allow_is_explained(bootstrap: str
     attempts = Attempts(bootstrap, **{"kafka.transaction.timeout.ms": "99999999"})
     with pytest.raises(UserError, match="the brokers allow no transactions of 99999999 ms: set the option"):
         attempts.write(0, ["a"])
+
+
+def test_a_topic_that_does_not_exist_is_created_by_the_brokers_or_as_the_options_say(bootstrap: str) -> None:
+    names = [f"made-{uuid.uuid4().hex}" for _ in range(2)]
+    for name, more in zip(names, ({}, {"topic.creation.default.partitions": "3"}), strict=True):
+        options = {"kafka.bootstrap.servers": bootstrap, "topic": name, **more}
+        Targets().check(WriteOptions.checked(options, Delivery.AT_LEAST_ONCE))
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        described = admin.describe_topics(names)
+        assert [len(described[name].partitions) for name in names] == [1, 3]
 
 
 @pytest.mark.timeout(1200)
