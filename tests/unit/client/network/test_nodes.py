@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from braidlog.client.errors import AuthenticationFailed, ClosedError, NoConnection, RequestTimeout, SettingError
-from braidlog.client.network import connection as connection_module
 from braidlog.client.network import nodes as nodes_module
 from braidlog.client.network.nodes import Nodes, parse_servers
 from braidlog.client.settings import ADMIN, Settings
@@ -407,12 +406,16 @@ async def test_whatever_fails_in_an_answer_reaches_who_waits(
     def fail(*_: object) -> None:
         raise IndexError("a bug")
 
-    async with ScriptedBroker(_metadata) as broker:
+    # Of a message that is not compiled, and so can be spoilt.
+    monkeypatch.setattr(SaslHandshakeResponse, "decode", fail)
+    async with ScriptedBroker(lambda *_: SaslHandshakeResponse(), offered=(17, 18)) as broker:
         nodes = _nodes(broker)
         connection = await nodes.connection(-1)
-        monkeypatch.setattr(connection_module, "decode_response", fail)
+        asked = connection.call(
+            17, SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, at_most=1, timeout_s=5
+        )
         with pytest.raises(NoConnection, match="could not be taken"):
-            await asyncio.wait_for(_ask(nodes), 5)
+            await asyncio.wait_for(asked, 5)
         assert not connection.is_open
         assert "a bug" in caplog.text
         nodes.close()
