@@ -130,6 +130,33 @@ def test_a_consumer_that_its_own_listener_holds_is_collected(waiting_broker: Bro
     )
 
 
+def test_an_error_that_was_handled_does_not_keep_its_consumer(waiting_broker: Broker, topic: str) -> None:
+    """A job that fails on a record and is tried again: the first try must not sit on the partitions."""
+    confluent.send(confluent.producer(waiting_broker.bootstrap), topic, [Sample(None, b"not json")])
+    done = run(
+        waiting_broker,
+        topic,
+        """
+        from braidlog.client.errors import PoisonRecordError
+
+        def job(**more):
+            consumer = Consumer(topic, **settings, **more)
+            return first(consumer)[0].value
+
+        for _ in range(2):
+            try:
+                job(value_deserializer="json")
+            except PoisonRecordError as problem:
+                print(problem.offset)
+            # An error and its traceback refer to each other.
+            gc.collect()
+        print(job().decode())
+        """,
+    )
+    assert done.stdout.splitlines() == ["0", "0", "not json"]
+    assert members(waiting_broker, topic) == 0
+
+
 def test_the_async_consumer_leaves_as_well(waiting_broker: Broker, filled: str) -> None:
     done = run(
         waiting_broker,

@@ -98,7 +98,7 @@ class _Taking:
     def _read(self, fetched: FetchedSlice, most: int) -> tuple[pa.RecordBatch | None, int]:
         """What there is to show of it, and the bytes that its batches hold uncompressed."""
         if fetched.problem is not None:
-            raise fetched.problem
+            raise fetched.take_problem()
         state = fetched.state
         # From its start, also when some of it was read: which transactions were aborted is found on the way.
         reader = SliceReader(

@@ -102,7 +102,7 @@ class FetchedSlice:
         self.last_stable = last_stable
         self.log_start = log_start
         self.is_used_up: bool = False
-        # Why reading cannot go on; told again for as long as the program does not seek.
+        # Why reading cannot go on; found again, and told again, for as long as the program does not seek.
         self.problem: PoisonRecordError | None = None
         # Where the next batch starts.
         self.batch_at: i64 = start
@@ -123,7 +123,7 @@ class FetchedSlice:
         Raises PoisonRecordError, unless records before the broken one could be appended.
         """
         if self.problem is not None:
-            raise self.problem
+            raise self.take_problem()
         batch = self._batch
         before: i64 = len(into)
         wanted: i64 = before + most
@@ -146,21 +146,28 @@ class FetchedSlice:
         except ProtocolError as problem:
             after = self._next_offset
             poison = self.poisoned(problem, int(self.position), int(after if after > self.position else -1))
+            self.problem = poison
             if i64(len(into)) == before:
-                raise poison from problem
+                raise self.take_problem() from problem
+
+    def take_problem(self) -> PoisonRecordError:
+        """To be raised, and not kept: with its traceback it has the consumer, which then could not be collected."""
+        problem = self.problem
+        assert problem is not None
+        self.rewind(int(self.position))
+        return problem
 
     def poisoned(self, problem: ProtocolError, position: int, resume_at: int = -1) -> PoisonRecordError:
-        """Note that reading cannot go on at `position`, and where it may (by default with the next offset)."""
+        """That reading cannot go on at `position`, and where it may (by default with the next offset)."""
         resume_at = resume_at if resume_at > position else position + 1
         partition = self.state.topic_partition
-        self.problem = PoisonRecordError(
+        return PoisonRecordError(
             f"{partition} cannot be read at offset {position}: {problem}; "
             f"seek past it (offset {resume_at} is the next that may be whole) or have the partition repaired",
             partition,
             position,
             resume_at,
         )
-        return self.problem
 
     def _begin_batch(self, into: list[ConsumerRecord]) -> bool:
         """Go to the next batch that may be seen; False after the last. Old messages are appended at once."""

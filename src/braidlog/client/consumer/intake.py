@@ -295,7 +295,7 @@ class Intake:
             del records[done:]
             source.rewind(poison)
             partition = source.state.topic_partition
-            source.problem = PoisonRecordError(
+            poisoned = PoisonRecordError(
                 f"{partition} at offset {poison}: {problem}; "
                 f"consumer.seek({tuple(partition)}, {poison + 1}) leaves this record out",
                 partition,
@@ -303,9 +303,10 @@ class Intake:
                 poison + 1,
             )
             # Compiled code does not note it by itself.
-            source.problem.__cause__ = problem
+            poisoned.__cause__ = problem
             if not records:
-                raise source.problem from problem
+                raise poisoned from problem
+            source.problem = poisoned
 
 
 class RecordIterator:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.client.consumer.context import ConsumerContext
@@ -159,7 +160,8 @@ class ReadSide:
             # It may be mended by now: the answer to this tells with the next poll.
             self.topic_problem = None
             self.engine.soon(self.metadata.request_update)
-            raise problem
+            # The one that metadata keeps must not have the consumer in its traceback.
+            raise copy(problem)
 
     async def all_topics(self) -> dict[str, TopicView]:
         """Asked for by itself, so that the view keeps to what is read."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from itertools import count
+
 import pytest
 from read_side_fakes import P0, P1, ReadSideScene
 
 from braidlog.client.errors import AuthenticationFailed, NoConnection, NoOffsetError, PoisonRecordError
 from braidlog.core.protocol_errors import (
     FetchSessionIdNotFoundError,
+    KafkaStorageError,
     NotLeaderOrFollowerError,
     TopicAuthorizationFailedError,
     UnknownLeaderEpochError,
@@ -169,6 +173,22 @@ async def test_a_broker_that_is_behind_is_asked_again() -> None:
     scene.cluster.logs[P0].end = 2
     await scene.news()
     assert await scene.offsets() == [(0, 0), (0, 1)]
+    await scene.close()
+
+
+async def test_a_disk_that_refuses_to_read_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "braidlog.client")
+    scene = await scene_at_start()
+    # Each look at the clock finds it a second later.
+    seconds = count(100.0)
+    scene.cluster.problems.now = lambda: next(seconds)
+    scene.cluster.logs[P0].refusals = [KafkaStorageError.code] * 4
+    scene.cluster.logs[P0].end = 3
+    await scene.assign(P0)
+    assert len(await scene.offsets()) == 3
+    warning, recovery = [line for line in caplog.messages if line.startswith("consumer: ")]
+    assert "trying again: t-0: the disk under it failed" in warning
+    assert "works again after" in recovery
     await scene.close()
 
 

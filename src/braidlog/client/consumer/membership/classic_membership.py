@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from braidlog.client.consumer.assignors.choosing import all_cooperative, choose
 from braidlog.client.consumer.assignors.interface import Share
 from braidlog.client.consumer.assignors.layouts import write_subscription
@@ -80,11 +82,12 @@ class ClassicMembership:
 
     def _raise_failure(self) -> None:
         if self._fatal is not None:
-            raise self._fatal
+            raise copy(self._fatal)
         with self._talk.lock:
             problem, self._talk.failure = self._talk.failure, None
         if isinstance(problem, FencedInstanceIdError):
-            self._fatal = problem
+            # Without the traceback that it is about to get, which has the consumer.
+            self._fatal = copy(problem)
         if problem is not None:
             self._forget_lost()
             raise problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from copy import copy
 
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.coordinator_link import CoordinatorLink
@@ -71,13 +72,14 @@ class NewerMembership:
 
     def _raise_failure(self) -> None:
         if self._fatal is not None:
-            raise self._fatal
+            raise copy(self._fatal)
         with self._talk.lock:
             problem, self._talk.failure = self._talk.failure, None
         if problem is None:
             return
         if isinstance(problem, FencedInstanceIdError):
-            self._fatal = problem
+            # Without the traceback that it is about to get, which has the consumer.
+            self._fatal = copy(problem)
         with self._talk.lock:
             self._member.out()
         self._let_go()
