@@ -10,11 +10,12 @@ from mypy_extensions import i64
 from braidlog.wire.records.batch import HEADER_SIZE
 from braidlog.wire.records.columns_building import append_bytes, nullable_size, write_number
 from braidlog.wire.records.columns_partitioning import Turns
-from braidlog.wire.records.encoding import varint_size
+from braidlog.wire.records.encoding import NO_HEADERS, varint_size
 from braidlog.wire.records.key_hash import murmur2
 
 _POSITIVE: Final = 0x7FFFFFFF
 _NULL: Final = -1
+_NEAR: Final = 32
 
 
 class LineBatch:
@@ -80,6 +81,7 @@ class LineBatches:
         separator = self._separator
         null = self._tombstone
         headers = self._headers
+        has_headers = headers != NO_HEADERS
         room: i64 = self._room
         total: i64 = len(self._open)
         skip: i64 = 0
@@ -95,7 +97,7 @@ class LineBatches:
             value_length: i64 = len(line)
             if separator is not None:
                 key = line
-                key_length = line.find(separator)
+                key_length = _find(line, separator)
                 if key_length < 0:
                     break
                 value_at = key_length + skip
@@ -130,7 +132,10 @@ class LineBatches:
             if value_length > 0:
                 append_bytes(out, line, value_at, value_length)
                 batch.payload += value_length
-            out.write(headers)
+            if has_headers:
+                out.write(headers)
+            else:
+                out.append(0)
             batch.count += 1
             taken += 1
         self.taken = taken
@@ -139,6 +144,19 @@ class LineBatches:
             if batch.count > 0:
                 ready.append(_closed(batch, number, timestamp))
         return ready
+
+
+def _find(line: bytes, separator: bytes) -> i64:
+    """Where the separator is, -1 if nowhere: keys are short, and a call of `find` takes longer than to look."""
+    if len(separator) == 1:
+        sought: i64 = separator[0]
+        at: i64 = 0
+        stop: i64 = min(len(line), _NEAR)
+        while at < stop:
+            if i64(line[at]) == sought:
+                return at
+            at += 1
+    return line.find(separator)
 
 
 def _closed(batch: _Open, partition: i64, timestamp: int) -> LineBatch:

@@ -207,9 +207,11 @@ def nullable_size(length: i64) -> i64:
 
 
 def write_number(out: BytesWriter, value: i64) -> None:
-    """As `write_varint`, with the usual one or two bytes written at once."""
+    """As `write_varint`, with the usual one or two bytes written at once, and the length of a null."""
     if value >= 0 and value < 64:
         out.append(u8(value << 1))
+    elif value == -1:
+        out.append(1)
     elif value >= 0 and value < 8192:
         write_i16_le(out, i16((value << 1 & 0x7F) | 0x80 | value >> 6 << 8))
     else:
