@@ -11,7 +11,7 @@ from braidlog import TopicPartition
 from braidlog.client.admin.records import OffsetSpec
 from braidlog.testing import Broker
 from support.spark_cluster import connect_server, standalone_cluster
-from support.spark_process import SparkProcess, spark_process
+from support.spark_process import SparkProblem, SparkProcess, spark_process
 
 COUNT = 200
 
@@ -68,3 +68,18 @@ def test_on_a_standalone_cluster(broker: Broker, tmp_path: Path) -> None:
 def test_through_spark_connect(broker: Broker, tmp_path: Path) -> None:
     with connect_server(tmp_path) as remote, spark_process({"spark.remote": remote}) as spark:
         copies_a_topic(spark, broker, tmp_path / "checkpoint")
+        writes_batch_by_batch(spark, broker, tmp_path)
+
+
+def writes_batch_by_batch(spark: SparkProcess, broker: Broker, place: Path) -> None:
+    """Over Spark Connect tasks of a foreachBatch do not know their query."""
+    server = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    source, target = (broker.create_topic(broker.unique_topic(name)) for name in "de")
+    broker.producer().send(source, value=b"one").result(10)
+    reading = {"format": "braidlog", "subscribe": source, "startingOffsets": "earliest", **server}
+    writing = {"format": "foreachBatch", "topic": target, **server}
+    with pytest.raises(SparkProblem, match="not over Spark Connect"):
+        spark.stream(reading, writing, place / "once", columns=("value",))
+    spark.stream(reading, {**writing, "delivery": "at-least-once"}, place / "least", columns=("value",))
+    (written,) = spark.read("braidlog", subscribe=target, **server)
+    assert written.value == b"one"

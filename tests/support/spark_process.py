@@ -75,8 +75,8 @@ class SparkProcess:
     ) -> list[int]:
         """Run a query from one format to the other and return the rows of each batch that had any.
 
-        The format is the option "format". Without a trigger it is AvailableNow; `batches` stops a query that runs by
-        a clock after so many batches with rows.
+        The format is the option "format"; "foreachBatch" writes each batch with `topic_sink`. Without a trigger it is
+        AvailableNow; `batches` stops a query that runs by a clock after so many batches with rows.
         """
         answer = self._call(
             "stream",
@@ -206,7 +206,14 @@ class _Calls:
         batches: int | None,
     ) -> list[int]:
         frame = self.spark.readStream.format(source.pop("format")).options(**source).load().selectExpr(*columns)
-        writer = frame.writeStream.format(sink.pop("format")).options(**sink)
+        if sink["format"] == "foreachBatch":
+            from pyspark_braidlog.pipeline import topic_sink
+
+            writer = frame.writeStream.outputMode("update").foreachBatch(
+                topic_sink({name: value for name, value in sink.items() if name != "format"})
+            )
+        else:
+            writer = frame.writeStream.format(sink.pop("format")).options(**sink)
         query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
         try:
             if batches is None:

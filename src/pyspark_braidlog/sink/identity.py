@@ -37,7 +37,8 @@ class TaskIdentity:
         if not query or not batch:
             raise UserError(
                 "delivery=exactly-once needs the ids of a streaming query and its batch, and Spark gave this task "
-                "none: use writeStream, write within foreachBatch, or set the option delivery to at-least-once"
+                "none: use writeStream, write within foreachBatch (not over Spark Connect, which does not hand the ids "
+                "on), or set the option delivery to at-least-once"
             )
         return cls(query, int(batch), context.partitionId(), _run(context.getLocalProperty(_RUN)))
 

@@ -44,7 +44,7 @@ def test_the_run_may_be_unknown() -> None:
 @pytest.mark.parametrize("missing", ["sql.streaming.queryId", "streaming.sql.batchId"])
 def test_without_the_ids_it_is_refused(missing: str) -> None:
     within_task(**{name: IDS[name] for name in IDS if name != missing})
-    with pytest.raises(UserError, match="use writeStream, write within foreachBatch, or set the option delivery"):
+    with pytest.raises(UserError, match=r"use writeStream, write within foreachBatch \(not over Spark Connect"):
         TaskIdentity.current()
 
 
