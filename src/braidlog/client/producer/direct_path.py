@@ -120,12 +120,16 @@ class DirectPath:
             return False
         try:
             connection = self._send_one()
+            if connection is None:
+                return False
+            before = self._connection
+            if before is not None and before is not connection:
+                # The engine watches one only: of the other it would never take the reading back.
+                before.let_loop_read()
+            self._connection = connection
+            return True
         finally:
             self._busy.release()
-        if connection is None:
-            return False
-        self._connection = connection
-        return True
 
     def _send_one(self) -> Connection | None:
         """Send one small batch if that is all there is to do; the connection that has it, or none.
@@ -241,7 +245,13 @@ class DirectPath:
             self.let_engine_read()
             return
         try:
-            if bell.is_rung() or not self._is_last() or not connection.take_reading():
+            if bell.is_rung():
+                return
+            if not self._is_last():
+                # It is not read here, and nobody else may be about to.
+                connection.let_loop_read()
+                return
+            if not connection.take_reading():
                 return
         finally:
             busy.release()
@@ -269,7 +279,7 @@ class DirectPath:
         goes_on = connection.read_directly()
         if goes_on and not bell.is_rung() and self._is_last() and now < deadline:
             return False
-        connection.leave_reading(goes_on and self._is_habit(now))
+        connection.leave_reading(goes_on and connection is self._connection and self._is_habit(now))
         return True
 
     def _is_last(self) -> bool:
