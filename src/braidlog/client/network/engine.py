@@ -36,9 +36,14 @@ class _SleepingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._busy.release()
         try:
-            return super().select(timeout)
+            ready = super().select(timeout)
         finally:
             self._busy.acquire()
+        # Whoever had the lock meanwhile may have taken a socket away and given it back. asyncio answers news of a
+        # reader that was taken away by removing the one that is there now, and nobody would ever read again. News of
+        # the new one comes with the next call.
+        watched = self.get_map()
+        return [(key, events) for key, events in ready if watched.get(key.fd) is key]
 
 
 class Engine:

@@ -122,7 +122,8 @@ class PlainTransport:
     def wait_readable(self, timeout_s: float) -> None:
         """In the thread that reads, if it may wait for less than WAIT_S."""
         if self._poll is not None:
-            self._poll.poll(timeout_s * 1000.0)
+            # To the system, less than nothing is without end; it is what is left to who computes it too late.
+            self._poll.poll(max(timeout_s, 0.0) * 1000.0)
 
     def receive_into(self, view: memoryview) -> int:
         try:

@@ -161,6 +161,10 @@ class DirectPath:
             self._give_up(node, batches, problem)
             return False
         self.requests_sent += 1
+        before = self._connection
+        if before is not None and before is not connection:
+            # The engine watches one only: of the other it would never take the reading back.
+            before.let_loop_read()
         self._node = node
         self._connection = connection
         # Another thread may have added to another partition meanwhile, and been told that somebody looks.
@@ -240,7 +244,13 @@ class DirectPath:
             self.let_engine_read()
             return
         try:
-            if _is_over(awaited) or not self._is_last() or not connection.take_reading():
+            if _is_over(awaited):
+                return
+            if not self._is_last():
+                # It is not read here, and nobody else may be about to.
+                connection.let_loop_read()
+                return
+            if not connection.take_reading():
                 return
         finally:
             busy.release()
@@ -268,7 +278,7 @@ class DirectPath:
         goes_on = connection.read_directly()
         if goes_on and not _is_over(awaited) and self._is_last() and now < deadline:
             return False
-        connection.leave_reading(goes_on and self._is_habit(now))
+        connection.leave_reading(goes_on and connection is self._connection and self._is_habit(now))
         return True
 
     def _is_last(self) -> bool:

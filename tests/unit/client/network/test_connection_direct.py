@@ -147,6 +147,17 @@ def test_one_thread_reads_at_a_time_and_only_what_is_under_way(scene: Scene) -> 
     assert not scene.take_reading()
 
 
+def test_who_has_no_time_left_does_not_wait(scene: Scene) -> None:
+    """`result(deadline - now)` may come to less than nothing."""
+    scene.post()
+    assert scene.take_reading()
+    waits = threading.Thread(target=scene.connection.wait_readable, args=(-0.5,), daemon=True)
+    waits.start()
+    waits.join(TIMEOUT_S / 3)
+    assert not waits.is_alive()
+    scene.leave(keep=False)
+
+
 def test_what_the_socket_does_not_take_is_written_by_the_loop(scene: Scene) -> None:
     """A full socket in the middle of a request: not a byte is lost, and nothing is written behind its back."""
     scene.post(topics=2_000)

@@ -1,10 +1,12 @@
 import asyncio
+import selectors
+import socket
 import threading
 
 import pytest
 
 from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
-from braidlog.client.network.engine import Engine
+from braidlog.client.network.engine import Engine, _SleepingSelector
 
 
 @pytest.fixture
@@ -199,3 +201,32 @@ def test_nobody_waits_for_a_thread_that_died(engine: Engine) -> None:
     with pytest.raises(ClosedError, match="the thread of this tester ended"):
         engine.run(_where())
     engine.close()
+
+
+class _ChangingLock:
+    """Somebody else had it, and took a socket away and gave it back, as the engine's thread wakes up."""
+
+    def __init__(self, watched: socket.socket) -> None:
+        self._watched = watched
+        self.selector: selectors.BaseSelector | None = None
+
+    def release(self) -> None: ...
+
+    def acquire(self) -> None:
+        assert self.selector is not None
+        self.selector.unregister(self._watched)
+        self.selector.register(self._watched, selectors.EVENT_READ, "new")
+
+
+def test_news_of_a_reader_that_was_replaced_meanwhile_is_dropped() -> None:
+    """The loop would remove the new reader for it, and the connection would never be read again."""
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        lock = _ChangingLock(ours)
+        lock.selector = selector = _SleepingSelector(lock)  # type: ignore[arg-type]
+        with selector:
+            selector.register(ours, selectors.EVENT_READ, "old")
+            peer.send(b"x")
+            assert selector.select(5) == []
+            lock.acquire = lambda: None  # type: ignore[method-assign]
+            assert [key.data for key, _ in selector.select(5)] == ["new"]

@@ -1,0 +1,140 @@
+"""A program's thread that reads and writes in the engine's place, with several brokers about it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from braidlog.client.errors import ClientError
+from braidlog.client.network.connection import Connection
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.transport import PlainTransport
+from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.batch import Batch, tell
+from braidlog.client.producer.delivery import Delivery
+from braidlog.client.producer.direct_path import DirectPath
+from braidlog.client.producer.identity import ProducerIdentity
+from braidlog.client.producer.intake import Intake
+from braidlog.client.producer.limits import Limits
+from braidlog.client.producer.produce_requests import Requests, Sent, answers
+from braidlog.client.producer.sealing import Sealer
+from braidlog.core.clock import SystemClock
+from braidlog.wire.apis import PRODUCE, encode_response
+from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from support.eventually import eventually
+
+TOPIC = "orders"
+VERSION = 9
+TIMEOUT_S = 30.0
+PATIENCE_S = 10.0
+
+
+class OneBroker:
+    """Leads one partition, and takes every record."""
+
+    def __init__(self, engine: Engine, partition: int) -> None:
+        ours, self.peer = socket.socketpair()
+        ours.setblocking(False)
+        answer = PartitionProduceResponse(index=partition, base_offset=0)
+        self._response = ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=[answer])])
+        self.connection = engine.run(self._connect(engine, ours))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    async def _connect(self, engine: Engine, ours: socket.socket) -> Connection:
+        connection = Connection(engine.loop, PlainTransport(engine.loop, ours), "broker:9092", "tester")
+        connection._offered = {PRODUCE: (VERSION, VERSION)}
+        # As after the first request of any connection: the timer that looks for late answers is set.
+        connection._set_timer(engine.loop.time() + TIMEOUT_S)
+        return connection
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.peer.shutdown(socket.SHUT_RDWR)
+        self._thread.join(PATIENCE_S)
+        self.peer.close()
+
+    def _serve(self) -> None:
+        with self.peer.makefile("rb") as requests:
+            while size := requests.read(4):
+                frame = requests.read(struct.unpack(">i", size)[0])
+                (correlation,) = struct.unpack_from(">i", frame, 4)
+                parts = encode_response(PRODUCE, VERSION, correlation, self._response).parts()
+                self.peer.sendall(b"".join(bytes(piece) for piece in parts))  # type: ignore[arg-type]
+
+
+class Scene:
+    """A direct path with two brokers, and nothing else of a producer."""
+
+    def __init__(self) -> None:
+        self.engine = Engine("tester")
+        self.brokers = [OneBroker(self.engine, partition) for partition in (0, 1)]
+        clock = SystemClock()
+        self.accumulator = Accumulator(Limits(), ProducerIdentity(False, False), clock, _any(None), self._wake)
+        self.accumulator.learn(TOPIC, None, bytes(16), [0, 1], [0, 0], clock.monotonic())
+        requests = Requests(Sealer(0, None), None, -1, TIMEOUT_S)
+        self.direct = DirectPath(self.engine.busy, self.engine.loop, self.accumulator, requests, self, self)
+        self.direct.has_timer = True
+        self.direct.wanted[TOPIC] = clock.monotonic() + 1_000.0
+        self.accumulator.guard.direct = self.direct
+        self._intake = Intake(self.accumulator, _any(None), None)
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            self.engine.soon(broker.connection.close)
+            broker.close()
+        self.engine.close()
+
+    def send(self, partition: int) -> Delivery:
+        return self._intake.send(TOPIC, b"value", partition=partition)
+
+    def _wake(self) -> None:
+        # There is no sender that would do it otherwise.
+        while not self.direct.send():
+            pass
+
+    # The sender and the connections, as the path knows them
+
+    def ready(self, node: int) -> Connection:
+        return self.brokers[node].connection
+
+    def answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
+        assert problem is None
+        self.direct.over(sent)
+        for batch, each in answers(response, sent):
+            assert each is not None
+            tell(self.accumulator.acknowledge(batch, each.base_offset, -1))
+
+    def not_sent(self, batches: list[Batch], problem: Exception) -> None:
+        raise AssertionError(problem)
+
+    def wake_engine(self) -> None: ...
+
+
+def _any(value: object) -> Any:
+    return value
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.close()
+
+
+def test_no_broker_is_left_unread_for_the_sake_of_another(scene: Scene) -> None:
+    """The engine takes back the reading of both, also of the one that the program turned away from."""
+    for _ in range(10):
+        for partition in (0, 0, 0, 0, 1, 1, 1, 1):
+            scene.send(partition).result(PATIENCE_S)
+        eventually(lambda: not scene.direct._is_watched)
+        for partition in (0, 1):
+            told = threading.Event()
+            scene.send(partition).add_done_callback(lambda _, told=told: told.set())  # type: ignore[misc]
+            assert told.wait(PATIENCE_S), f"nobody reads what broker {partition} answers"
