@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import time
@@ -111,9 +112,10 @@ def run(options: argparse.Namespace) -> int:
         try:
             try:
                 _send_all(options, parse, writer, settings)
+                writer.finish()
             except KeyboardInterrupt as problem:
                 interruption = problem
-            writer.finish(give_up=interruption is not None)
+                writer.finish(give_up=True)
         except (ProtocolError, BraidlogError) as problem:
             pace.clear()
             raise writer.told_how_far(problem) from problem
@@ -175,7 +177,7 @@ def _send_one(data: bytes, where: str, options: argparse.Namespace, parse: Parse
 
 def _send_lines_of(name: str, options: argparse.Namespace, writer: RecordWriter, send: SendLines) -> None:
     delimiter = b"\n" if options.delimiter is None else options.delimiter.encode()
-    descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
+    descriptor = sys.stdin.fileno() if name == "-" else _opened(name)
     where = "line" if name == "-" else f"{name}: line"
     try:
         reader = BlockReader(descriptor, delimiter, writer.linger_s)
@@ -193,6 +195,13 @@ def _send_lines_of(name: str, options: argparse.Namespace, writer: RecordWriter,
     finally:
         if name != "-":
             os.close(descriptor)
+
+
+def _opened(name: str) -> int:
+    if os.path.isdir(name):
+        # It could be opened, and only reading it would fail, without its name.
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    return os.open(name, os.O_RDONLY)
 
 
 def _in_batches(options: argparse.Namespace, parse: TextLines, writer: RecordWriter) -> SendLines:

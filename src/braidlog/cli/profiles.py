@@ -22,7 +22,10 @@ from braidlog.cli.output import show
 from braidlog.core.errors import UserError
 
 _HIDDEN: Final = "(secret)"
-_SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "credential")
+# What nobody knows may be a misspelt password.
+_UNKNOWN: Final = "(not shown, since no client knows this setting)"
+_SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "credential", "user.info")
+_OF_REGISTRIES: Final = ("schema.registry.url", "schema.registry.ssl.ca.location")
 _COLUMNS: Final = ("profile", "bootstrap", "security_protocol", "settings", "chosen")
 _EPILOG: Final = f"""\
 Profiles are tables of $XDG_CONFIG_HOME/braidlog/profiles.toml (else ~/.config/braidlog/profiles.toml):
@@ -93,15 +96,13 @@ def run_show(options: argparse.Namespace) -> int:
 def _shown(name: str, value: str | Reference | None) -> str | None:
     if value is None or isinstance(value, Reference):
         return None if value is None else str(value)
-    return _HIDDEN if _is_secret(name) else value
-
-
-def _is_secret(name: str) -> bool:
     from braidlog.client.settings import COMMON, CONSUMER, PRODUCER, definitions
 
-    known = [definitions(kind).get(name) for kind in (COMMON, PRODUCER, CONSUMER)]
-    # What nobody knows may be a misspelt password.
-    return any(each is not None and each.sensitive for each in known) or any(word in name for word in _SECRET_WORDS)
+    known = [found for kind in (COMMON, PRODUCER, CONSUMER) if (found := definitions(kind).get(name)) is not None]
+    has_login = name in _OF_REGISTRIES and "@" in value
+    if has_login or any(each.sensitive for each in known) or any(word in name for word in _SECRET_WORDS):
+        return _HIDDEN
+    return value if known or name in _OF_REGISTRIES else _UNKNOWN
 
 
 # What commands use

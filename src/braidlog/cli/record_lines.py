@@ -132,17 +132,20 @@ class BlockReader:
             last = self._rest[-1]
             self._rest[-1] = last[:-overlap]
             data = last[-overlap:] + data
-        cut = data.rfind(self._delimiter)
-        if cut < 0:
+        if overlap:
+            # From the left, as lines are split: two newlines end "a\n\n" of "a\n\n\n", and the third begins the next.
+            whole = len(data) - len(data.split(self._delimiter)[-1])
+        else:
+            whole = data.rfind(self._delimiter) + 1
+        if whole == 0:
             self._rest.append(data)
             self._rest_size += len(data)
             if self._rest_size > _LONGEST_LINE:
                 raise UserError("a line is longer than 1 GiB; end records with newlines, or say --delimiter")
             return b""
-        cut += len(self._delimiter)
-        block = b"".join([*self._rest, data[:cut]])
-        self._rest = [data[cut:]] if cut < len(data) else []
-        self._rest_size = len(data) - cut
+        block = b"".join([*self._rest, data[:whole]])
+        self._rest = [data[whole:]] if whole < len(data) else []
+        self._rest_size = len(data) - whole
         return block
 
     def _take(self) -> bytes:

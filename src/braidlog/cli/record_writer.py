@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+from braidlog.cli.interrupts import interrupts_wait
 from braidlog.cli.line_batches import LineBatch, LineBatches
 from braidlog.cli.pace import Pace
 from braidlog.client.producer.batch import Batch
@@ -36,6 +37,7 @@ class RecordWriter:
         self._producer = Producer(settings)
         self._has_batch_size = "batch.size" in settings
         self._is_transactional = bool(settings.get("transactional.id"))
+        self._is_committed = False
 
     def __enter__(self) -> Self:
         try:
@@ -134,6 +136,8 @@ class RecordWriter:
     def finish(self, *, give_up: bool = False) -> None:
         """Wait for what was sent; raises the first failure. To give up is to wait a little, or to abort."""
         producer = self._producer
+        if self._is_committed:
+            return
         if give_up and self._is_transactional:
             producer.abort_transaction()
             self.written = self._pace.records = self._pace.bytes = 0
@@ -146,7 +150,10 @@ class RecordWriter:
             return
         self._look()
         if self._is_transactional:
-            producer.commit_transaction()
+            # Nobody could tell what became of a commit that is left in its midst.
+            with interrupts_wait():
+                producer.commit_transaction()
+                self._is_committed = True
 
     def told_how_far(self, problem: Exception) -> Exception:
         """The same problem, with what a second try would write twice."""

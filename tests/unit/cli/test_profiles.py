@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,32 @@ def test_secrets_are_not_shown(
     assert head == ["PROFILE", "BOOTSTRAP", "SECURITY-PROTOCOL", "SETTINGS", "CHOSEN"]
     assert dev == ["dev", "dev:1,dev:2", "PLAINTEXT", "2", "no"]
     assert prod == ["prod", "prod:1", "SASL_SSL", "7", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [
+        ("basic.auth.user.info", "(secret)"),
+        ("schema.registry.basic.auth.user.info", "(secret)"),
+        ("bearer.auth.token", "(secret)"),
+        ("schema.registry.url", "(secret)"),
+        ("ssl.keystore.key", "(secret)"),
+        ("sasl.passwd", "(not shown, since no client knows this setting)"),
+        ("SASL.PASSWORD", "(not shown, since no client knows this setting)"),
+    ],
+)
+def test_what_may_be_a_secret_is_not_shown(
+    file: Path, capsys: pytest.CaptureFixture[str], setting: str, shown: str
+) -> None:
+    file.write_text(f'[prod]\n{setting} = "http://alice:hunter2@example.com"\n')
+    assert main(["profiles", "show", "prod", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"setting": setting, "value": shown}]
+
+
+def test_where_a_registry_is_is_no_secret(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('[prod]\nschema.registry.url = "http://registry:8081"\n')
+    assert main(["profiles", "show", "prod"]) == 0
+    assert "http://registry:8081" in capsys.readouterr().out
 
 
 def test_an_empty_name_is_no_profile(file: Path) -> None:

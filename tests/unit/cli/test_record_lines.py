@@ -47,6 +47,19 @@ def test_a_delimiter_may_come_in_pieces(delimiter: bytes) -> None:
     os.close(reading)
 
 
+@pytest.mark.parametrize("pieces", [(b"a\n\n\n", b"b\n\nc"), (b"a\n", b"\n\nb\n\nc"), (b"a\n\n\nb\n\n", b"c")])
+def test_delimiters_that_could_overlap_are_found_from_the_left(pieces: tuple[bytes, ...]) -> None:
+    reading, writing = os.pipe()
+    reader = BlockReader(reading, b"\n\n")
+    lines = []
+    for piece in pieces:
+        os.write(writing, piece)
+        lines += split_lines(reader.read(), b"\n\n")
+    os.close(writing)
+    assert [*lines, *split_lines(reader.read(), b"\n\n")] == [b"a", b"\nb", b"c"]
+    os.close(reading)
+
+
 def test_what_comes_soon_is_waited_for() -> None:
     reading, writing = os.pipe()
     reader = BlockReader(reading, linger_s=60.0)
