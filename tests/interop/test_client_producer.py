@@ -322,3 +322,14 @@ def test_a_callback_that_hangs_does_not_keep_those_who_wait_for_ever(broker: Bro
                 producer.send(topic, b"v").result()
         finally:
             release.set()
+
+
+@pytest.mark.parametrize("linger_ms", [0, 60_000])
+def test_the_thread_of_a_forgotten_producer_ends_after_its_records(broker: Broker, topic: str, linger_ms: int) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap, linger_ms=linger_ms)
+    thread = producer._engine._thread
+    deliveries = [producer.send(topic, b"v", partition=0) for _ in range(100)]
+    del producer
+    assert [each.result(30).offset for each in deliveries] == list(range(100))
+    thread.join(30)
+    assert not thread.is_alive()
