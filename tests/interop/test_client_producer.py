@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
@@ -271,6 +272,10 @@ def test_a_notebooks_cell_may_wait(broker: Broker, topic: str) -> None:
             with pytest.raises(TimeoutError):
                 second.result(0.01)
         assert second.result(0).offset == 1
+        with Producer(bootstrap_servers=broker.bootstrap, buffer_memory=20_000) as small:
+            # Has to wait for metadata, and for room.
+            rows = pa.table({"value": [bytes(5_000)] * 20})
+            small.send_arrow(rows, f"{topic}-rows", batch_size=6_000).result(30)
         eager = Producer(bootstrap_servers=broker.bootstrap)
         assert eager.send(topic, b"2", partition=0).result(30).offset == 2
         eager.close()
