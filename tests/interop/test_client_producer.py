@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
@@ -271,6 +272,10 @@ def test_a_notebooks_cell_may_wait(broker: Broker, topic: str) -> None:
             with pytest.raises(TimeoutError):
                 second.result(0.01)
         assert second.result(0).offset == 1
+        with Producer(bootstrap_servers=broker.bootstrap, buffer_memory=20_000) as small:
+            # Has to wait for metadata, and for room.
+            rows = pa.table({"value": [bytes(5_000)] * 20})
+            small.send_arrow(rows, f"{topic}-rows", batch_size=6_000).result(30)
         eager = Producer(bootstrap_servers=broker.bootstrap)
         assert eager.send(topic, b"2", partition=0).result(30).offset == 2
         eager.close()
@@ -322,3 +327,14 @@ def test_a_callback_that_hangs_does_not_keep_those_who_wait_for_ever(broker: Bro
                 producer.send(topic, b"v").result()
         finally:
             release.set()
+
+
+@pytest.mark.parametrize("linger_ms", [0, 60_000])
+def test_the_thread_of_a_forgotten_producer_ends_after_its_records(broker: Broker, topic: str, linger_ms: int) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap, linger_ms=linger_ms)
+    thread = producer._engine._thread
+    deliveries = [producer.send(topic, b"v", partition=0) for _ in range(100)]
+    del producer
+    assert [each.result(30).offset for each in deliveries] == list(range(100))
+    thread.join(30)
+    assert not thread.is_alive()

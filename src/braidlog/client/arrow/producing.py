@@ -7,7 +7,6 @@ Memory, order, retries, idempotence and transactions are the producer's; a body 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Protocol
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from braidlog.client.arrow.delivery import HasBatch, TableDelivery
 from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps, topic_names
 from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of, without_views
-from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
+from braidlog.client.errors import RecordTooLargeError
 from braidlog.client.memory import keep_large_buffers
 from braidlog.client.view import PartitionView
 from braidlog.core.errors import UserError
@@ -74,9 +73,9 @@ def send_arrow(
 
     `key`, `value`, `headers` and `timestamp` are names of columns. Without `topic` each row's is in the column "topic".
     `partition_by` is a partition for all rows, or a column: of integers, which are the partitions, or of bytes or
-    text, which are hashed in place of the key. Waits for room in `buffer.memory` as `send` does.
+    text, which are hashed in place of the key. Waits for room in `buffer.memory` as `send` does, also in a thread that
+    runs an event loop (a notebook's), which it keeps.
     """
-    _refuse_in_loop()
     keep_large_buffers()
     names = ColumnNames(
         topic=None if topic is not None else "topic",
@@ -98,17 +97,6 @@ def send_arrow(
             problem.add_note(f"{sending.handed_over} rows of the table were handed over before, and are being sent")
         raise
     return sending.delivery
-
-
-def _refuse_in_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ConcurrentUseError(
-        "send_arrow() would keep the event loop that runs in this thread; "
-        "delivery = await asyncio.to_thread(producer.send_arrow, …), then await delivery"
-    )
 
 
 class _Sending:

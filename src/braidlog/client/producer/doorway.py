@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from librt.time import time
 from mypy_extensions import i64
 
-from braidlog.client.errors import BufferFullError, ConcurrentUseError, RecordTooLargeError
+from braidlog.client.errors import BufferFullError, RecordTooLargeError
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.batch import Batch
 from braidlog.client.producer.buffer_pool import MemoryWaiter
@@ -100,7 +100,6 @@ class Doorway:
             if known is None or partition >= known.count:
                 remaining = max(deadline - accumulator.clock.monotonic(), 0.0)
                 try:
-                    self._refuse_to_keep_a_loop()
                     self.surroundings.await_topic(topic, partition, remaining)
                 except BaseException:
                     if granted:
@@ -136,7 +135,6 @@ class Doorway:
         accumulator = self.accumulator
         accumulator.call()
         try:
-            self._refuse_to_keep_a_loop()
             granted = waiter.wait(timeout)
         except BaseException:
             self._leave_line(waiter)
@@ -161,13 +159,6 @@ class Doorway:
             self.accumulator.pool.release(size)
         finally:
             self.accumulator.lock.release()
-
-    def _refuse_to_keep_a_loop(self) -> None:
-        if self.surroundings.runs_loop():
-            raise ConcurrentUseError(
-                "batches have to wait for metadata or memory, which would keep the event loop of this thread; "
-                "hand them over in another thread (asyncio.to_thread)"
-            )
 
     def _rest(self) -> None:
         """The backlog is long: hold this thread until the engine has worked some of it off.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from braidlog.client.arrow.producing import send_arrow
 from braidlog.client.arrow.rows import pieces_of
-from braidlog.client.errors import ConcurrentUseError, RecordTooLargeError
+from braidlog.client.errors import RecordTooLargeError
 from braidlog.client.producer.accumulator import Limits
 from braidlog.core.errors import UserError
 from braidlog.wire.records.key_hash import partition_of_key
@@ -200,12 +200,14 @@ def test_a_row_that_cannot_be_sent_keeps_the_rows_beside_it_back(topics: list[st
     assert sink.kept == []
 
 
-def test_an_event_loop_is_not_kept() -> None:
-    async def main() -> None:
-        send_arrow(KeepingSink({"t": 1}), pa.table({"value": ["a"]}), "t")
+def test_a_notebooks_cell_may_send_a_table() -> None:
+    sink = KeepingSink({"t": 1})
 
-    with pytest.raises(ConcurrentUseError, match="to_thread"):
-        asyncio.run(main())
+    async def cell() -> None:
+        send_arrow(sink, pa.table({"value": ["a"]}), "t")
+
+    asyncio.run(cell())
+    assert sink.values("t") == {0: [b"a"]}
 
 
 def test_a_word_that_stands_for_many_rows_is_written_out_bit_by_bit() -> None:
