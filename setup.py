@@ -16,7 +16,7 @@ from setuptools.command.build_ext import build_ext
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tools.build import compiled_modules, copy_libraries, why_uncompiled
+from tools.build import compiled_modules, copy_libraries, install_in_place, libraries, why_uncompiled
 from tools.hot import SOURCE
 
 UNCOMPILED = why_uncompiled()
@@ -48,7 +48,12 @@ class CompiledModules(build_ext):
     def run(self) -> None:
         in_place = self.inplace or self.editable_mode
         with compiled_modules() as compiled:
-            copies = copy_libraries(compiled, SOURCE if in_place else Path(self.build_lib))
+            if in_place:
+                # Notes which sources they are of, or `make build` would take them for those of its last build.
+                install_in_place(compiled)
+                copies = libraries(SOURCE)
+            else:
+                copies = copy_libraries(compiled, Path(self.build_lib))
         self.copied = [str(copy) for copy in copies]
 
     def get_outputs(self) -> list[str]:

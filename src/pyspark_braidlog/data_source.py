@@ -33,6 +33,8 @@ _OF_TABLE: Final = "option."
 _CARRIER: Final = "offset"
 _METADATA: Final = "braidlog.options"
 _SERVERS: Final = "kafka.bootstrap.servers"
+# Of secrets for clients other than ours.
+_SECRET_WORDS: Final = ("password", "secret")
 
 
 class DefaultSource(SentToWorkers, DataSource):
@@ -94,7 +96,7 @@ def _created_with(options: Mapping[str, str]) -> dict[str, str]:
     known = definitions(PRODUCER) | definitions(CONSUMER) | definitions(ADMIN)
     for name in found:
         setting = known.get(name.removeprefix("kafka."))
-        if setting is not None and setting.sensitive:
+        if setting.sensitive if setting is not None else any(word in name for word in _SECRET_WORDS):
             raise UserError(
                 f"a table shows its options to everybody who may read it: leave {name} out and give it to each query, "
                 f"SELECT … FROM table WITH (`{name}` = '…') or spark.read.option({name!r}, …).table(…), or create a "

@@ -53,6 +53,15 @@ def test_files_and_delimiters(cli: Any, topic: str, tmp_path: Path) -> None:
     cli("produce", topic, "--file", str(tmp_path / "missing")).failed("No such file")
 
 
+@pytest.mark.parametrize("setting", ["max.request.size", "buffer.memory", "batch.size"])
+def test_lines_fit_what_the_producer_may_send(cli: Any, topic: str, setting: str) -> None:
+    cli("topics", "create", topic).succeeded()
+    lines = "".join(f"line {number}\n" for number in range(50_000))
+    produced = cli("produce", topic, "-X", f"{setting}=60000", stdin=lines).succeeded()
+    assert produced.out.startswith("50000 records written")
+    assert cli("consume", topic, "--offset", "earliest", "--exit-at-end").succeeded().out == lines
+
+
 def test_a_group_goes_on_where_it_was(cli: Any, topic: str) -> None:
     cli("topics", "create", topic).succeeded()
     cli("produce", topic, stdin="a\nb\nc\n").succeeded()

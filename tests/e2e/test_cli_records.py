@@ -15,6 +15,8 @@ from support.broker import Broker
 from support.eventually import eventually
 
 START = ("--offset", "earliest", "--exit-at-end")
+# For records of years ago, which the broker would otherwise delete when it next looks at its logs.
+FOREVER = ("--topic-config", "retention.ms=-1")
 
 
 def test_lines_go_in_and_come_out(cli: Any, topic: str) -> None:
@@ -25,7 +27,7 @@ def test_lines_go_in_and_come_out(cli: Any, topic: str) -> None:
 
 
 def test_keys_headers_and_everything_else(cli: Any, topic: str) -> None:
-    cli("topics", "create", topic, "--partitions", "7").succeeded()
+    cli("topics", "create", topic, "--partitions", "7", *FOREVER).succeeded()
     written = cli(
         "produce", topic, "--key-separator", ":", "--null", "NULL", "--header", "a=1", "--header", "b=",
         "--timestamp", "2023-11-14T22:13:20Z", "--output", "json", stdin="foobar:x\n21:NULL\n",
@@ -60,7 +62,7 @@ def test_json_lines_copy_a_topic(cli: Any, topic: str) -> None:
     copy = f"{topic}-copy"
     # The records are of 1970: retention would find them.
     for name in (topic, copy):
-        cli("topics", "create", name, "--partitions", "2", "--topic-config", "retention.ms=-1").succeeded()
+        cli("topics", "create", name, "--partitions", "2", *FOREVER).succeeded()
     line = '{"key": {"base64": "/wA="}, "value": "ü", "partition": 1, "timestamp": 5, "headers": {"h": null}}'
     cli("produce", topic, "--input", "json", stdin=f"{line}\n" * 3).succeeded()
     dumped = cli("consume", topic, *START, "--output", "json").succeeded()
@@ -112,7 +114,7 @@ def test_without_acks(cli: Any, topic: str) -> None:
 
 
 def test_from_a_time_on(cli: Any, topic: str) -> None:
-    cli("topics", "create", topic).succeeded()
+    cli("topics", "create", topic, *FOREVER).succeeded()
     for time in ("2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "2024-01-03T00:00:00Z"):
         cli("produce", topic, "--value", time, "--timestamp", time).succeeded()
     assert cli("consume", topic, "--offset", "@2024-01-01T12:00:00Z", "--exit-at-end").succeeded().lines == [
@@ -123,7 +125,7 @@ def test_from_a_time_on(cli: Any, topic: str) -> None:
 
 
 def test_ranges_end_by_themselves(cli: Any, topic: str) -> None:
-    cli("topics", "create", topic, "--partitions", "2").succeeded()
+    cli("topics", "create", topic, "--partitions", "2", *FOREVER).succeeded()
     for partition in "01":
         lines = "".join(f"{partition}-{number}\n" for number in range(10))
         cli("produce", topic, "--partition", partition, "--timestamp", "2024-01-01T00:00:00Z", stdin=lines).succeeded()

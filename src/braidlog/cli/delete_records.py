@@ -131,8 +131,9 @@ def plan(wanted: Wanted, bounds: Mapping[TopicPartition, Bounds]) -> list[Deleti
     for place, offset in wanted.items():
         start, end, at_time = bounds[place]
         if offset is None:
-            # Without a time all are meant, and where no record is as young as the time all are older.
-            offset = at_time if at_time >= 0 else end
+            # Without a time all are meant, and where no record is as young as the time all are older. The first that is
+            # may have come after the end was asked for.
+            offset = min(at_time, end) if at_time >= 0 else end
         elif offset == END:
             offset = end
         if offset > end:

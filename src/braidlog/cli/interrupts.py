@@ -70,6 +70,11 @@ def interrupts_heard() -> Iterator[None]:
         listener.waiting = None
 
 
+def is_interruption_waiting() -> bool:
+    """Whether a signal came during steps that belong together: what they only wait for is not worth it any more."""
+    return _listener.waiting is not None
+
+
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
     """Steps that belong together: the first signal is heard at their end, the second at once."""

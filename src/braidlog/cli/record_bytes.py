@@ -20,6 +20,15 @@ class BadRecord(ValueError):
     """The line is not a record; the text says why."""
 
 
+def document_of(data: bytes) -> Any:
+    """What JSON says; ValueError where it is none, or none that can be read here."""
+    try:
+        return json.loads(data)
+    except RecursionError as problem:
+        # Anybody can write a record of brackets alone.
+        raise ValueError("it is nested too deeply") from problem
+
+
 def as_it_is(data: bytes) -> bytes:
     return data
 
@@ -36,7 +45,7 @@ def bytes_of(form: str, what: str) -> Callable[[bytes], bytes]:
 
     def document(given: bytes) -> bytes:
         try:
-            json.loads(given)
+            document_of(given)
         except ValueError as problem:
             raise BadRecord(f"the {what} is not JSON: {problem}") from problem
         return given
@@ -78,9 +87,12 @@ def _as_hex(data: bytes) -> bytes:
 def _as_document(data: bytes) -> bytes:
     """What is not JSON stands as it does in JSON output: text, or base64."""
     try:
-        document = json.loads(data)
-    except ValueError:
-        document = plain_json(data)
+        return _compact(document_of(data))
+    except (ValueError, RecursionError):
+        return _compact(plain_json(data))
+
+
+def _compact(document: Any) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
@@ -109,7 +121,7 @@ def json_value(form: str) -> Callable[[bytes | None], Any]:
             return data.decode("utf-8", "backslashreplace")
         if form == "json":
             try:
-                return {"json": json.loads(data)}
+                return {"json": document_of(data)}
             except ValueError:
                 return plain_json(data)
         return plain_json(data)
@@ -129,7 +141,7 @@ def from_json_value(value: Any, what: str) -> bytes | None:
     if isinstance(value, dict) and len(value) == 1:
         ((form, content),) = value.items()
         if form == "json":
-            return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            return _compact(content)
         if form in ("base64", "hex") and isinstance(content, str):
             return bytes_of(form, what)(content.encode("utf-8", "surrogatepass"))
     raise BadRecord(f'{what} must be text, null, {{"base64": "…"}}, {{"hex": "…"}} or {{"json": …}}')

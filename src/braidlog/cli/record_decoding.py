@@ -72,12 +72,13 @@ class RecordDecoding:
 
         def decoded(data: bytes) -> bytes:
             try:
-                made = self._decoder.decode(data)
-            except Undecodable as problem:
+                made = json.dumps(self._decoder.decode(data), ensure_ascii=False).encode("utf-8", "surrogatepass")
+            except (Undecodable, RecursionError) as problem:
                 if self._undecodable == "raw":
                     return text(data)
-                raise UndecodableField(f"the {part} {problem}") from problem
-            return text(json.dumps(made, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+                reason = problem if isinstance(problem, Undecodable) else "is nested too deeply"
+                raise UndecodableField(f"the {part} {reason}") from problem
+            return text(made)
 
         return decoded
 

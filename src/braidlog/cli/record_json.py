@@ -14,7 +14,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from braidlog.cli.record_bytes import BadRecord, from_json_value, json_value, plain_json
+from braidlog.cli.record_bytes import BadRecord, document_of, from_json_value, json_value, plain_json
 from braidlog.cli.record_format import iso_time, parts_of
 from braidlog.cli.record_text import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE, FieldText, Headers, RecordText
 from braidlog.wire.records.reading import Record
@@ -55,12 +55,20 @@ class JsonFormat:
 
 def _field_text(form: str, part: str, before: Before | None) -> FieldText:
     of = json_value(form)
+
+    def text(data: bytes) -> bytes:
+        try:
+            return _dumped(of(data))
+        except RecursionError:
+            # Just not too deep to be read, and too deep to be written.
+            return _dumped(plain_json(data))
+
     if form == "raw":
         return FieldText(_text, is_quoted=True)
     if before is not None and form == "json":
-        return FieldText(before(part, lambda data: _dumped(of(data))))
+        return FieldText(before(part, text))
     # Printable ASCII stands in text as it does in raw, and is most of what there is.
-    return FieldText(lambda data: _dumped(of(data)), is_quoted=form == "text")
+    return FieldText(text, is_quoted=form == "text")
 
 
 def _text(data: bytes) -> bytes:
@@ -82,7 +90,7 @@ def _dumped(value: Any) -> bytes:
 def record_from_json(line: bytes, timestamp_ms: int) -> Parsed:
     """A record with the line's timestamp, or else the given one; its topic and offset are those of the past."""
     try:
-        fields = json.loads(line)
+        fields = document_of(line)
     except ValueError as problem:
         raise BadRecord(f"not JSON: {problem}") from problem
     if not isinstance(fields, dict):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from braidlog.cli.interrupts import is_interruption_waiting
 from braidlog.cli.record_bytes import BadRecord, as_it_is
 from braidlog.cli.record_json import Parsed, record_from_json
 from braidlog.core.errors import UserError
@@ -18,6 +19,8 @@ from braidlog.wire.records.reading import Record
 # Read at once at most, and below which it is worth a moment to wait for more.
 _BLOCK: Final = 1 << 20
 _LITTLE: Final = 1 << 18
+# A linger may be long, and Python goes on with a select that a signal interrupted.
+_HEAR_EVERY_S: Final = 0.1
 # A line without end would fill the memory; brokers take nothing near it.
 _LONGEST_LINE: Final = 1 << 30
 
@@ -155,10 +158,18 @@ class BlockReader:
         size = len(pieces[0])
         deadline = time.monotonic() + self._linger_s
         while pieces[-1] and size < _BLOCK:
-            left = deadline - time.monotonic() if size < _LITTLE else 0.0
-            if not select.select([descriptor], [], [], max(left, 0.0))[0]:
+            if not self._has_more(deadline if size < _LITTLE else 0.0):
                 return b"".join(pieces)
             pieces.append(os.read(descriptor, _BLOCK - size))
             size += len(pieces[-1])
         self.is_at_end = not pieces[-1]
         return b"".join(pieces)
+
+    def _has_more(self, deadline: float) -> bool:
+        """Whether something comes by then; who is told to end waits no longer."""
+        while True:
+            left = min(max(deadline - time.monotonic(), 0.0), _HEAR_EVERY_S)
+            if select.select([self._descriptor], [], [], left)[0]:
+                return True
+            if left < _HEAR_EVERY_S or is_interruption_waiting():
+                return False

@@ -296,3 +296,5 @@ class RecordReader:
         for each in partitions:
             self._ended.discard(each)
             self._ends.pop(each, None)
+            # When they come back, others may have gone on from there.
+            self._printed.pop(each, None)

@@ -64,7 +64,7 @@ class RecordWriter:
         limits = self._producer._limits
         # Many lines are there at once, so that batches need not be as small as those that wait for single records.
         batch_size = int(limits.batch_size) if self._has_batch_size else max(int(limits.batch_size), _BATCH_BYTES)
-        batch_size = min(batch_size, int(limits.memory))
+        batch_size = min(batch_size, int(limits.memory), int(limits.max_request))
         partitions = self._producer.partitions_for(self._topic)
         available = [each.index for each in partitions if each.leader >= 0] or [each.index for each in partitions]
         # Elsewhere each time, so that many small inputs do not all fill the first partition.

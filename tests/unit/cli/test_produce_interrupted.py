@@ -33,7 +33,7 @@ class FakeProducer:
     def __init__(self, interrupted: str) -> None:
         self._interrupted = interrupted
         self.calls: list[str] = []
-        self._limits = SimpleNamespace(linger_s=0.0, batch_size=16384, memory=1 << 20)
+        self._limits = SimpleNamespace(linger_s=0.0, batch_size=16384, memory=1 << 20, max_request=1 << 20)
 
     def partitions_for(self, topic: str) -> list[Any]:
         return [SimpleNamespace(index=0, leader=1)]

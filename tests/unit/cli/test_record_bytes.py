@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.cli.record_bytes import FORMATS, BadRecord, bytes_of, from_json_value, json_value, shown
+from braidlog.cli.record_json import JsonFormat
 
 
 @given(st.sampled_from(("raw", "hex", "base64")), st.binary(max_size=50))
@@ -31,9 +32,19 @@ def test_anything_can_be_shown_and_as_a_document_on_one_line(form: str, data: by
         assert b"\n" not in line
 
 
+@pytest.mark.parametrize("depth", [*range(900, 1010), 200_000])
+def test_a_document_that_is_nested_too_deeply_is_text(depth: int) -> None:
+    data = b"[" * depth + b"]" * depth
+    assert shown("json")(data) in (data, b'"' + data + b'"')
+    field = JsonFormat(value_format="json")._value
+    assert field.decode is not None
+    assert field.decode(data) in (b'{"json": ' + data + b"}", b'"' + data + b'"')
+
+
 @pytest.mark.parametrize(
     ("form", "given_bytes", "told"),
     [
+        ("json", b"[" * 200_000, "the value is not JSON: it is nested too deeply"),
         ("text", b"a\xff", "the value is not UTF-8 text: invalid start byte at byte 1"),
         ("json", b"{", "the value is not JSON"),
         ("hex", b"abc", "the value is not hexadecimal"),

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from braidlog.cli.interrupts import Interrupted, interrupts_heard, interrupts_wait
 from braidlog.cli.record_bytes import BadRecord, bytes_of
 from braidlog.cli.record_lines import BlockReader, JsonLines, TextLines, split_lines
 
@@ -70,6 +73,26 @@ def test_what_comes_soon_is_waited_for() -> None:
     assert reader.is_at_end
     later.join()
     os.close(reading)
+
+
+def test_who_is_told_to_end_waits_no_longer() -> None:
+    reading, writing = os.pipe()
+    reader = BlockReader(reading, linger_s=40.0)
+    os.write(writing, b"one\n")
+    read = []
+
+    def read_interrupted() -> None:
+        with interrupts_wait():
+            signal.raise_signal(signal.SIGTERM)
+            read.append(reader.read())
+
+    began = time.monotonic()
+    with interrupts_heard(), pytest.raises(Interrupted):
+        read_interrupted()
+    assert read == [b"one\n"]
+    assert time.monotonic() - began < 20
+    os.close(reading)
+    os.close(writing)
 
 
 def test_no_input_no_lines() -> None:

@@ -220,6 +220,17 @@ def test_a_group_that_settles_is_told_later_and_one_that_went_on_not_at_all(
     assert "another member may print them again" in capsys.readouterr().err
 
 
+def test_what_was_printed_of_a_partition_that_went_and_came_back_is_not_committed() -> None:
+    fake = FakeConsumer({ZERO: range(2)})
+    reading, _ = reader(fake, most=2, commits=True)
+    reading.run()
+    reading.forget([ZERO])
+    # Lost, read on by another member, and ours again.
+    fake.committed[ZERO] = OffsetAndMetadata(9)
+    reading.commit()
+    assert fake.committed[ZERO].offset == 9
+
+
 @pytest.mark.parametrize(
     ("where", "positions"),
     [

@@ -62,6 +62,13 @@ def test_a_variable_that_names_no_setting_is_warned_about_and_ignored() -> None:
     assert loaded.settings.unknown == []
 
 
+@pytest.mark.parametrize(
+    "name", ["BOOTSTRAP", "PROFILE", "SCHEMA_REGISTRY", "SCHEMA_REGISTRY_USER_INFO", "SCHEMA_REGISTRY_TOKEN"]
+)
+def test_variables_of_the_command_line_are_not_the_brokers(name: str) -> None:
+    assert load_settings(None, {f"BRAIDLOG_{name}": "x"}).warnings == []
+
+
 def test_names_of_an_older_kafka_are_told_with_what_took_their_place(tmp_path: Path) -> None:
     file = written(tmp_path, "port=9093\n")
     loaded = load_settings(file, {"KAFKA_ADVERTISED_HOST_NAME": "h"})

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import runpy
+import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from tools import build
+import setuptools
+from tools import build, hot
 
 HOT = "src/braidlog/hot.py"
 TREE = {
@@ -146,6 +150,28 @@ def test_old_builds_are_forgotten_and_used_ones_kept(tmp_path: Path) -> None:
     build.forget_old_builds(tmp_path)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"build0", *(f"build{n}" for n in range(3, build.KEPT_BUILDS + 2)), ".staging-of-a-running-build"}
+
+
+def test_an_editable_install_notes_what_it_put_beside_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suffix = build.sysconfig.get_config_var("EXT_SUFFIX")
+    compiled, source, stamp = tmp_path / "compiled", tmp_path / "src", tmp_path / "build" / "compiled.key"
+    for library in (compiled / f"new{suffix}", source / f"stale{suffix}"):
+        library.parent.mkdir()
+        library.write_text("")
+    for name, value in (("SOURCE", source), ("STAMP", stamp), ("compiled_modules", lambda: nullcontext(compiled))):
+        monkeypatch.setattr(build, name, value)
+    monkeypatch.setattr(hot, "SOURCE", source)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    command = runpy.run_path(str(build.ROOT / "setup.py"))["CompiledModules"](setuptools.Distribution())
+    command.inplace = True
+    command.ensure_finalized()
+    command.run()
+    assert [path.name for path in source.iterdir()] == [f"new{suffix}"]
+    assert build.is_current_in_place()
+    assert command.get_outputs() == [str(source / f"new{suffix}")]
 
 
 def test_no_cache_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
