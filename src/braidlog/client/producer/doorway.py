@@ -21,6 +21,7 @@ from braidlog.client.producer.delivery import Delivery, OnDelivery
 from braidlog.client.producer.limits import RECORD_OVERHEAD, too_large_for
 from braidlog.client.producer.partition_queue import PartitionQueue, TopicQueues
 from braidlog.client.producer.seat import Seat
+from braidlog.core.errors import UserError
 from braidlog.wire.records.batch import HEADER_SIZE
 
 # The longest that a thread rests for the engine's sake, when it is far ahead of it.
@@ -194,6 +195,8 @@ class Doorway:
         size: i64,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
+        if not isinstance(topic, str):
+            raise UserError(f"the topic {topic!r} is no text")
         if self.surroundings.runs_loop():
             return self._take_seat(topic, value, key, partition, timestamp, headers, size, on_delivery)
         accumulator = self.accumulator

@@ -93,6 +93,21 @@ def test_headers_in_every_form() -> None:
         encoded_headers([(b"a", b"1")])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("given", ["ab", ["ab", "cd"], [("a", b"1", b"2")], [b"ab"], [1]])
+def test_headers_that_are_no_pairs_are_refused(given: Any) -> None:
+    with pytest.raises(SerializationError, match="is no pair; give headers="):
+        encoded_headers(given)
+
+
+@pytest.mark.parametrize("topic", [None, b"t", 5])
+def test_a_topic_that_is_no_text_is_not_waited_for(topic: Any) -> None:
+    scene = Scene()
+    # Compiled, the call itself is refused.
+    with pytest.raises((UserError, TypeError)):
+        scene.intake.send(topic, b"")
+    assert scene.surroundings.awaited == []
+
+
 def test_numbers_below_zero_are_refused() -> None:
     scene = Scene()
     with pytest.raises(UserError, match="partition=-1"):
