@@ -12,6 +12,7 @@ if os.environ.get("BRAIDLOG_PURE") == "1":
     prefer_source()
 
 if TYPE_CHECKING:
+    from braidlog import errors as errors
     from braidlog.client import (
         AbortableError,
         Admin,
@@ -69,6 +70,8 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """The clients, imported when first asked for: a broker never pays for them."""
+        if name == "errors":
+            return import_module("braidlog.errors")
         if name not in __all__:
             raise AttributeError(f"module 'braidlog' has no attribute {name!r}")
         return getattr(import_module("braidlog.client"), name)

@@ -345,6 +345,33 @@ def test_a_process_of_multiprocessing_cannot_either(waiting_broker: Broker, fill
     assert done.stdout.splitlines() == [said, said]
 
 
+def test_a_process_of_multiprocessing_leaves_with_its_own(waiting_broker: Broker, filled: str) -> None:
+    """One that is collected as its function returns, and one that is still referred to when the process ends."""
+    done = run(
+        waiting_broker,
+        filled,
+        """
+        import multiprocessing
+
+        kept = []
+
+        def work(keep):
+            consumer = Consumer(topic, **settings)
+            first(consumer)
+            if keep:
+                kept.append(consumer)
+
+        for keep in (False, True):
+            child = multiprocessing.get_context("fork").Process(target=work, args=(keep,))
+            child.start()
+            child.join()
+            assert child.exitcode == 0
+        """,
+    )
+    assert done.stderr.count(NEVER_CLOSED) == 2, done.stderr
+    assert members(waiting_broker, filled) == 0
+
+
 def test_a_child_cannot_use_its_parents_async_consumer_or_admin(waiting_broker: Broker, filled: str) -> None:
     done = run(
         waiting_broker,

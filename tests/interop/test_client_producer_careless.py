@@ -97,6 +97,19 @@ MULTIPROCESSING = """
         child.join()
         sys.exit(child.exitcode)
 """
+THREAD_OF_MULTIPROCESSING = MULTIPROCESSING.replace("import multi", "import threading, multi").replace(
+    """
+        for number in range(5000):
+            producer.send(topic, b"%d" % number)
+""",
+    """
+        def go_on():
+            threading.main_thread().join()
+            for number in range(5000):
+                producer.send(topic, b"%d" % number)
+        threading.Thread(target=go_on).start()
+""",
+)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +125,7 @@ MULTIPROCESSING = """
         BY_NAME,
         HANDLER_BY_NAME,
         MULTIPROCESSING,
+        THREAD_OF_MULTIPROCESSING,
     ],
     ids=[
         "plain",
@@ -124,6 +138,7 @@ MULTIPROCESSING = """
         "broker by name",
         "an exit handler, broker by name",
         "multiprocessing",
+        "a thread of multiprocessing that goes on",
     ],
 )
 def test_what_was_never_flushed_arrives(broker: Broker, topic: str, program: str) -> None:
@@ -194,10 +209,13 @@ def test_the_end_waits_no_longer_than_a_record_may_take(stoppable: Broker) -> No
 
 def test_an_interrupt_at_the_end_is_obeyed_and_told_of(stoppable: Broker) -> None:
     """Ctrl-C while the end waits for a broker that is gone."""
-    interrupted = STOPPED + """
+    interrupted = (
+        STOPPED
+        + """
     import atexit, threading
     atexit.register(lambda: threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start())
 """
+    )
     began = time.monotonic()
     done = run(interrupted, stoppable.bootstrap, str(stoppable.process.pid), "{}")
     assert time.monotonic() - began < 9.0

@@ -128,6 +128,13 @@ def test_errors_of_other_layers_pickle_too() -> None:
 # Names
 
 
+def test_the_errors_need_no_import_of_their_own() -> None:
+    program = "import braidlog; print(braidlog.errors.TopicAlreadyExistsError.__name__)"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("TopicAlreadyExistsError\n", "")
+
+
 def test_a_star_import_brings_what_is_exported() -> None:
     names: dict[str, object] = {}
     exec("from braidlog import *", names)

@@ -6,7 +6,6 @@ nothing: what the last poll returned may not be handled yet.
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
@@ -15,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakMethod, WeakSet, finalize
+
+from braidlog.client.exit_handlers import at_exit
 
 # All consumers together, when the program ends; brokers that answer take a few milliseconds.
 _EXIT_S: Final = 3.0
@@ -79,7 +80,7 @@ def _watch(lifetime: Lifetime) -> None:
     if not _is_watching:
         _is_watching = True
         os.register_at_fork(after_in_child=_after_fork)
-        atexit.register(_at_exit)
+        at_exit(_at_exit)
 
 
 def _after_fork() -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.client.network.connection import Connection
+from braidlog.client.network.engine import in_own_thread
 from braidlog.client.network.nodes import WANTS_SASL
 from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.client.settings import Settings
@@ -128,7 +129,7 @@ class SecuredAccess:
         assert login is not None
         try:
             if login.is_blocking:
-                who: Any = await asyncio.wait_for(asyncio.to_thread(login.credentials), self._timeout_s)
+                who: Any = await asyncio.wait_for(in_own_thread("token", login.credentials), self._timeout_s)
             else:
                 who = login.credentials()
             if inspect.isawaitable(who):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.connection import Connection, reason_of
+from braidlog.client.network.engine import in_own_thread
 from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
@@ -302,7 +301,7 @@ class Nodes:
         problem: OSError | None = None
         try:
             async with asyncio.timeout(self._setup_s):
-                found = await _resolved(loop, *address)
+                found = await _resolved(*address)
         except UnicodeError as wrong:
             raise NoConnection(f"{shown}{self._given(address)} is no name that a host can have") from wrong
         except TimeoutError as late:
@@ -404,39 +403,13 @@ def _opened(slot: _Slot) -> None:
         task.exception()
 
 
-async def _resolved(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Resolved]:
+async def _resolved(host: str, port: int) -> list[Resolved]:
     if _is_address(host):
         # An address needs no resolver, whose thread would cost more than the connection.
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
-    answer: asyncio.Future[list[Resolved]] = loop.create_future()
-
-    def settle(found: list[Resolved], problem: Exception | None) -> None:
-        if answer.done():
-            return
-        if problem is None:
-            answer.set_result(found)
-        else:
-            answer.set_exception(problem)
-
-    def resolve() -> None:
-        found: list[Resolved] = []
-        problem: Exception | None = None
-        try:
-            found = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as met:
-            problem = met
-        # The loop may be gone by the time that DNS answers.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, found, problem)
-
-    # Not the loop's executor: the end of a program waits for its threads, however long DNS takes, and then closes it to
-    # those who still have something to send.
-    try:
-        threading.Thread(target=resolve, name=f"braidlog resolves {host}", daemon=True).start()
-    except RuntimeError:
-        # From Python 3.12 on there are no new threads either. Nothing else needs the loop by then.
-        resolve()
-    return await answer
+    return await in_own_thread(
+        f"resolves {host}", lambda: list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    )
 
 
 def _is_address(host: str) -> bool:

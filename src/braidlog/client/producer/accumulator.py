@@ -379,6 +379,13 @@ class Accumulator:
         """Every later `send` raises the error, until it is taken back with none."""
         self.refusal = error
 
+    def check_accepting(self) -> None:
+        """With or without the lock, which after a fork may never be released: there it is asked without it first."""
+        refusal = self.refusal
+        if refusal is not None:
+            # One error for all: it must not gather, and keep, the frames of everybody who met it.
+            raise refusal.with_traceback(None)
+
     def begin_epoch(self) -> None:
         """A transaction began: each partition's next record is its first."""
         self.transaction += 1

@@ -64,7 +64,7 @@ class Guard:
     def check(self) -> None:
         """Before anybody waits."""
         if self.gone is not None:
-            raise self.gone
+            raise self.gone.with_traceback(None)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

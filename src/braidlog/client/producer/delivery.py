@@ -103,7 +103,8 @@ class Delivery:
             self._wait(timeout)
         error = self._error()
         if error is not None:
-            raise error
+            # The records of a batch share it: each would add its caller's frames to those of the ones before.
+            raise error.with_traceback(None)
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
@@ -147,6 +148,8 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
         waiter = CallbackWaiter(self, callback)
+        if not self._settled_in().is_done:
+            self._batch.guard.check()
         if self._batch.watch(waiter):
             self._batch.guard.let_engine_read()
         else:

@@ -56,6 +56,14 @@ class SendingSide(Protocol):
 
     def wake_engine(self) -> None: ...
 
+    def has_problems(self) -> bool:
+        """Whether something failed that is not known to work again."""
+        ...
+
+    def recovered(self, batches: list[Batch]) -> None:
+        """On the engine's thread: they were written."""
+        ...
+
 
 class Posts(Protocol):
     """A connection, as far as a request needs it."""
@@ -220,6 +228,8 @@ class DirectPath:
             if waiters is not None:
                 told.extend(waiters)
         self.answers_taken += 1
+        if self._sender.has_problems():
+            self._on_engine(partial(self._sender.recovered, sent.request.batches))
         self._tell(told)
         if len(accumulator.active) > 0 or len(accumulator.seats) > 0:
             self._sender.wake_engine()

@@ -21,6 +21,7 @@ from braidlog.client.producer.delivery import Delivery, OnDelivery
 from braidlog.client.producer.limits import RECORD_OVERHEAD, too_large_for
 from braidlog.client.producer.partition_queue import PartitionQueue, TopicQueues
 from braidlog.client.producer.seat import Seat
+from braidlog.core.errors import UserError
 from braidlog.wire.records.batch import HEADER_SIZE
 
 # The longest that a thread rests for the engine's sake, when it is far ahead of it.
@@ -66,11 +67,11 @@ class Doorway:
         if timestamp < 0:
             timestamp = i64(int(time() * 1000.0))
         accumulator = self.accumulator
+        accumulator.check_accepting()
         delivery: Delivery | None = None
         accumulator.lock.acquire()
         try:
-            if accumulator.refusal is not None:
-                raise accumulator.refusal
+            accumulator.check_accepting()
             known = accumulator.topics.get(topic)
             if known is not None and len(accumulator.seats) == 0:
                 delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
@@ -89,6 +90,7 @@ class Doorway:
         self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
     ) -> Delivery:
         accumulator = self.accumulator
+        accumulator.check_accepting()
         size: i64 = len(body)
         if size > self.largest:
             raise RecordTooLargeError(too_large_for(accumulator.limits, size) or "")
@@ -109,10 +111,10 @@ class Doorway:
             waiter: MemoryWaiter | None = None
             accumulator.lock.acquire()
             try:
-                if accumulator.refusal is not None:
-                    if granted:
-                        accumulator.pool.release(size)
-                    raise accumulator.refusal
+                if granted and accumulator.refusal is not None:
+                    accumulator.pool.release(size)
+                    granted = False
+                accumulator.check_accepting()
                 if granted or accumulator.pool.reserve(size):
                     batch = prepared_batch(known.queues[partition], accumulator, body, count)
                     batch.base_timestamp = base_timestamp
@@ -142,8 +144,7 @@ class Doorway:
         if granted and accumulator.refusal is None:
             return
         self._leave_line(waiter)
-        if accumulator.refusal is not None:
-            raise accumulator.refusal
+        accumulator.check_accepting()
         raise BufferFullError(self._full(topic))
 
     def _leave_line(self, waiter: MemoryWaiter) -> None:
@@ -185,6 +186,8 @@ class Doorway:
         size: i64,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
+        if not isinstance(topic, str):
+            raise UserError(f"the topic {topic!r} is no text")
         if self.surroundings.runs_loop():
             return self._take_seat(topic, value, key, partition, timestamp, headers, size, on_delivery)
         accumulator = self.accumulator
@@ -220,8 +223,7 @@ class Doorway:
         accumulator = self.accumulator
         accumulator.lock.acquire()
         try:
-            if accumulator.refusal is not None:
-                raise accumulator.refusal
+            accumulator.check_accepting()
             delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
             if delivery is not None and on_delivery is not None:
                 delivery._call_on_delivery(on_delivery)
@@ -275,8 +277,7 @@ class Doorway:
         seat = Seat(delivery, partition, key, value, headers, size, expires)
         accumulator.lock.acquire()
         try:
-            if accumulator.refusal is not None:
-                raise accumulator.refusal
+            accumulator.check_accepting()
             accumulator.register(stand_in)
             row = accumulator.seats.get(topic)
             if row is None:

@@ -128,9 +128,13 @@ def checked(number: int, what: str) -> int:
 def encoded_headers(headers: Headers) -> bytes:
     if not headers:
         return NO_HEADERS
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    pairs: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
     plain: list[Header] = []
-    for name, value in pairs:
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            # Text of two letters would be a pair to Python.
+            raise SerializationError(f"the header {pair!r} is no pair; give headers=[(name, value), ...] or a dict")
+        name, value = pair
         if not isinstance(name, str):
             raise SerializationError(f"a header's name is text, not {type(name).__name__}")
         plain.append((name, as_bytes(value, "header value")))

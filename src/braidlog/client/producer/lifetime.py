@@ -10,17 +10,15 @@ A `Lifetime` has everything of a producer but the object that the program holds,
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import sys
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from braidlog.client.errors import ClosedError
+from braidlog.client.exit_handlers import at_exit
 from braidlog.client.producer.transaction_states import State
 
 if TYPE_CHECKING:
@@ -242,16 +240,6 @@ def _at_exit() -> None:
             log.exception("a producer could not be ended with the program")
 
 
-def _at_end_of_threads() -> None:
-    # A child of multiprocessing leaves by os._exit: of what Python does at exit it only ends the threads.
-    processes = sys.modules.get("multiprocessing.process")
-    if processes is not None and processes.parent_process() is not None:
-        _at_exit()
-
-
 # With the import, not with the first producer: what the program registers itself is called before this, and may send.
-atexit.register(_at_exit)
+at_exit(_at_exit)
 os.register_at_fork(after_in_child=_after_fork)
-# As concurrent.futures does; there is no public name for it. Refused when the interpreter is ending already.
-with suppress(RuntimeError):
-    threading._register_atexit(_at_end_of_threads)  # type: ignore[attr-defined]

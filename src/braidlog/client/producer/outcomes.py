@@ -116,12 +116,16 @@ class Outcomes:
         self.unanswered(batches, problem)
 
     def written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        if not self._metadata.problems.is_empty:
-            self._metadata.problems.recovered(_where(batch))
+        self.recovered(batch)
         waiters = self._accumulator.acknowledge(batch, base_offset, append_time_ms)
         if self.transactions is not None:
             self.transactions.on_batch_done(batch)
         tell(waiters)
+
+    def recovered(self, batch: Batch) -> None:
+        """Its partition works, if it did not before."""
+        if not self._metadata.problems.is_empty:
+            self._metadata.problems.recovered(_where(batch))
 
     # Again, or not
 

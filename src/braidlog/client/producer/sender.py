@@ -313,6 +313,13 @@ class Sender:
         if self._accumulator.active or self._accumulator.seats:
             self.turn_soon()
 
+    def has_problems(self) -> bool:
+        return not self._metadata.problems.is_empty
+
+    def recovered(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._outcomes.recovered(batch)
+
     @property
     def requests_sent(self) -> int:
         return self._requests_sent + self.direct.requests_sent

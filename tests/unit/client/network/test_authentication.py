@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -282,3 +285,32 @@ async def test_what_is_held_back_goes_out_afterwards_in_order() -> None:
         assert await asyncio.gather(*held) == ["c", "c", "c"]
         assert [key for key, _, _ in broker.requests] == [18, SASL_HANDSHAKE, METADATA, METADATA, METADATA]
         nodes.close()
+
+
+def test_a_token_can_be_fetched_while_the_program_ends() -> None:
+    """What is flushed at exit may need a connection first, and executors take nothing any more by then."""
+    program = """
+        import atexit
+        from braidlog.client.network.authentication import SecuredAccess
+        from braidlog.client.network.engine import Engine
+        from braidlog.client.settings import PRODUCER, Settings
+
+        class Login:
+            is_blocking = True
+            def credentials(self):
+                return "token"
+            def exchange(self, credentials):
+                return f"exchange with {credentials}"
+
+        settings = Settings.of(PRODUCER, None, {"bootstrap_servers": "broker:9092"})
+        access = SecuredAccess(settings, with_tls=False, login=Login())
+        engine = Engine("tester")
+
+        @atexit.register
+        def last():
+            print(engine.run(access._new_exchange(), 30))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("exchange with token\n", "")

@@ -256,7 +256,7 @@ async def test_every_address_of_a_name_has_its_own_time(monkeypatch: pytest.Monk
             another.connect_ex(deaf.getsockname())
             async with ScriptedBroker(_metadata) as broker:
 
-                async def resolved(_: object, __: str, ___: int) -> list[object]:
+                async def resolved(_: str, __: int) -> list[object]:
                     places = [deaf.getsockname(), ("127.0.0.1", broker.port)]
                     return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
 
@@ -269,7 +269,7 @@ async def test_every_address_of_a_name_has_its_own_time(monkeypatch: pytest.Monk
 async def test_an_address_that_leads_nowhere_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedBroker(lambda *_: GARBAGE) as broker, ScriptedBroker(_metadata) as other:
 
-        async def resolved(_: object, __: str, ___: int) -> list[object]:
+        async def resolved(_: str, __: int) -> list[object]:
             places = [("127.0.0.1", port) for port in (wall.getsockname()[1], other.port)]
             return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
 
@@ -296,7 +296,7 @@ async def test_a_name_that_no_host_can_have(name: str) -> None:
 
 
 async def test_a_name_that_nobody_knows_is_told_with_where_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unknown(_loop: object, host: str, _port: int) -> list[object]:
+    async def unknown(host: str, _port: int) -> list[object]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(nodes_module, "_resolved", unknown)
@@ -317,7 +317,7 @@ async def test_a_name_that_nobody_knows_is_told_with_where_it_was_given(monkeypa
 
 
 async def test_a_name_that_is_not_resolved_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def slow(_loop: object, host: str, _port: int) -> list[object]:
+    async def slow(host: str, _port: int) -> list[object]:
         await asyncio.sleep(3600)
         return []
 

@@ -7,6 +7,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -83,6 +84,8 @@ class Scene:
         self.direct.has_timer = True
         self.direct.wanted[TOPIC] = clock.monotonic() + 1_000.0
         self.accumulator.guard.direct = self.direct
+        self.problems = False
+        self.recoveries: SimpleQueue[tuple[threading.Thread, int]] = SimpleQueue()
         self._intake = Intake(self.accumulator, _any(None), None)
 
     def close(self) -> None:
@@ -116,6 +119,12 @@ class Scene:
 
     def wake_engine(self) -> None: ...
 
+    def has_problems(self) -> bool:
+        return self.problems
+
+    def recovered(self, batches: list[Batch]) -> None:
+        self.recoveries.put((threading.current_thread(), len(batches)))
+
 
 def _any(value: object) -> Any:
     return value
@@ -138,3 +147,16 @@ def test_no_broker_is_left_unread_for_the_sake_of_another(scene: Scene) -> None:
             told = threading.Event()
             scene.send(partition).add_done_callback(lambda _, told=told: told.set())  # type: ignore[misc]
             assert told.wait(PATIENCE_S), f"nobody reads what broker {partition} answers"
+
+
+def test_a_record_that_is_written_ends_a_problem_whoever_reads_the_answer(scene: Scene) -> None:
+    """Else the next failure would be told of as the old one going on."""
+    scene.problems = True
+    for _ in range(100):
+        scene.send(0).result(PATIENCE_S)
+        if scene.direct.answers_taken:
+            break
+    assert scene.direct.answers_taken, "the engine was always faster"
+    thread, count = scene.recoveries.get(timeout=PATIENCE_S)
+    assert thread.name == "braidlog tester"
+    assert count == 1

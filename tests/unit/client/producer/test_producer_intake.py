@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from braidlog.client.errors import BufferFullError, ClosedError, SerializationEr
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.batch import tell
 from braidlog.client.producer.delivery import Delivery
-from braidlog.client.producer.draining import drain
+from braidlog.client.producer.draining import drain, fail_all
 from braidlog.client.producer.identity import ProducerIdentity
 from braidlog.client.producer.intake import Intake, encoded_headers
 from braidlog.client.producer.limits import Limits
@@ -89,6 +91,21 @@ def test_headers_in_every_form() -> None:
     assert encoded_headers(()) == NO_HEADERS
     with pytest.raises(SerializationError, match="a header's name is text"):
         encoded_headers([(b"a", b"1")])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("given", ["ab", ["ab", "cd"], [("a", b"1", b"2")], [b"ab"], [1]])
+def test_headers_that_are_no_pairs_are_refused(given: Any) -> None:
+    with pytest.raises(SerializationError, match="is no pair; give headers="):
+        encoded_headers(given)
+
+
+@pytest.mark.parametrize("topic", [None, b"t", 5])
+def test_a_topic_that_is_no_text_is_not_waited_for(topic: Any) -> None:
+    scene = Scene()
+    # Compiled, the call itself is refused.
+    with pytest.raises((UserError, TypeError)):
+        scene.intake.send(topic, b"")
+    assert scene.surroundings.awaited == []
 
 
 def test_numbers_below_zero_are_refused() -> None:
@@ -186,6 +203,49 @@ def test_a_closing_producer_wakes_those_who_wait() -> None:
         scene.accumulator.pool.dismiss()
     thread.join()
     assert len(problems) == 1
+
+
+def test_who_is_refused_does_not_wait_for_a_lock_that_nobody_releases() -> None:
+    """In the child of a fork: some thread of the parent's had it at that moment, and is not there."""
+    scene = Scene()
+    delivery = scene.intake.send("t", b"", partition=0)
+    scene.accumulator.refuse(ClosedError("left behind"))
+    scene.accumulator.guard.gone = scene.accumulator.refusal
+    sends = (
+        lambda: scene.intake.send("t", b"", partition=0),
+        lambda: delivery.add_done_callback(print),
+        lambda: scene.intake._append_batch("t", 0, b"x", 1, 0, 0),
+    )
+    problems: list[Exception] = []
+
+    def work() -> None:
+        for send in sends:
+            try:
+                send()
+            except ClosedError as problem:
+                problems.append(problem)
+
+    thread = threading.Thread(target=work, daemon=True)
+    with scene.accumulator.lock:
+        thread.start()
+        thread.join(10)
+    assert len(problems) == len(sends)
+
+
+def test_errors_that_many_meet_do_not_gather_their_frames() -> None:
+    scene = Scene()
+    failed = [scene.intake.send("t", b"", partition=0) for _ in range(2)]
+    tell(fail_all(scene.accumulator, ClosedError("failed"), unsent_only=False)[1])
+    scene.accumulator.refuse(ClosedError("closed"))
+
+    def frames(call: Callable[[], object]) -> int:
+        with pytest.raises(ClosedError) as met:
+            call()
+        return len(met.traceback)
+
+    assert frames(failed[0].result) == frames(failed[1].result)
+    send = partial(scene.intake.send, "t", b"", partition=0)
+    assert frames(send) == frames(send)
 
 
 def test_a_delivery_waits_calls_back_and_tells_its_state() -> None:
