@@ -284,3 +284,28 @@ def test_an_open_transaction_is_aborted_and_told_of(broker: Broker, topic: str, 
     assert f"transactional id {topic}" in done.stderr
     assert "commit_transaction()" in done.stderr
     assert values(broker, topic) == []
+
+
+KEPT_BY_A_CALLBACK = """
+    import sys, threading
+    from braidlog import Producer
+    from braidlog.client.network import engine
+    from braidlog.client.producer import lifetime
+    engine._JOIN_S = lifetime.EXIT_FLUSH_S = 1.0
+    producer = Producer(bootstrap_servers=sys.argv[1], transactional_id=sys.argv[2])
+    producer.init_transactions()
+    producer.begin_transaction()
+    called = threading.Event()
+    def keep(place, error):
+        called.set()
+        threading.Event().wait()
+    producer.send(sys.argv[2], b"v", on_delivery=keep)
+    called.wait()
+"""
+
+
+@pytest.mark.parametrize("then", ["", "    producer.close(1.0)\n"], ids=["at exit", "close"])
+def test_a_callback_that_never_returns_does_not_keep_the_program(broker: Broker, topic: str, then: str) -> None:
+    done = run(KEPT_BY_A_CALLBACK + then, broker.bootstrap, topic)
+    assert done.returncode == 0
+    assert "did not end within 1 s; left behind" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from braidlog.client.errors import ConcurrentUseError
 from braidlog.client.producer.accumulator import Accumulator
 from braidlog.client.producer.admission import fail_seats
 from braidlog.client.producer.awaiting import rung
@@ -31,6 +32,10 @@ class InProgress:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Until everything accepted before this call is done; false when time was too short."""
+        if self._accumulator.guard.is_engine_thread():
+            raise ConcurrentUseError(
+                "a delivery callback cannot flush: it runs on the thread that would have to send; flush elsewhere"
+            )
         self._accumulator.guard.check()
         bell = self._accumulator.bell()
         if bell is None:

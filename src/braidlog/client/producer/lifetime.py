@@ -17,7 +17,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from braidlog.client.errors import ClosedError
+from braidlog.client.errors import ClosedError, RequestTimeout
 from braidlog.client.exit_handlers import at_exit
 from braidlog.client.producer.transaction_states import State
 
@@ -37,6 +37,7 @@ log = logging.getLogger("braidlog.client")
 EXIT_FLUSH_S: Final = 10.0
 # Of an open transaction that a closing producer aborts.
 _ABORT_S: Final = 30.0
+_GRACE_S: Final = 0.5
 _OPEN_STATES: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
 
@@ -80,14 +81,19 @@ class Lifetime:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             if timeout is None or timeout > 0:
-                if self._transactions is not None:
-                    self._engine.run(self._transactions.close(_ABORT_S if timeout is None else timeout))
+                self._close_transactions(_ABORT_S if timeout is None else timeout)
                 self._in_progress.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         finally:
             self._end(
                 "the producer was closed before this record was acknowledged, and whether a broker has it is not "
                 "known; give close() more time, or flush() before it"
             )
+
+    def _close_transactions(self, timeout_s: float) -> None:
+        if self._transactions is not None:
+            # It ends in time by itself, unless a callback of the program's keeps the engine, which may be for ever.
+            with suppress(RequestTimeout):
+                self._engine.run(self._transactions.close(timeout_s), timeout_s + _GRACE_S)
 
     def _refuse(self, why: str) -> None:
         self.is_closed = True
@@ -166,7 +172,7 @@ class Lifetime:
             if self._transactions is not None:
                 self._warn_of_transaction("the program ended")
                 with suppress(ClosedError):
-                    self._engine.run(self._transactions.close(self._until(deadline)))
+                    self._close_transactions(self._until(deadline))
         self._in_progress.wait(self._until(deadline))
         self._warn_of_unsent(time.monotonic() - began)
         self._end("the program ended before this record was acknowledged", quietly=True)

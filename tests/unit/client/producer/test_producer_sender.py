@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections import deque
 
 import pytest
@@ -13,6 +14,7 @@ from braidlog.client.errors import (
     AuthenticationFailed,
     BufferFullError,
     ClosedError,
+    ConcurrentUseError,
     DeliveryTimeoutError,
     RecordTooLargeError,
 )
@@ -388,3 +390,10 @@ def test_sealed_bytes_are_what_brokers_read(world: ProducerWorld) -> None:
     (record,) = world.logs[(TOPIC, 0)].records
     assert (record.key, record.value, record.headers, record.timestamp) == (b"k", b"v", (("h", b"1"), ("n", None)), 5)
     assert read_records(b"") == []
+
+
+def test_a_callback_that_flushes_is_refused_instead_of_waiting_for_itself(world: ProducerWorld) -> None:
+    world.accumulator.guard.engine_thread = threading.get_ident()
+    world.send(b"a")
+    with pytest.raises(ConcurrentUseError, match="a delivery callback cannot flush"):
+        world.in_progress.wait(0.01)
