@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 from types import FrameType
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pyspark_braidlog.hang_up import DAEMON, expect_hang_up, program
 
@@ -46,19 +46,20 @@ class SentToWorkers:
         expect_hang_up()
         source = worker_input()
         if source is not None:
-            acknowledge(source.fileno())
+            acknowledge(source)
 
 
-def acknowledge(connection: int) -> None:
+def acknowledge(source: IO[bytes]) -> None:
     """Of what arrived on a TCP connection: say so now. A wait saved at most, so nothing fails with it."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     try:
-        with socket.socket(fileno=os.dup(connection)) as same:
+        with socket.socket(fileno=os.dup(source.fileno())) as same:
             if same.family in (socket.AF_INET, socket.AF_INET6):
                 same.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     except OSError:
-        # No socket, or one that is about to be closed: whoever reads it next is told.
+        # No socket, one that is about to be closed, of which whoever reads it next is told, or a file that does not
+        # say which it is: a process that plans talks over both directions in one file.
         return
 
 

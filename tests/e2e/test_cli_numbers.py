@@ -14,8 +14,8 @@ from support.broker import Broker
 # The placeholder of an option says what it takes; a new one belongs into one of the two.
 NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "1:2,2:3"}
 WORDS = {
-    "DIR", "FILE", "GROUP", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE", "PROFILE", "STATE", "TEXT", "TOPIC", "TRANSACTIONAL-ID",
-    "TYPE", "URL",
+    "DIR", "FILE", "GROUP", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE", "PROFILE", "STATE", "TEXT", "TOPIC",
+    "TRANSACTIONAL-ID", "TYPE", "URL",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 
