@@ -1,4 +1,5 @@
-"""The Python process of Spark's in which a task runs, and what in it costs a small batch more than its rows do.
+"""The Python processes that Spark starts for planning and for tasks: what costs a small batch more than its rows do,
+and an end without a word when Spark hangs up.
 
 - Workers are reused, and after every task their daemon collects garbage among all of their objects. With PyArrow,
   PySpark and a client imported that is tens of milliseconds of a core, for every worker that a batch uses. What was
@@ -6,6 +7,9 @@
 - Over TCP the executor writes what a task is, and then its rows, which its socket holds back until the former is
   acknowledged (Nagle's algorithm); and this side, with nothing to say yet, delays that by 40 ms. What Spark unpickles
   between the two acknowledges at once. Unix domain sockets, which `spark_session` chooses, have no such wait.
+- When a query is stopped, Spark hangs up. PySpark takes it for an error, tries to report it over the very connection
+  that is gone, fails, and prints both failures to standard error, which is the user's terminal. All else that goes
+  wrong is still told.
 """
 
 from __future__ import annotations
@@ -14,13 +18,15 @@ import gc
 import os
 import socket
 import sys
-from types import FrameType
+import traceback
+from types import FrameType, SimpleNamespace
 from typing import IO, Any, Final
-
-from pyspark_braidlog.hang_up import DAEMON, expect_hang_up, program
 
 # What PySpark's worker calls the file that it reads from.
 _INPUT: Final = "infile"
+_STREAM_PLANNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+_DAEMON: Final = "pyspark.daemon"
+_HUNG_UP: Final = (EOFError, BrokenPipeError, ConnectionResetError)
 
 _modules_frozen = 0
 
@@ -69,9 +75,35 @@ def freeze_imports() -> None:
     In processes of Spark's daemon alone: a user's program is left as it is.
     """
     global _modules_frozen
-    if len(sys.modules) == _modules_frozen or program() != DAEMON:
+    if len(sys.modules) == _modules_frozen or _program() != _DAEMON:
         return
     # Or what is garbage by now would be kept for good.
     gc.collect()
     gc.freeze()
     _modules_frozen = len(sys.modules)
+
+
+def end_planner_if_hung_up() -> None:
+    """In the process that plans for a query, when its reader is stopped, which PySpark does whatever the reason."""
+    if _program() == _STREAM_PLANNER and isinstance(sys.exc_info()[1], _HUNG_UP):
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def expect_hang_up() -> None:
+    """It is the daemon's code around ours that prints the traceback, so it gets another way to print one."""
+    if _program() == _DAEMON:
+        vars(sys.modules["__main__"])["traceback"] = SimpleNamespace(
+            print_exc=_print_exception, format_exc=traceback.format_exc
+        )
+
+
+def _print_exception() -> None:
+    if not isinstance(sys.exc_info()[1], _HUNG_UP):
+        traceback.print_exc()
+
+
+def _program() -> str | None:
+    """The module that this process was started to run."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return None if spec is None else spec.name

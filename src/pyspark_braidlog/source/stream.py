@@ -10,7 +10,6 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.hang_up import end_planner_if_hung_up
 from pyspark_braidlog.source.admission import Admission
 from pyspark_braidlog.source.model import RangePartition
 from pyspark_braidlog.source.options import ReadOptions
@@ -19,7 +18,7 @@ from pyspark_braidlog.source.progress import GroupProgress, group_calls
 from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.stream_offset import StreamOffset, ranges
 from pyspark_braidlog.source.stream_planning import StreamPlanner
-from pyspark_braidlog.worker_process import SentToWorkers
+from pyspark_braidlog.worker_process import SentToWorkers, end_planner_if_hung_up
 
 if TYPE_CHECKING:
     import pyarrow as pa

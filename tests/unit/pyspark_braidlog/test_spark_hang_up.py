@@ -13,15 +13,15 @@ DAEMON = "pyspark.daemon"
 PROGRAM = """
 import sys, traceback
 from types import SimpleNamespace
-from pyspark_braidlog import hang_up
+from pyspark_braidlog import worker_process
 
 __spec__ = SimpleNamespace(name=sys.argv[1])
-hang_up.expect_hang_up()
+worker_process.expect_hang_up()
 try:
     try:
         raise {problem}
     finally:
-        hang_up.end_planner_if_hung_up()
+        worker_process.end_planner_if_hung_up()
 except BaseException:
     traceback.print_exc()
     sys.exit(7)
