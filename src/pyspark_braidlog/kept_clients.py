@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, Timer
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-# One that nobody used for so long is closed when the next is asked for, before brokers hang up by themselves.
-_IDLE_S: Final = 300.0
+# A client that rested for so long is closed. It is well below the age at which clients refresh their metadata: one that
+# no task uses must not complain of a broker that was stopped after the query.
+_IDLE_S: Final = 60.0
 
 _Settings = tuple[tuple[str, str], ...]
 
@@ -20,6 +21,12 @@ class Closable(Protocol):
 
 
 Client = TypeVar("Client", bound=Closable)
+
+
+def _start_timer(delay_s: float, action: Callable[[], None]) -> None:
+    timer = Timer(delay_s, action)
+    timer.daemon = True
+    timer.start()
 
 
 class _Resting(NamedTuple, Generic[Client]):
@@ -36,17 +43,21 @@ class Kept(Generic[Client]):
         close: Callable[[Client], None] = lambda client: client.close(),
         now: Callable[[], float] = time.monotonic,
         process: Callable[[], int] = os.getpid,
+        call_later: Callable[[float, Callable[[], None]], None] = _start_timer,
     ) -> None:
         self._new = new
         self._close = close
         self._now = now
         self._process_now = process
+        self._call_later = call_later
         self._forget()
 
     def _forget(self) -> None:
         self._process = self._process_now()
         self._lock = Lock()
         self._resting: dict[_Settings, list[_Resting[Client]]] = {}
+        # Whether a timer is running; none is while nothing rests.
+        self._is_timed = False
 
     @contextmanager
     def use(self, settings: Mapping[str, str]) -> Iterator[Client]:
@@ -68,23 +79,33 @@ class Kept(Generic[Client]):
             # After a fork: the clients' threads stayed behind, and the connections are the parent's.
             self._forget()
         with self._lock:
-            stale = self._without_stale()
             resting = self._resting.get(chosen)
-            found = resting.pop().client if resting else None
-        for each in stale:
-            self._close(each)
-        return found
-
-    def _without_stale(self) -> list[Client]:
-        """Of whatever settings: a worker may serve another query next."""
-        oldest = self._now() - _IDLE_S
-        stale = [each.client for some in self._resting.values() for each in some if each.since < oldest]
-        kept = {chosen: [each for each in some if each.since >= oldest] for chosen, some in self._resting.items()}
-        self._resting = {chosen: some for chosen, some in kept.items() if some}
-        return stale
+            return resting.pop().client if resting else None
 
     def _give_back(self, chosen: _Settings, client: Client) -> None:
         if self._process_now() != self._process:
             return
         with self._lock:
             self._resting.setdefault(chosen, []).append(_Resting(client, self._now()))
+            starts_timer = not self._is_timed
+            self._is_timed = True
+        if starts_timer:
+            self._call_later(_IDLE_S, self._close_idle)
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            idle = self._without_idle()
+            oldest = min((each.since for some in self._resting.values() for each in some), default=None)
+            self._is_timed = oldest is not None
+        if oldest is not None:
+            self._call_later(max(oldest + _IDLE_S - self._now(), 0.0), self._close_idle)
+        for each in idle:
+            self._close(each)
+
+    def _without_idle(self) -> list[Client]:
+        """Those to close, of whatever settings: a worker may serve another query next."""
+        latest = self._now() - _IDLE_S
+        idle = [each.client for some in self._resting.values() for each in some if each.since <= latest]
+        kept = {chosen: [each for each in some if each.since > latest] for chosen, some in self._resting.items()}
+        self._resting = {chosen: some for chosen, some in kept.items() if some}
+        return idle

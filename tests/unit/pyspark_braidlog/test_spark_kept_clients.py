@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -28,11 +28,25 @@ class World:
         self.now = 0.0
         self.process = 1
         self.made: list[Reader] = []
-        self.pool = Kept(self._make, now=lambda: self.now, process=lambda: self.process)  # type: ignore[arg-type]
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.pool = Kept(
+            self._make,
+            now=lambda: self.now,
+            process=lambda: self.process,
+            call_later=lambda delay_s, action: self.timers.append((self.now + delay_s, action)),
+        )
 
     def _make(self, settings: Mapping[str, str]) -> Reader:
         self.made.append(Reader(settings))
         return self.made[-1]
+
+    def advance_to(self, when: float) -> None:
+        while self.timers and min(self.timers)[0] <= when:
+            due = min(self.timers)
+            self.timers.remove(due)
+            self.now, action = due
+            action()
+        self.now = when
 
     def use(self, settings: Mapping[str, str] = HERE) -> Reader:
         with self.pool.use(settings) as reader:
@@ -92,15 +106,36 @@ def test_one_that_was_in_use_at_a_fork_is_not_taken_back_by_the_child() -> None:
     assert world.use() is world.made[1]
 
 
-def test_one_that_rested_long_is_closed() -> None:
+def test_one_that_rested_long_is_closed_without_another_use() -> None:
     world = World()
     world.use(THERE)
-    world.now = 299.0
+    world.advance_to(59.0)
     world.use(HERE)
     assert [each.is_closed for each in world.made] == [False, False]
-    world.now = 301.0
-    world.use(HERE)
+    world.advance_to(61.0)
     assert [each.is_closed for each in world.made] == [True, False]
+    world.advance_to(120.0)
+    assert [each.is_closed for each in world.made] == [True, True]
+
+
+def test_one_that_is_used_again_and_again_stays() -> None:
+    world = World()
+    for now in range(0, 600, 30):
+        world.advance_to(float(now))
+        world.use()
+    assert len(world.made) == 1
+    assert not world.made[0].is_closed
+
+
+def test_no_timer_runs_while_nothing_rests() -> None:
+    world = World()
+    world.use()
+    world.use(THERE)
+    assert len(world.timers) == 1
+    world.advance_to(100.0)
+    assert world.timers == []
+    world.use()
+    assert len(world.timers) == 1
 
 
 FORKING = """
