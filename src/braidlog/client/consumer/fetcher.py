@@ -17,7 +17,7 @@ from braidlog.client.consumer.fetch_session import Asked, FetchPlan, FetchSessio
 from braidlog.client.consumer.intake import Intake
 from braidlog.client.consumer.partition import UNKNOWN, PartitionState
 from braidlog.client.consumer.positions import Positions
-from braidlog.client.errors import AuthenticationFailed, ClientError
+from braidlog.client.errors import AuthenticationFailed, ClientError, RequestTimeout
 from braidlog.client.network.connection import Connection
 from braidlog.client.view import NO_LEADER, ClusterView
 from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
@@ -160,10 +160,12 @@ class Fetcher:
         pause = 0.0
         problems = self._context.nodes.problems
         began = problems.now()
+        connected = False
         overdue_s = self._max_wait_ms / 1000 + _SILENT_S
         overdue = self._context.engine.loop.call_later(overdue_s, self._tell_of_silence, node, overdue_s, began)
         try:
             connection = await self._context.nodes.connection(node)
+            connected = True
             by_id = all(has_id(asked.topic_id) for _, asked in wanted.values())
             version = connection.version_for(FETCH, None if by_id else NEWEST_BY_NAME)
             by_id = version > NEWEST_BY_NAME
@@ -177,7 +179,9 @@ class Fetcher:
         except (ClientError, ProtocolError) as problem:
             session.failed()
             pause = self._backoff_s
-            self._on_failure(node, wanted, problem, began)
+            # A connection that ends while the broker waits for records was good until then.
+            was_good = connected and not isinstance(problem, RequestTimeout)
+            self._on_failure(node, wanted, problem, None if was_good else began)
         except asyncio.CancelledError:
             session.failed()
             raise
@@ -199,7 +203,7 @@ class Fetcher:
         node: int,
         wanted: Mapping[TopicPartition, tuple[Wanted, Asked]],
         problem: ClientError | ProtocolError,
-        began: float,
+        began: float | None,
     ) -> None:
         if isinstance(problem, AuthenticationFailed) or not problem.retriable:
             for asked, _ in wanted.values():

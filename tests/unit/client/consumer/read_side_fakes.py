@@ -153,6 +153,8 @@ class FakeConnection:
             cluster.parked += 1
             cluster.news.clear()
             await cluster.news.wait()
+            if cluster.lost:
+                raise cluster.lost.pop(0)
             found = [self._partition(each, asked) for each, asked in cluster.session.items()]
         by_id = version >= 13
         return FetchResponse(

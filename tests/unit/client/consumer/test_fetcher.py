@@ -151,6 +151,23 @@ async def test_a_lost_connection_loses_and_doubles_nothing(caplog: pytest.LogCap
     await scene.close()
 
 
+async def test_a_connection_that_ends_under_a_parked_fetch_was_good_until_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = await scene_at_start()
+    now = 100.0
+    scene.cluster.problems.now = lambda: now
+    await scene.assign(P0)
+    assert scene.cluster.parked == 1
+    now = 105.0
+    scene.cluster.lost = [NoConnection("cut")]
+    scene.cluster.logs[P0].end = 1
+    await scene.news()
+    assert await scene.offsets() == [(0, 0)]
+    assert caplog.text == ""
+    await scene.close()
+
+
 async def test_a_leader_that_moved_is_followed() -> None:
     scene = await scene_at_start()
     scene.cluster.logs[P0].end = 10
