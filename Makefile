@@ -38,6 +38,7 @@ setup: $(VENV)/.dev build
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check --quiet .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 

@@ -126,9 +126,7 @@ def make(name: str, data: Path, settings: Mapping[str, str] | None = None) -> Br
 
 
 @contextmanager
-def topic(
-    broker: Broker, name: str, partitions: int, settings: Mapping[str, str] | None = None
-) -> Iterator[str]:
+def topic(broker: Broker, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Iterator[str]:
     """A topic for the length of a block that succeeds; deleting it frees its pages and its disk."""
     with Requester(broker.port) as requester:
         requester.create_topic(name, partitions, settings)

@@ -107,9 +107,7 @@ class Run:
         self._serial = 0
         self._filled: str | None = None
         # As installed: modules are compiled to bytecode once, not at every start.
-        self._environment = {
-            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-        }
+        self._environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         for name, with_keys in (("lines", False), ("keyed", True)):
             with (work / name).open("wb") as file:
                 file.writelines(_lines(records, with_keys))

@@ -117,8 +117,7 @@ class Member:
 
     async def _sync(self, members: Sequence[str]) -> bool:
         assignments = b"".join(
-            text(member) + _bytes(struct.pack(">hii", 0, number, len(members)))
-            for number, member in enumerate(members)
+            text(member) + _bytes(struct.pack(">hii", 0, number, len(members))) for number, member in enumerate(members)
         )
         body = self._identity() + struct.pack(">i", len(members)) + assignments
         reply = await self._connection.ask(SYNC_GROUP, 3, body)

@@ -38,15 +38,11 @@ def _have_librdkafka() -> bool:
 
 def _require_librdkafka() -> None:
     if shutil.which("cc") is None:
-        raise ProgramFailed(
-            "the benchmark's clients are C programs and there is no `cc`: install a C compiler"
-        )
+        raise ProgramFailed("the benchmark's clients are C programs and there is no `cc`: install a C compiler")
     if _have_librdkafka():
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "librdkafka-dev"], capture_output=True, check=False
-        )
+        subprocess.run(["apt-get", "install", "-y", "-qq", "librdkafka-dev"], capture_output=True, check=False)
     if not _have_librdkafka():
         raise ProgramFailed(
             "librdkafka's header and library are missing: `apt-get install librdkafka-dev`, "

@@ -43,9 +43,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}×"
 
 
-def _ranged(
-    middle: float | None, ends: tuple[float, float] | None, form: Callable[[float], str] = number
-) -> str:
+def _ranged(middle: float | None, ends: tuple[float, float] | None, form: Callable[[float], str] = number) -> str:
     if middle is None:
         return MISSING
     if ends is None or ends[0] == ends[1]:

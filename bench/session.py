@@ -121,7 +121,5 @@ def warm_up(broker: Broker, seconds: int) -> None:
                 "partitions": LARGE_PARTITIONS,
             }
             for batch_bytes, count in ((16384, 300_000 * seconds), (1_000_000, 300_000 * seconds)):
-                programs.run(
-                    "load", "produce", size=100, count=count, batch_bytes=batch_bytes, codec=codec, **load
-                )
+                programs.run("load", "produce", size=100, count=count, batch_bytes=batch_bytes, codec=codec, **load)
                 programs.run("load", "consume", count=count, **load)

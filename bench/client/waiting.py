@@ -54,9 +54,7 @@ def ours(bootstrap: str, name: str, *, flush: bool) -> Send:
 def theirs(bootstrap: str, name: str, *, flush: bool) -> Send:
     from confluent_kafka import Producer
 
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
-    )
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
     payload = bytes(SIZE)
     reports: list[object] = []
 

@@ -59,6 +59,4 @@ async def _measure(session: Session, broker: Broker, delay: str, crowd: int, alo
         requester.create_topic("bench", 1)
     heartbeats, commits = await members.rates(broker.port, BUSY, session.plan.scaled(4, 2))
     for title, value in (("heartbeats", heartbeats), ("commits", commits)):
-        session.add(
-            broker, "groups", f"{title} of {BUSY} members, {delay}", value, "requests/s", Better.HIGHER
-        )
+        session.add(broker, "groups", f"{title} of {BUSY} members, {delay}", value, "requests/s", Better.HIGHER)

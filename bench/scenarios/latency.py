@@ -39,9 +39,7 @@ def measure(session: Session) -> None:
                 seconds=seconds,
                 warm_seconds=WARM_SECONDS,
             )
-            raw = programs.run(
-                "tiny", "paced", port=broker.port, topic=name, size=SIZE, rate=RATE, seconds=seconds
-            )
+            raw = programs.run("tiny", "paced", port=broker.port, topic=name, size=SIZE, rate=RATE, seconds=seconds)
         _add(session, broker, "latency", result)
         for percentile in ("p50", "p99"):
             title = f"produce through a bare socket, {percentile}"

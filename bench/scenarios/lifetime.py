@@ -31,9 +31,7 @@ def measure_startup(session: Session) -> None:
             try:
                 for kind in ("empty data directory", "after a clean stop, 100 partitions"):
                     broker.start()
-                    session.add(
-                        broker, "startup", kind, broker.start_seconds * 1e3, "ms", Better.LOWER, TARGET_START
-                    )
+                    session.add(broker, "startup", kind, broker.start_seconds * 1e3, "ms", Better.LOWER, TARGET_START)
                     if kind == "empty data directory":
                         _fill_hundred_partitions(broker)
                     broker.stop()
@@ -99,6 +97,4 @@ def _put_under_load(session: Session, broker: Broker) -> None:
                 count=count,
                 codec=codec,
             )
-            programs.run(
-                "load", "consume", brokers=address, topic=codec, partitions=LARGE_PARTITIONS, count=count
-            )
+            programs.run("load", "consume", brokers=address, topic=codec, partitions=LARGE_PARTITIONS, count=count)

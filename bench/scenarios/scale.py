@@ -49,9 +49,7 @@ def measure(session: Session) -> None:
 
 def _topics(count: int) -> list[tuple[str, int]]:
     """Kafka's controller refuses 10,000 partitions in one request, so they come as topics of a thousand."""
-    return [
-        (f"wide-{first}", min(TOPIC_PARTITIONS, count - first)) for first in range(0, count, TOPIC_PARTITIONS)
-    ]
+    return [(f"wide-{first}", min(TOPIC_PARTITIONS, count - first)) for first in range(0, count, TOPIC_PARTITIONS)]
 
 
 def _grow_partitions(session: Session, broker: Broker, count: int) -> None:
@@ -140,7 +138,5 @@ def _grow_connections(session: Session, broker: Broker, count: int) -> None:
     _add(session, broker, f"{title}: produce p99", result["p99_us"] / 1e3, "ms")
 
 
-def _add(
-    session: Session, broker: Broker, title: str, value: float, unit: str, better: Better = Better.LOWER
-) -> None:
+def _add(session: Session, broker: Broker, title: str, value: float, unit: str, better: Better = Better.LOWER) -> None:
     session.add(broker, "scale", title, value, unit, better)

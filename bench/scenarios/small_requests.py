@@ -25,9 +25,7 @@ def measure_tiny(session: Session) -> None:
         }
         with topic(broker, name, SMALL_PARTITIONS):
             for connections, in_flight, target in SHAPES:
-                result = programs.run(
-                    "tiny", "produce", connections=connections, in_flight=in_flight, **common
-                )
+                result = programs.run("tiny", "produce", connections=connections, in_flight=in_flight, **common)
                 title = f"produce, {_shape(connections, in_flight)}"
                 rate = result["requests"] / result["seconds"]
                 session.add(broker, "tiny", title, rate, "requests/s", Better.HIGHER, target)

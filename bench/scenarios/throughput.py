@@ -47,9 +47,7 @@ def measure(session: Session, groups: frozenset[str]) -> None:
 
 
 def _one_round(session: Session, groups: frozenset[str], cell: Cell, broker: Broker, name: str) -> None:
-    megabytes = (
-        session.plan.scaled(600, 200) if cell.batch_bytes > SMALL_BATCH else session.plan.scaled(300, 100)
-    )
+    megabytes = session.plan.scaled(600, 200) if cell.batch_bytes > SMALL_BATCH else session.plan.scaled(300, 100)
     count = megabytes * 1_000_000 // cell.size
     common: dict[str, programs.Option] = {
         "brokers": f"127.0.0.1:{broker.port}",

@@ -34,9 +34,7 @@ def measure(session: Session) -> None:
 def _transact(broker: Broker, name: str, count: int) -> list[float]:
     from confluent_kafka import Producer
 
-    producer = Producer(
-        {"bootstrap.servers": f"127.0.0.1:{broker.port}", "transactional.id": name, "linger.ms": 0}
-    )
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{broker.port}", "transactional.id": name, "linger.ms": 0})
     producer.init_transactions(60)
     taken: list[float] = []
     for _ in range(count):

@@ -120,9 +120,7 @@ def _verdict(value: float | None, bound: float) -> Verdict:
 
 
 def all_rows(actions: list[str], sizes: list[int], codecs: list[str]) -> list[Row]:
-    rows = [
-        Row(action, size, codec) for action in actions if action != FLOOR for size in sizes for codec in codecs
-    ]
+    rows = [Row(action, size, codec) for action in actions if action != FLOOR for size in sizes for codec in codecs]
     if FLOOR in actions:
         rows += [Row(FLOOR, 100, TO_NOTHING), Row(FLOOR, 100, TO_TOPIC)]
     return rows

@@ -272,9 +272,7 @@ def _histogram_lines(metric: Metric, labels: tuple[str, ...], histogram: Histogr
 
 
 def _pairs(metric: Metric, labels: tuple[str, ...]) -> str:
-    return ",".join(
-        [f'{name}="{_escape_label(value)}"' for name, value in zip(metric.labels, labels, strict=True)]
-    )
+    return ",".join([f'{name}="{_escape_label(value)}"' for name, value in zip(metric.labels, labels, strict=True)])
 
 
 def _escape_help(text: str) -> str:

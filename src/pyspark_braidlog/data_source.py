@@ -79,7 +79,7 @@ class DefaultSource(SentToWorkers, DataSource):
         if _SERVERS not in self.options and any(_METADATA in field.metadata for field in schema.fields):
             # The metadata are those of a table that the stream reads: Spark does not tell which one it writes to.
             raise UserError(
-                'Spark does not hand on the options of a table to a stream that is written to it: write with '
+                "Spark does not hand on the options of a table to a stream that is written to it: write with "
                 'format("braidlog") and its options'
             )
         return new_stream_writer(self.options, schema, overwrite)

@@ -37,7 +37,7 @@ _ADVICE: Final = {
         "--checkpoints DIR"
     ),
     "braidlog does not support Update mode": (
-        'Spark keeps output mode update from Python data sources: write .foreachBatch(topic_sink(options)) instead of '
+        "Spark keeps output mode update from Python data sources: write .foreachBatch(topic_sink(options)) instead of "
         '.format("braidlog"), after `from pyspark_braidlog.pipeline import topic_sink`'
     ),
     " is not supported in Real-time Mode": (

@@ -166,9 +166,7 @@ def test_what_a_broker_does_not_start_with(
         ("PLAINTEXT://0.0.0.0:0", "clients cannot connect to 0.0.0.0"),
     ],
 )
-def test_listeners_that_make_no_sense(
-    listeners: str, told: str, tmp_path: Path, cli_of: Callable[[None], Any]
-) -> None:
+def test_listeners_that_make_no_sense(listeners: str, told: str, tmp_path: Path, cli_of: Callable[[None], Any]) -> None:
     settings = ("--data", str(tmp_path / "data"), "--set", f"listeners={listeners}")
     served = cli_of(None)("serve", *settings).failed(told)
     (finding,) = findings(cli_of(None)("doctor", *settings, "--output", "json"))["settings"]

@@ -62,9 +62,10 @@ def test_a_group_with_members(cli: Any, broker: Broker, filled: str) -> None:
     group = f"{filled}-group"
     clients = {"client.one", "client.two"}
     strategy = "roundrobin"
-    with members(
-        broker.bootstrap, group, filled, sorted(clients), partition_assignment_strategy=strategy
-    ) as (first, _):
+    with members(broker.bootstrap, group, filled, sorted(clients), partition_assignment_strategy=strategy) as (
+        first,
+        _,
+    ):
         message = None
         while message is None or message.error():
             message = first.poll(1.0)

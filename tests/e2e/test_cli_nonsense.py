@@ -146,9 +146,7 @@ def test_interrupted_at_any_moment(cli: Any) -> None:
         "sys.exit(main(['topics', 'list']))\n"
     )
     command = [cli.program[0], "-c", script]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=cli.environment
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=cli.environment)
     assert (done.returncode, done.stderr) == (130, "")
 
 

@@ -40,9 +40,7 @@ def test_a_rate_is_kept(cli: Any, topic: str) -> None:
 def test_live_records_have_a_latency(cli: Any, topic: str) -> None:
     cli("topics", "create", topic).succeeded()
     words = ("perf", "consume", topic, "--offset", "latest", "--records", "50", "--timeout", "60", "--output", "json")
-    with subprocess.Popen(
-        [*cli.program, *words], stdout=subprocess.PIPE, text=True, env=cli.environment
-    ) as consume:
+    with subprocess.Popen([*cli.program, *words], stdout=subprocess.PIPE, text=True, env=cli.environment) as consume:
         # Enough that some come after the consumer has found the end.
         while consume.poll() is None:
             cli("perf", "produce", topic, "--records", "200", "--rate", "200").succeeded()

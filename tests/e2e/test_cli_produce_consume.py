@@ -231,9 +231,7 @@ def test_many_lines_through_a_pipe(cli: Any, broker: Broker, topic: str, record_
 
     def timed(name: str, command: list[str], stdin: bytes = b"") -> bytes:
         began = time.perf_counter()
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, env=cli.environment, check=False, timeout=120
-        )
+        done = subprocess.run(command, input=stdin, capture_output=True, env=cli.environment, check=False, timeout=120)
         figures[name] = LINES / (time.perf_counter() - began)
         assert done.returncode == 0, done.stderr
         return done.stdout

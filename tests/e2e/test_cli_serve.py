@@ -22,9 +22,7 @@ from support.disks import failing_calls, small_disk
 START_S = 60.0
 
 
-def refused(
-    *words: str | Path, data: Path, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None
-) -> str:
+def refused(*words: str | Path, data: Path, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None) -> str:
     """The last line of a `serve` that ends by itself with exit code 1."""
     command = [*prefix, *serve_command(data, arguments=[str(word) for word in words])]
     environment = {**os.environ, **(env or {})}
@@ -48,9 +46,7 @@ def refused(
         (("--listen", "127.0.0.1:70000"), "is not a port"),
     ],
 )
-def test_what_serve_does_not_understand(
-    cli_of: Callable[[None], Any], words: tuple[str, ...], told: str
-) -> None:
+def test_what_serve_does_not_understand(cli_of: Callable[[None], Any], words: tuple[str, ...], told: str) -> None:
     cli_of(None)("serve", *words).failed(told, code=2)
 
 

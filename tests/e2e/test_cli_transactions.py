@@ -22,9 +22,11 @@ STRANGER = 4711
 
 def committed(cli: Any, topic: str) -> list[str]:
     """What a reader sees that waits for transactions to end."""
-    lines: list[str] = cli(
-        *("consume", topic, "--offset", "earliest", "--exit-at-end", "--isolation", "read_committed")
-    ).succeeded().lines
+    lines: list[str] = (
+        cli(*("consume", topic, "--offset", "earliest", "--exit-at-end", "--isolation", "read_committed"))
+        .succeeded()
+        .lines
+    )
     return lines
 
 
@@ -80,9 +82,7 @@ def test_an_open_transaction_and_its_abort(cli: Any, broker: Broker, topic: str)
     assert "has no open transaction" in cli(*abort, "--transactional-id", name).succeeded().out
 
 
-def test_a_hanging_transaction(
-    start_broker: StartBroker, cli_of: Callable[[Broker | None], Any], topic: str
-) -> None:
+def test_a_hanging_transaction(start_broker: StartBroker, cli_of: Callable[[Broker | None], Any], topic: str) -> None:
     # Without the check a partition takes what no coordinator knows of: that is how transactions came to hang.
     broker = start_broker({"transaction.partition.verification.enable": "false"})
     cli = cli_of(broker)

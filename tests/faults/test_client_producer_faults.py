@@ -182,9 +182,7 @@ def test_what_is_not_acknowledged_in_time_says_why(lives: list[Broker]) -> None:
 
 def test_a_full_buffer_is_told_after_max_block_and_empties_again(lives: list[Broker]) -> None:
     bootstrap = lives[0].bootstrap
-    with Producer(
-        bootstrap_servers=bootstrap, buffer_memory=40_000, batch_size=20_000, max_block_ms=200
-    ) as producer:
+    with Producer(bootstrap_servers=bootstrap, buffer_memory=40_000, batch_size=20_000, max_block_ms=200) as producer:
         producer.send(TOPIC, b"first", partition=0).result(30)
         lives[0].process.signal(signal.SIGSTOP)
         taken: list[Delivery] = []

@@ -68,9 +68,7 @@ def test_a_zombie_is_fenced(quick_broker: Broker, topic: str) -> None:
 def test_offsets_count_when_their_transaction_commits(quick_broker: Broker, topic: str) -> None:
     confluent.create_topic(quick_broker.bootstrap, topic)
     here, group = TopicPartition(topic, 0), f"{topic}-group"
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=quick_broker.bootstrap, group_id=group, enable_auto_commit=False
-    )
+    consumer = KafkaConsumer(topic, bootstrap_servers=quick_broker.bootstrap, group_id=group, enable_auto_commit=False)
     # Or it joins for nothing, and may then spin in the rebalance that its metadata begins; on Apache Kafka, too.
     eventually(lambda: bool(consumer.partitions_for_topic(topic)))
     eventually(lambda: not consumer.poll(50) and bool(consumer.assignment()))

@@ -268,9 +268,7 @@ def test_streams_partitions_that_were_added(scene: Scene, tmp_path: Path) -> Non
 
 def test_writes_a_batch_with_all_columns(scene: Scene) -> None:
     first, second = (scene.broker.create_topic(f"written-{name}", partitions=2) for name in ("first", "second"))
-    schema = (
-        "topic string, partition int, key binary, value binary, headers array<struct<key: string, value: binary>>"
-    )
+    schema = "topic string, partition int, key binary, value binary, headers array<struct<key: string, value: binary>>"
     rows = [
         (first, 0, b"a", b"1", [("h", b"x"), ("h", None)]),
         (first, 1, None, b"2", None),

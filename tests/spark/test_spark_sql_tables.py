@@ -98,9 +98,7 @@ def test_a_copy_never_lands_in_the_topic_that_is_read(
     assert values(spark, table) == ["0", "1", "2"]
 
 
-def test_what_a_table_cannot_have_is_one_sentence(
-    spark: Any, braidlog_broker: Broker, topic: str, table: str
-) -> None:
+def test_what_a_table_cannot_have_is_one_sentence(spark: Any, braidlog_broker: Broker, topic: str, table: str) -> None:
     secret = options(braidlog_broker, topic, **{"kafka.sasl.password": "x"})
     with pytest.raises(Exception, match="password") as refused:
         spark.sql(f"CREATE TABLE {table} USING braidlog OPTIONS ({secret})")

@@ -211,9 +211,7 @@ class DataPath:
         self.conversions = Conversions(self.steps.run_elsewhere, self.memory.conversions)
         self.coordinator = FakeCoordinator()
         self.offsets = FakeOffsets()
-        self.produce_handler = ProduceHandler(
-            self.registry, self.committer, self.clock, self.turns, self.conversions
-        )
+        self.produce_handler = ProduceHandler(self.registry, self.committer, self.clock, self.turns, self.conversions)
         self.produce_handler.check_partitions = self.coordinator.check_partitions
         self.fetch_handler = FetchHandler(
             self.registry,

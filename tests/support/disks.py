@@ -113,7 +113,5 @@ def failing_calls(place: Path, path: Path) -> FailingCalls:
     if compiler is None:
         pytest.skip("no C compiler: system calls cannot be made to fail")
     library = place / "failing_calls.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(library), str(SOURCE), "-ldl"], check=True
-    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(library), str(SOURCE), "-ldl"], check=True)
     return FailingCalls(library, place / "failing-calls", path)

@@ -51,7 +51,6 @@ def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int], meta
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     places = [TopicPartition(topic, partition, offset, metadata) for partition, offset in offsets.items()]
 
-
     def committed() -> bool:
         try:
             consumer.commit(offsets=places, asynchronous=False)

@@ -270,9 +270,7 @@ class Broker:
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
         loop = asyncio.get_running_loop()
-        self.produce = ProduceHandler(
-            self.registry, self.committer, self.seams.clock, self.turns, self.conversions
-        )
+        self.produce = ProduceHandler(self.registry, self.committer, self.seams.clock, self.turns, self.conversions)
         self.produce.check_partitions = self.coordination.desk.check_partitions
         self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
         self.fetch = FetchHandler(

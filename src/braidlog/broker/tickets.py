@@ -23,9 +23,7 @@ class ExchangeTicket:
 
     def answer(self, response: Message) -> None:
         exchange = self._exchange
-        exchange.reply(
-            encode_response(exchange.api_key, exchange.version, exchange.correlation_id, response).parts()
-        )
+        exchange.reply(encode_response(exchange.api_key, exchange.version, exchange.correlation_id, response).parts())
 
     def fail(self, error: ProtocolError) -> None:
         log_refusal(self._exchange, error)

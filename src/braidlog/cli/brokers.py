@@ -32,9 +32,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("brokers", nargs="*", metavar="ID", type=broker_number, help="only these (default: all)")
-    parser.add_argument(
-        "--api-versions", action="store_true", help="the requests that each offers, and their versions"
-    )
+    parser.add_argument("--api-versions", action="store_true", help="the requests that each offers, and their versions")
     add_connection(parser)
     add_output(parser)
     parser.set_defaults(run=run)

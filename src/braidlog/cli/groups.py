@@ -110,9 +110,7 @@ def run_delete(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _delete_offsets(
-    cluster: Cluster, names: list[str], topics: list[TopicChoice], options: argparse.Namespace
-) -> int:
+def _delete_offsets(cluster: Cluster, names: list[str], topics: list[TopicChoice], options: argparse.Namespace) -> int:
     partitions = chosen_partitions(cluster, topics)
     groups = GroupOffsetCalls(Routing(cluster))
     rows: list[dict[str, Any]] = []

@@ -69,9 +69,7 @@ def chosen_partitions(cluster: Cluster, choices: Sequence[TopicChoice]) -> list[
         there = sorted(partition.partition_index for partition in topic.partitions)
         for number in there if choice.partitions is None else choice.partitions:
             if number not in there:
-                raise UserError(
-                    f"topic {choice.topic} has no partition {number}; it has {len(there)}, counted from 0"
-                )
+                raise UserError(f"topic {choice.topic} has no partition {number}; it has {len(there)}, counted from 0")
             found[TopicPartition(choice.topic, number)] = None
     return list(found)
 

@@ -1,11 +1,11 @@
 """`braidlog profiles list|show`, and the file behind `--profile NAME`: settings of a client under a name.
 
-    [prod]
-    bootstrap.servers = "b1.example.com:9093,b2.example.com:9093"
-    security.protocol = "SASL_SSL"
-    sasl.mechanism    = "SCRAM-SHA-512"
-    sasl.username     = "alice"
-    sasl.password     = { env = "PROD_PASSWORD" }        or { file = "~/.secrets/prod" }
+[prod]
+bootstrap.servers = "b1.example.com:9093,b2.example.com:9093"
+security.protocol = "SASL_SSL"
+sasl.mechanism    = "SCRAM-SHA-512"
+sasl.username     = "alice"
+sasl.password     = { env = "PROD_PASSWORD" }        or { file = "~/.secrets/prod" }
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bytes of keys and values as people and scripts write them.
 
-    raw      byte for byte                         text     UTF-8; what is not shows as \\xNN
-    hex      two digits a byte                     base64   as in RFC 4648
-    json     a JSON document, checked; printed on one line
+raw      byte for byte                         text     UTF-8; what is not shows as \\xNN
+hex      two digits a byte                     base64   as in RFC 4648
+json     a JSON document, checked; printed on one line
 """
 
 from __future__ import annotations

@@ -88,15 +88,11 @@ class SliceSource:
             if count or ends:
                 # Also nothing: the end may have been reached.
                 if self._decoding is not None:
-                    return _decoded_chunks(
-                        self._decoding, where, text, Rows(columns), count, reader.position, epoch
-                    )
+                    return _decoded_chunks(self._decoding, where, text, Rows(columns), count, reader.position, epoch)
                 return _chunks(where, text, Rows(columns), count, reader.position, epoch)
 
 
-def _chunks(
-    where: TopicPartition, text: RecordText, rows: Rows, count: int, position: int, epoch: int
-) -> list[Chunk]:
+def _chunks(where: TopicPartition, text: RecordText, rows: Rows, count: int, position: int, epoch: int) -> list[Chunk]:
     chunks = []
     for first in range(0, count, _TOGETHER):
         end = min(first + _TOGETHER, count)

@@ -185,9 +185,7 @@ class RecordText:
             row += 1
         return out.getvalue()
 
-    def _write(
-        self, out: BytesWriter, rows: Rows, views: bytes, validity: bytes, row: i64, field: FieldText
-    ) -> None:
+    def _write(self, out: BytesWriter, rows: Rows, views: bytes, validity: bytes, row: i64, field: FieldText) -> None:
         if _is_null(validity, row):
             out.write(self._null_text)
             return

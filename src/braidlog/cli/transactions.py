@@ -221,9 +221,7 @@ def run_find_hanging(options: argparse.Namespace) -> int:
     return 0
 
 
-def _producers(
-    transactions: TransactionCalls, cluster: Cluster, options: argparse.Namespace
-) -> list[ActiveProducer]:
+def _producers(transactions: TransactionCalls, cluster: Cluster, options: argparse.Namespace) -> list[ActiveProducer]:
     """Those of the partitions meant, in their order."""
     found = transactions.describe_producers(sorted(_partitions(cluster, options.topic, options.partition)))
     return [each for some in found.raise_for_errors().values() for each in some]
@@ -250,5 +248,3 @@ def _timestamp(milliseconds: int, output: str) -> Row:
 
 def _if_any(number: int) -> int | None:
     return number if number >= 0 else None
-
-

@@ -1,11 +1,11 @@
 """What can go wrong in a client beside the codes that brokers answer with (those are `core.protocol_errors`).
 
-    ClientError              something a program may meet and handle
-      NoConnection           no broker reached, or it went away: whether it acted on the last request is not known
-      RequestTimeout         a broker took the request and did not answer in time: the same doubt
-      AuthenticationFailed   the broker refused who we say we are; trying again does not help
-      …                      the producer's and the consumer's own, below
-    UserError                a setting or an argument is wrong (`core.errors`): the program has to change
+ClientError              something a program may meet and handle
+  NoConnection           no broker reached, or it went away: whether it acted on the last request is not known
+  RequestTimeout         a broker took the request and did not answer in time: the same doubt
+  AuthenticationFailed   the broker refused who we say we are; trying again does not help
+  …                      the producer's and the consumer's own, below
+UserError                a setting or an argument is wrong (`core.errors`): the program has to change
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ _AUTHORIZE: Final = "ask whoever keeps the cluster for the right to it (Admin.cr
 # Programs read these words; `cli.option_words` has what they are called at the command line.
 _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
     errors.UnknownServerError: Advice("the broker failed", "its log has the reason"),
-    errors.OffsetOutOfRangeError: Advice(
-        "there are no records at that offset", "use the earliest or the latest"
-    ),
+    errors.OffsetOutOfRangeError: Advice("there are no records at that offset", "use the earliest or the latest"),
     errors.CorruptMessageError: Advice("bytes on disk or on the way are damaged", "`braidlog log verify` finds where"),
     errors.UnknownTopicOrPartitionError: Advice(
         "it does not exist", "`braidlog topics list` shows what does, `braidlog topics create` makes one"
@@ -73,9 +71,7 @@ _ADVICE: Final[dict[type[ProtocolError], Advice]] = {
         "a timestamp is too far from the broker's clock",
         "see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     ),
-    errors.TopicAlreadyExistsError: Advice(
-        "it exists already", "describe it to see whether it will do"
-    ),
+    errors.TopicAlreadyExistsError: Advice("it exists already", "describe it to see whether it will do"),
     errors.InvalidPartitionsError: Advice(
         "that number of partitions cannot be",
         "give one above 0, and above what there are: partitions are never taken away",

@@ -69,9 +69,7 @@ def _replay_batch(shard: Shard, header: BatchHeader, records: list[Record], unkn
             raise MalformedError(f"the record at offset {record.offset} has no key")
         try:
             shard.replay(
-                ReplayedRecord(
-                    record.offset, record.timestamp, record.key, record.value, producer_id, producer_epoch
-                )
+                ReplayedRecord(record.offset, record.timestamp, record.key, record.value, producer_id, producer_epoch)
             )
         except UnknownKindError as problem:
             # Written by a newer version: of no use here, and no reason to refuse the rest.

@@ -1,10 +1,10 @@
 """What an interrupted deletion or compaction left in a partition's directory, removed or completed.
 
-    .deleted   going anyway: removed
-    .cleaned   compaction had not finished: removed, and with it every `.swap` at or past the lowest of them, because
-               they belong to the same unfinished set
-    .swap      compaction had finished: the old segments in their range go, the swap is completed
-    .tmp       a file that was about to replace another: removed
+.deleted   going anyway: removed
+.cleaned   compaction had not finished: removed, and with it every `.swap` at or past the lowest of them, because
+           they belong to the same unfinished set
+.swap      compaction had finished: the old segments in their range go, the swap is completed
+.tmp       a file that was about to replace another: removed
 """
 
 from __future__ import annotations

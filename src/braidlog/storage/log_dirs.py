@@ -32,9 +32,7 @@ LockDirectory = Callable[[str], DirectoryLock]
 class LogDirectory:
     """`failure` says why it is offline; none while it works. Partition counts are kept by the manager."""
 
-    def __init__(
-        self, path: str, files: Files, lock: LockDirectory, new_id: Callable[[], bytes] = random_id
-    ) -> None:
+    def __init__(self, path: str, files: Files, lock: LockDirectory, new_id: Callable[[], bytes] = random_id) -> None:
         self.path = path
         self.failure: str | None = None
         self.properties: MetaProperties | None = None

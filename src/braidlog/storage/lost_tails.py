@@ -99,9 +99,7 @@ def save_tail(
                 problem,
             ) from problem
         saved = None
-    lost = LostRange(
-        segment.log_path, position, segment.size - position, first_offset, end_offset, reason, saved
-    )
+    lost = LostRange(segment.log_path, position, segment.size - position, first_offset, end_offset, reason, saved)
     _log.warning("%s", lost)
     return lost
 

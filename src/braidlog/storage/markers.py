@@ -1,7 +1,7 @@
 """The end of a transaction as its control record says it.
 
-    key:    version i16, type i16 (0 abort, 1 commit)
-    value:  version i16, coordinator epoch i32
+key:    version i16, type i16 (0 abort, 1 commit)
+value:  version i16, coordinator epoch i32
 """
 
 from __future__ import annotations

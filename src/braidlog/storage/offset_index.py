@@ -31,9 +31,7 @@ _ENTRIES_PER_PAGE: Final = PAGE_BYTES // ENTRY_SIZE
 
 
 class OffsetIndex:
-    def __init__(
-        self, files: Files, handles: HandlePool, path: str, base_offset: int, max_bytes: int
-    ) -> None:
+    def __init__(self, files: Files, handles: HandlePool, path: str, base_offset: int, max_bytes: int) -> None:
         self.file = IndexFile(files, handles, path, ENTRY_SIZE)
         self.base_offset = base_offset
         self.max_entries: int = max(max_bytes // ENTRY_SIZE, 1)

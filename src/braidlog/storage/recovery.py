@@ -174,9 +174,7 @@ class LogRecovery:
         segment.sync()
 
     def _cut(self, segment: Segment, position: int, next_offset: int, reason: str, torn: bool) -> None:
-        self.report.lost.append(
-            save_tail(self._state, segment, position, next_offset, reason, torn=torn)
-        )
+        self.report.lost.append(save_tail(self._state, segment, position, next_offset, reason, torn=torn))
         segment.truncate_at(position, next_offset)
         segment.sync()
 

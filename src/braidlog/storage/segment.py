@@ -64,12 +64,8 @@ class Segment:
         self._files = files
         self._stem = f"{directory}/{base_offset:020d}"
         self.log: Handle = handles.handle(self._stem + LOG_SUFFIX + suffix)
-        self.offset_index = OffsetIndex(
-            files, handles, self._stem + INDEX_SUFFIX + suffix, base_offset, index_bytes
-        )
-        self.time_index = TimeIndex(
-            files, handles, self._stem + TIME_INDEX_SUFFIX + suffix, base_offset, index_bytes
-        )
+        self.offset_index = OffsetIndex(files, handles, self._stem + INDEX_SUFFIX + suffix, base_offset, index_bytes)
+        self.time_index = TimeIndex(files, handles, self._stem + TIME_INDEX_SUFFIX + suffix, base_offset, index_bytes)
         self.txn_index = TxnIndex(files, handles, self._stem + TXN_INDEX_SUFFIX + suffix)
         self.size: int = 0
         self._since_entry: i64 = 0

@@ -104,9 +104,7 @@ class ScriptedConsumer:
 
 async def read_once(client: Client, target: Target, offset: int, max_bytes: int) -> PartitionRead:
     """One fetch without a session that waits for nothing."""
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=_topics({target: offset}, max_bytes)
-    )
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=_topics({target: offset}, max_bytes))
     response = await client.call(1, request, _VERSION, FetchResponse)
     (read,) = _reads(response, {(target.topic_id, target.partition): (target, offset)})
     return read

@@ -143,9 +143,7 @@ class MemoryDisk:
 
     # Faults
 
-    def fail(
-        self, *kinds: str, code: int = errno.EIO, under: str = "/", after: int = 0, lasting: bool = False
-    ) -> None:
+    def fail(self, *kinds: str, code: int = errno.EIO, under: str = "/", after: int = 0, lasting: bool = False) -> None:
         self._faults.append(Fault(kinds, under, code, after, lasting))
 
     def repair(self) -> None:

@@ -215,9 +215,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.call_at(began, self._run_job, future, ended, func, args)
         return future
 
-    def _run_job(
-        self, future: asyncio.Future[T], ended: float, func: Callable[..., T], args: tuple[Any, ...]
-    ) -> None:
+    def _run_job(self, future: asyncio.Future[T], ended: float, func: Callable[..., T], args: tuple[Any, ...]) -> None:
         try:
             result = func(*args)
         except Exception as problem:

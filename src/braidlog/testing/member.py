@@ -180,9 +180,7 @@ class ScriptedMember:
         if self._positions and self._random.random() < 0.7:
             index = self._random.choice(list(self._positions))
             return await self._commit(index)
-        request = HeartbeatRequest(
-            group_id=self._group, generation_id=self._generation, member_id=self._member_id
-        )
+        request = HeartbeatRequest(group_id=self._group, generation_id=self._generation, member_id=self._member_id)
         response = await self._client.call(12, request, 4, HeartbeatResponse)
         return response.error_code == 0
 

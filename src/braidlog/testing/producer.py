@@ -1,7 +1,7 @@
 """A producer as a simulation scripts it: pipelined batches over several partitions, retried in order while idempotent.
 
-    queue of each partition    b0 b1 b2 …      first request: every partition's b0, second: every b1, … all at once
-    after a failure            what is not acknowledged goes again, same producer id, same sequences
+queue of each partition    b0 b1 b2 …      first request: every partition's b0, second: every b1, … all at once
+after a failure            what is not acknowledged goes again, same producer id, same sequences
 """
 
 from __future__ import annotations

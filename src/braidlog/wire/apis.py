@@ -115,9 +115,7 @@ def _spoken(api_key: int, version: int) -> Api:
     return api
 
 
-def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, message: Message
-) -> Writer:
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, message: Message) -> Writer:
     """A whole request frame, its size first."""
     _spoken(api_key, version)
     w = Writer()

@@ -164,4 +164,3 @@ def _encoder(plan: WritePlan) -> tuple[Any, Callable[[Any], Any] | None, bool]:
 
 def _loaded(text: str) -> Any:
     return json.loads(text)
-

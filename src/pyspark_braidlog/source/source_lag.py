@@ -37,9 +37,7 @@ class SourceLag:
         self._oldest_ms: int | None = None
 
     def written(self, position: Offsets, latest: Offsets) -> dict[str, Any]:
-        behind = {
-            place: latest[place] - offset for place, offset in position.items() if latest.get(place, -1) > offset
-        }
+        behind = {place: latest[place] - offset for place, offset in position.items() if latest.get(place, -1) > offset}
         if not behind:
             # What comes next is newer than what was looked at.
             self._next_look = 0.0

@@ -80,9 +80,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
-        return Admission(
-            most=options.max_offsets, most_bytes=options.max_bytes, least=options.min_offsets
-        ).own_limit
+        return Admission(most=options.max_offsets, most_bytes=options.max_bytes, least=options.min_offsets).own_limit
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         planner = self._planning()

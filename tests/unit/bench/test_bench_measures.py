@@ -36,9 +36,7 @@ def test_the_spread_pairs_neighbouring_rounds() -> None:
         (Better.LOWER, None, 1000.0, Verdict.NO_TARGET),
     ],
 )
-def test_a_verdict_follows_the_direction(
-    better: Better, target: float | None, ours: float, verdict: Verdict
-) -> None:
+def test_a_verdict_follows_the_direction(better: Better, target: float | None, ours: float, verdict: Verdict) -> None:
     assert row(better, target, [ours], [100.0]).verdict() is verdict
 
 

@@ -258,10 +258,10 @@ def test_what_a_change_does_not_do_is_said_once(caplog: pytest.LogCaptureFixture
     assert live.current.get("log.retention.ms") == 5
     caplog.clear()
     with caplog.at_level("INFO"):
-        live.apply_dynamic(
-            {**stored, "log.retention.ms": "6"}, {"listener.name.plaintext.ssl.client.auth": "required"}
-        )
+        live.apply_dynamic({**stored, "log.retention.ms": "6"}, {"listener.name.plaintext.ssl.client.auth": "required"})
     assert caplog.messages == ["settings changed at run time: log.retention.ms"]
+
+
 # Every setting that may change at run time and has an effect, with a value that is not its default.
 
 Probe = Callable[[Server], object]

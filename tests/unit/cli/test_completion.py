@@ -98,9 +98,7 @@ def test_scripts_name_every_command_and_option(
         (["configs", "alter", "--group", "g", "--set", "consumer.s"], ["consumer.session.timeout.ms="]),
     ],
 )
-def test_bash_offers(
-    words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_bash_offers(words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("bash is not installed")

@@ -103,9 +103,7 @@ def test_a_profile_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[s
         ("[prod]\nacks = 2024-01-01", "acks is neither text"),
     ],
 )
-def test_a_file_that_is_wrong(
-    file: Path, content: str, told: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_wrong(file: Path, content: str, told: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(content)
     code = main(["profiles", "list"])
     assert code == (0 if told is None else 1)
@@ -113,9 +111,7 @@ def test_a_file_that_is_wrong(
         assert told in capsys.readouterr().err
 
 
-def test_secrets_are_not_shown(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_not_shown(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAIDLOG_PROFILE", "prod")
     assert main(["profiles", "show", "prod"]) == 0
     shown = capsys.readouterr().out

@@ -113,9 +113,7 @@ def failing(problem: BaseException) -> Command:
         (FileNotFoundError(2, "No such file or directory", "/x"), "braidlog: /x: No such file or directory"),
     ],
 )
-def test_failures_are_one_line_and_code_1(
-    capsys: pytest.CaptureFixture[str], problem: Exception, line: str
-) -> None:
+def test_failures_are_one_line_and_code_1(capsys: pytest.CaptureFixture[str], problem: Exception, line: str) -> None:
     assert run(failing(problem), argparse.Namespace()) == 1
     assert capsys.readouterr().err == line + "\n"
 

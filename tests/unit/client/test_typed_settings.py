@@ -17,7 +17,7 @@ from braidlog.client.typed_settings import AdminSettings, ConsumerSettings, Prod
 SOURCE = Path(braidlog.__file__).parent.parent
 
 # Each line with "# mistake" has one, and no other line has any.
-PROGRAM = '''
+PROGRAM = """
 import json
 from collections.abc import Sequence
 
@@ -109,7 +109,7 @@ def exports() -> None:
     reveal_type(results)  # revealed
     reveal_type(Producer)  # revealed
     reveal_type(NewTopic)  # revealed
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -57,9 +57,7 @@ def test_reads_return_as_many_whole_batches_as_fit(kit: Kit, reopened: bool) -> 
             assert found[0] <= offset <= found[1]
             assert read.slice.size <= max_bytes
             assert read.next_offset == found[-1] + 1
-            segment_end = next(
-                (s.base_offset for s in log.segments if s.base_offset > offset), log.log_end_offset
-            )
+            segment_end = next((s.base_offset for s in log.segments if s.base_offset > offset), log.log_end_offset)
             assert found[-1] + 1 == min(found[0] + 2 * (max_bytes // size), segment_end)
 
 
@@ -202,9 +200,7 @@ def test_timestamps_out_of_order(tmp_path: Path) -> None:
             log = kit.open(clean=True)
         for asked in range(101):
             first = next(offset for offset, stamp in enumerate(stamps) if stamp >= asked)
-            assert log.offset_for_timestamp(START_MS + asked) == TimestampOffset(
-                START_MS + stamps[first], first, 6
-            )
+            assert log.offset_for_timestamp(START_MS + asked) == TimestampOffset(START_MS + stamps[first], first, 6)
         assert log.max_timestamp_offset() == TimestampOffset(START_MS + 100, 5, 6)
 
 

@@ -81,9 +81,7 @@ def compared(schema: Schema, where: str, ours: Any, theirs: Any, version: int) -
             yield f"{where}: {one!r}, not {other!r}"
 
 
-@pytest.mark.parametrize(
-    ("schema", "name", "version"), CASES, ids=[f"{name}-v{version}" for _, name, version in CASES]
-)
+@pytest.mark.parametrize(("schema", "name", "version"), CASES, ids=[f"{name}-v{version}" for _, name, version in CASES])
 def test_kio_agrees(schema: Schema, name: str, version: int) -> None:
     assert schema.api is not None
     kind = KINDS[name.removeprefix(schema.api.name)]

@@ -24,9 +24,7 @@ class DeleteRecordsHandler:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def handle(
-        self, request: DeleteRecordsRequest, exchange: Exchange
-    ) -> Generator[None, None, DeleteRecordsResponse]:
+    def handle(self, request: DeleteRecordsRequest, exchange: Exchange) -> Generator[None, None, DeleteRecordsResponse]:
         response = DeleteRecordsResponse(topics=[])
         for topic in request.topics:
             answers: list[DeleteRecordsPartitionResult] = []

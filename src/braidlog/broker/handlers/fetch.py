@@ -247,9 +247,7 @@ class FetchHandler:
         del self._waiting[exchange.channel]
         try:
             if len(waiter.plan.targets) > _MANY:
-                self._read_many(
-                    waiter.request, waiter.plan, exchange, lambda result: self._read_again(waiter, result)
-                )
+                self._read_many(waiter.request, waiter.plan, exchange, lambda result: self._read_again(waiter, result))
             else:
                 self._read_again(waiter, self._read(waiter.request, waiter.plan, exchange.version))
         except Exception as problem:

@@ -79,8 +79,7 @@ class OffsetCommitHandler:
                 topic.name = self._topics.name_of(topic.topic_id) or ""
         request.topics, unknown = split_known(request.topics, self._topics)
         return [
-            _answer(topic, missing, _UNKNOWN_ID if by_id and not topic.name else _UNKNOWN)
-            for topic, missing in unknown
+            _answer(topic, missing, _UNKNOWN_ID if by_id and not topic.name else _UNKNOWN) for topic, missing in unknown
         ]
 
     async def _commit_to_store(self, request: OffsetCommitRequest, ticket: MergingTicket) -> None:

@@ -55,6 +55,7 @@ class Features:
 class FeatureCalls(Family):
     def describe_features(self) -> Features:
         """The features that the cluster has switched on, and those that its brokers support."""
+
         def describe(node: Node) -> Features:
             request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
             answer = node.call(API_VERSIONS, request, ApiVersionsResponse)

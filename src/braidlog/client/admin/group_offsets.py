@@ -66,10 +66,7 @@ class GroupOffsetCalls(GroupFamily):
             named.update(groups)
         else:
             named.update(dict.fromkeys(names_of(groups, "groups")))
-        wanted = {
-            name: None if places is None else by_topic(partitions_of(places))
-            for name, places in named.items()
-        }
+        wanted = {name: None if places is None else by_topic(partitions_of(places)) for name, places in named.items()}
 
         def fetch(node: Node, names: list[str]) -> dict[str, Offsets | ProtocolError]:
             version = node.version_for(OFFSET_FETCH, _NAMED_TOPICS)

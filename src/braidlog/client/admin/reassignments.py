@@ -77,9 +77,7 @@ class ReassignmentCalls(Family):
 
         return self._routing.ask(wanted, Controller(), alter)
 
-    def list_partition_reassignments(
-        self, partitions: Partitions | None = None
-    ) -> dict[TopicPartition, Reassignment]:
+    def list_partition_reassignments(self, partitions: Partitions | None = None) -> dict[TopicPartition, Reassignment]:
         """The moves that are under way, of all partitions or of some."""
         topics = None
         if partitions is not None:

@@ -133,9 +133,7 @@ class TopicDescription:
 
 
 class TopicCalls(Family):
-    def create_topics(
-        self, topics: Many[NewTopic | str], *, validate_only: bool = False
-    ) -> Results[str, CreatedTopic]:
+    def create_topics(self, topics: Many[NewTopic | str], *, validate_only: bool = False) -> Results[str, CreatedTopic]:
         """Make topics; a bare name leaves everything to the broker. `validate_only` makes none, but answers as if."""
         given = [NewTopic(each) if isinstance(each, str) else each for each in listed(topics, "topics")]
         for topic in given:

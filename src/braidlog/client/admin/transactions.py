@@ -202,9 +202,7 @@ class TransactionCalls(Family):
 
     # At the partitions
 
-    def describe_producers(
-        self, partitions: Partitions
-    ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
+    def describe_producers(self, partitions: Partitions) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
         """By partition the producers that its leader knows, by id."""
 
         def describe(

@@ -220,4 +220,3 @@ def _problem_of(done: Future[None]) -> Exception | None:
     if problem is None or isinstance(problem, Exception):
         return problem
     return CommitFailedError(f"the commit ended with {problem!r}")
-

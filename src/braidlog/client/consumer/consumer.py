@@ -167,9 +167,7 @@ class Consumer(Seeking):
         """As `poll`, with whole batches as one Arrow table: no object for each record (docs/client/arrow.md)."""
         from braidlog.client.arrow.consuming import poll_arrow
 
-        return poll_arrow(
-            self, timeout, max_records, columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout
-        )
+        return poll_arrow(self, timeout, max_records, columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
 
     def __iter__(self) -> RecordIterator:
         return RecordIterator(self._intake, self._await_next)
@@ -183,9 +181,7 @@ class Consumer(Seeking):
 
     # Offsets of the group
 
-    def commit(
-        self, offsets: ByPartition[OffsetAndMetadata | int] | None = None, timeout: float | None = None
-    ) -> None:
+    def commit(self, offsets: ByPartition[OffsetAndMetadata | int] | None = None, timeout: float | None = None) -> None:
         """Write down how far the group is: these offsets, or the positions; returns when that is safe."""
         with self._one_thread:
             self._settle()

@@ -1,8 +1,8 @@
 """Which piece of work may begin: of those that must stay in order, one at a time.
 
-    lane a   a1 a2 a3        a1 is under way; a2 becomes ready when it ends
-    lane b   b1              ready at once, beside a1
-    no lane  x  y            ready at once, beside everything
+lane a   a1 a2 a3        a1 is under way; a2 becomes ready when it ends
+lane b   b1              ready at once, beside a1
+no lane  x  y            ready at once, beside everything
 """
 
 from __future__ import annotations

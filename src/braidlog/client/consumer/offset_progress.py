@@ -1,8 +1,8 @@
 """How far a partition is when its records are finished out of order.
 
-    taken     10 11 12 14 15        13 is a marker or was compacted away: nobody is given it
-    done       x     x     x
-    position     11                 everything before it is done: the most that may be committed
+taken     10 11 12 14 15        13 is a marker or was compacted away: nobody is given it
+done       x     x     x
+position     11                 everything before it is done: the most that may be committed
 """
 
 from __future__ import annotations

@@ -84,9 +84,7 @@ class ParallelConsumer:
 
     # What to read
 
-    def subscribe(
-        self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
-    ) -> Self:
+    def subscribe(self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None) -> Self:
         """As `Consumer.subscribe`; a listener of the consumer's own would not know of work under way."""
         wanted = topics if isinstance(topics, (str, re.Pattern)) else listed(topics, "topics")
         self._consumer.subscribe(wanted, listener=_Rebalances(self, listener or RebalanceListener()))

@@ -277,9 +277,7 @@ class Accumulator:
 
     # The engine
 
-    def learn(
-        self, name: str, view: Any, topic_id: bytes, leaders: list[int], epochs: list[int], now: float
-    ) -> None:
+    def learn(self, name: str, view: Any, topic_id: bytes, leaders: list[int], epochs: list[int], now: float) -> None:
         """What metadata says of a topic; leaders by partition, -1 where there is none."""
         self.lock.acquire()
         try:

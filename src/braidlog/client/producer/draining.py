@@ -82,9 +82,7 @@ def drain(self: Accumulator, now: float, rooms: dict[int, int]) -> Drained:
     return found
 
 
-def _is_due(
-    self: Accumulator, queue: PartitionQueue, first: Batch, now: float, eager: bool, found: Drained
-) -> bool:
+def _is_due(self: Accumulator, queue: PartitionQueue, first: Batch, now: float, eager: bool, found: Drained) -> bool:
     if first.retry_at > now:
         found.look_at = min(found.look_at, first.retry_at)
         return False

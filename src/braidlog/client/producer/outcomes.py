@@ -1,10 +1,10 @@
 """What becomes of a batch that was sent: done, failed, split, or sent again.
 
-    acknowledged, or known already     done
-    too large, several records         split in two or more, which are sent instead
-    sequence lost                      the identity decides (KIP-360)
-    retriable, lost connection         sent again after a pause that doubles, until delivery.timeout.ms
-    anything else                      failed
+acknowledged, or known already     done
+too large, several records         split in two or more, which are sent instead
+sequence lost                      the identity decides (KIP-360)
+retriable, lost connection         sent again after a pause that doubles, until delivery.timeout.ms
+anything else                      failed
 """
 
 from __future__ import annotations

@@ -135,8 +135,10 @@ def answers(response: ProduceResponse, sent: Sent) -> list[tuple[Batch, Partitio
         only = response.responses[0]
         batch = batches[0]
         if len(only.partition_responses) == 1 and only.partition_responses[0].index == batch.partition:
-            is_it = only.topic_id == sent.request.topic_ids[batch.topic] if sent.version >= _IDS_FROM else (
-                only.name == batch.topic
+            is_it = (
+                only.topic_id == sent.request.topic_ids[batch.topic]
+                if sent.version >= _IDS_FROM
+                else (only.name == batch.topic)
             )
             return [(batch, only.partition_responses[0] if is_it else None)]
     by_place: dict[tuple[str, int], PartitionProduceResponse] = {}

@@ -1,13 +1,13 @@
 """The producer that programs use.
 
-    interceptors → serializers → partitioner → accumulator ── the caller's thread
-                                                   │
-    futures, callbacks ◀── outcomes ◀── brokers ◀── sender ── the engine's thread
+interceptors → serializers → partitioner → accumulator ── the caller's thread
+                                               │
+futures, callbacks ◀── outcomes ◀── brokers ◀── sender ── the engine's thread
 
-    with Producer(bootstrap_servers="localhost:9092") as producer:
-        producer.send("topic", "value", key="key").result()       waits for the acknowledgement
-        producer.send("topic", b"value", on_delivery=print)       is told later
-        await producer.send("topic", b"value")                    in an event loop
+with Producer(bootstrap_servers="localhost:9092") as producer:
+    producer.send("topic", "value", key="key").result()       waits for the acknowledgement
+    producer.send("topic", b"value", on_delivery=print)       is told later
+    await producer.send("topic", b"value")                    in an event loop
 """
 
 from __future__ import annotations

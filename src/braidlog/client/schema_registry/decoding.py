@@ -1,9 +1,9 @@
 """Bytes that name their schema, as what JSON can say: the three kinds of schema that registries have.
 
-    Avro          bytes and fixed in base64, decimals and UUIDs as text, dates and times in ISO 8601; of a union the
-                  value alone; NaN and the infinities as text
-    JSON Schema   the document itself; the schema is not held against it
-    Protobuf      by Protobuf's own JSON mapping, with the names of the .proto file; 64-bit integers are text there
+Avro          bytes and fixed in base64, decimals and UUIDs as text, dates and times in ISO 8601; of a union the
+              value alone; NaN and the infinities as text
+JSON Schema   the document itself; the schema is not held against it
+Protobuf      by Protobuf's own JSON mapping, with the names of the .proto file; 64-bit integers are text there
 """
 
 from __future__ import annotations

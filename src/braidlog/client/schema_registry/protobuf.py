@@ -164,4 +164,3 @@ def _file(text: str, name: str) -> FileDescriptorProto:
         return parse_proto(text, name)
     except ProtoSyntaxError as problem:
         raise UnusableProtobuf(f"cannot be read: {problem}") from None
-

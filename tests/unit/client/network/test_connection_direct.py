@@ -59,9 +59,7 @@ class Scene:
             self._post(MetadataRequest(topics=names), directly=True)
 
     def _post(self, request: MetadataRequest, *, directly: bool) -> None:
-        self.connection.post_with(
-            METADATA, VERSION, request, TIMEOUT_S, self._on_answer, self._take, directly=directly
-        )
+        self.connection.post_with(METADATA, VERSION, request, TIMEOUT_S, self._on_answer, self._take, directly=directly)
 
     def _on_answer(self, response: Any, problem: ClientError | None) -> None:
         self.told.put((threading.current_thread(), response, problem))

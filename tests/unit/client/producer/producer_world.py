@@ -357,9 +357,7 @@ class ProducerWorld:
 
     @property
     def view(self) -> ClusterView:
-        partitions = tuple(
-            PartitionView(at, leader, 1, (1, 2), (1, 2), ()) for at, leader in enumerate(self.leaders)
-        )
+        partitions = tuple(PartitionView(at, leader, 1, (1, 2), (1, 2), ()) for at, leader in enumerate(self.leaders))
         brokers = {node: BrokerView(node, "host", node) for node in (1, 2)}
         topics = {TOPIC: TopicView(TOPIC, bytes(16), 0, False, partitions)} if self.known else {}
         return ClusterView("", 1, brokers, topics)

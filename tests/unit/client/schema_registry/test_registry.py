@@ -155,4 +155,3 @@ def test_https_is_checked_against_the_given_certificates(tmp_path: Path) -> None
             Registry(running.url).latest("s")
     with pytest.raises(UserError, match="cannot read the registry's ca_file"):
         Registry("https://127.0.0.1:1", ca_file=tmp_path / "none.pem").latest("s")
-

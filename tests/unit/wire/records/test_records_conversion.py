@@ -15,9 +15,7 @@ from braidlog.wire.records.reading import Record, read_records
 @pytest.mark.parametrize("magic", [0, 1])
 @quick
 @given(records=record_lists(), codec=st.integers(0, 3), base_offset=st.integers(0, 2**60))
-def test_offsets_keys_and_values_survive(
-    magic: int, records: list[Record], codec: int, base_offset: int
-) -> None:
+def test_offsets_keys_and_values_survive(magic: int, records: list[Record], codec: int, base_offset: int) -> None:
     batch = build_batch(records, codec=codec, base_offset=base_offset)
     old = down_convert(batch, 0, len(batch), magic=magic)
     assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in read_message_set(old, 0, len(old))] == [

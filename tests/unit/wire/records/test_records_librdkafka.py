@@ -123,9 +123,7 @@ def consumed(log: bytes, count: int) -> list[tuple[object, ...]]:
         finally:
             consumer.close()
     assert not [message.error() for message in messages if message.error()]
-    return [
-        (m.offset(), m.timestamp()[1], m.key(), m.value(), tuple(m.headers() or ())) for m in messages
-    ]
+    return [(m.offset(), m.timestamp()[1], m.key(), m.value(), tuple(m.headers() or ())) for m in messages]
 
 
 def samples(with_headers: bool) -> list[Record]:

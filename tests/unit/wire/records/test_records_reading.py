@@ -57,18 +57,14 @@ def test_batches_round_trip(codec: int, records: list[Record], base_offset: int,
 @given(records=record_lists(with_headers=False), base_offset=st.integers(0, 2**62))
 def test_message_sets_round_trip(magic: int, codec: int, records: list[Record], base_offset: int) -> None:
     data = build_message_set(records, magic=magic, codec=codec, base_offset=base_offset)
-    expected = [
-        (base_offset + i, r.timestamp if magic == 1 else -1, r.key, r.value, ()) for i, r in enumerate(records)
-    ]
+    expected = [(base_offset + i, r.timestamp if magic == 1 else -1, r.key, r.value, ()) for i, r in enumerate(records)]
     assert content(read_records(data)) == expected
 
 
 @quick
 @given(records=record_lists(), stamp=st.integers(0, 2**40), sequence=st.integers(2**31 - 5, 2**31 - 1))
 def test_append_time_and_sequences(records: list[Record], stamp: int, sequence: int) -> None:
-    batch = build_batch(
-        records, log_append_time_ms=stamp, producer_id=1, producer_epoch=0, base_sequence=sequence
-    )
+    batch = build_batch(records, log_append_time_ms=stamp, producer_id=1, producer_epoch=0, base_sequence=sequence)
     read = read_records(batch)
     assert {record.timestamp for record in read} == {stamp}
     assert [record.sequence for record in read] == [(sequence + i) % 2**31 for i in range(len(records))]

@@ -251,9 +251,7 @@ def test_structure_is_checked_record_by_record() -> None:
 
 @thorough
 @given(data=st.data(), codec=st.integers(0, 4), version=st.sampled_from([2, 11]), magic=st.integers(0, 2))
-def test_mutated_appends_raise_only_named_errors(
-    data: st.DataObject, codec: int, version: int, magic: int
-) -> None:
+def test_mutated_appends_raise_only_named_errors(data: st.DataObject, codec: int, version: int, magic: int) -> None:
     records = data.draw(record_lists(max_size=3))
     if magic == 2:
         good = build_batch(records, codec=codec)

@@ -1,7 +1,7 @@
 """The bytes in which members tell their subscriptions and leaders their assignments.
 
-    version  int16    newer than known: read as the newest known, the rest is for others
-    message  ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version
+version  int16    newer than known: read as the newest known, the rest is for others
+message  ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version
 """
 
 from __future__ import annotations

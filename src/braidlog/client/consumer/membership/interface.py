@@ -72,4 +72,3 @@ class Membership(Protocol):
     def on_commit_refused(self, sent: Identity, code: int) -> Exception | None:
         """A commit was refused for who sent it; what the program is to be told, none to try again. Engine's thread."""
         ...
-

@@ -180,9 +180,7 @@ class NewerMember:
         self._told_owned = self.owned
         return request
 
-    def _say_subscribed(
-        self, request: ConsumerGroupHeartbeatRequest, version: int, before: Subscribed | None
-    ) -> None:
+    def _say_subscribed(self, request: ConsumerGroupHeartbeatRequest, version: int, before: Subscribed | None) -> None:
         had_regex = before is not None and before.regex is not None
         if self.subscribed.regex is not None and version >= _OWN_IDS and not self._regex_refused:
             request.subscribed_topic_regex = self.subscribed.regex

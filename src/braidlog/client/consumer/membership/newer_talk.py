@@ -29,9 +29,7 @@ _RESTING_S: Final = 3600.0
 
 
 class NewerTalk:
-    def __init__(
-        self, context: ConsumerContext, link: CoordinatorLink, member: NewerMember, beats: Heartbeats
-    ) -> None:
+    def __init__(self, context: ConsumerContext, link: CoordinatorLink, member: NewerMember, beats: Heartbeats) -> None:
         # Of `member` and of what is left for the program's thread.
         self.lock = threading.Lock()
         self.member = member

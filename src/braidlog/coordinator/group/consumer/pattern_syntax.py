@@ -26,8 +26,6 @@ BOUNDARY: Final = 2
 NO_BOUNDARY: Final = 3
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class Characters:
     accepted: frozenset[str]

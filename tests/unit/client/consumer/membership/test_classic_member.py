@@ -22,9 +22,7 @@ def joined(leader: str = "other", *, skip: bool = False, instance: str | None = 
     one = member(instance)
     one.begin_join()
     one.on_join(
-        JoinGroupResponse(
-            generation_id=4, member_id="me", leader=leader, protocol_name="range", skip_assignment=skip
-        )
+        JoinGroupResponse(generation_id=4, member_id="me", leader=leader, protocol_name="range", skip_assignment=skip)
     )
     return one
 
