@@ -167,8 +167,8 @@ class Run:
             child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode != 0:
                 stderr.seek(0)
-                told = stderr.read().decode(errors="replace").strip().splitlines()
-                raise MeasurementFailed(told[-1] if told else f"ended with {child.returncode}")
+                error_lines = stderr.read().decode(errors="replace").strip().splitlines()
+                raise MeasurementFailed(error_lines[-1] if error_lines else f"ended with {child.returncode}")
         return seconds, usage.ru_utime + usage.ru_stime
 
     def _records_in(self, name: str) -> int:
@@ -226,8 +226,8 @@ def conditions(result: dict[str, Any]) -> str:
 def result_of(rows: list[Row], run: Run, rounds: int, seconds: float, load: str) -> dict[str, Any]:
     compiled = any((Path(__file__).parents[1] / "src" / "braidlog").rglob("*.so"))
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
-    version = next((line for line in told.splitlines() if "librdkafka" in line), "unknown")
+    error_lines = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
+    version = next((line for line in error_lines.splitlines() if "librdkafka" in line), "unknown")
     return {
         "format": 1,
         "kind": "cli",

@@ -180,9 +180,11 @@ def add_docstrings(c_sources: Iterable[str]) -> None:
     known = _docstrings()
     for path in map(Path, c_sources):
         text = path.read_text()
-        told = _CLASS_DOC.sub(partial(_with_docstring, known), _METHOD_DOC.sub(partial(_with_docstring, known), text))
-        if told != text:
-            path.write_text(told)
+        documented = _CLASS_DOC.sub(
+            partial(_with_docstring, known), _METHOD_DOC.sub(partial(_with_docstring, known), text)
+        )
+        if documented != text:
+            path.write_text(documented)
 
 
 # All before the text of a method or a class, in which its name is; and the text, of its signature.

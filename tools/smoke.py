@@ -20,7 +20,7 @@ RECORDS = 1000
 
 def main() -> None:
     program = str(Path(sys.executable).with_name("braidlog"))
-    told = subprocess.run([program, "version", "--output", "json"], capture_output=True, text=True, check=True)
+    version = subprocess.run([program, "version", "--output", "json"], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as scratch:
         command = [program, "serve", "--data", f"{scratch}/data", "--listen", "127.0.0.1:0"]
         command += ["--set", "braidlog.http.listen="]
@@ -36,7 +36,7 @@ def main() -> None:
         finally:
             broker.terminate()
             code = broker.wait(PATIENCE_S)
-        result = {**json.loads(told.stdout), "remark": told.stderr, "stopped": code, "log": log.read_text()}
+        result = {**json.loads(version.stdout), "remark": version.stderr, "stopped": code, "log": log.read_text()}
     print(json.dumps(result))
 
 

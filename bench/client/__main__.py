@@ -119,8 +119,8 @@ class Run:
         except subprocess.TimeoutExpired as problem:
             raise MeasurementFailed(f"not done after {TIMEOUT_S:.0f} s") from problem
         if done.returncode != 0:
-            told = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
-            raise MeasurementFailed(told[-1])
+            lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+            raise MeasurementFailed(lines[-1])
         result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return result
 
@@ -186,8 +186,10 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(result, indent=1) + "\n")
     print(terminal(rows))
-    told = verdicts(rows)
-    print(f"\ntargets: {told.count(Verdict.REACHED)} reached, {told.count(Verdict.NOT_REACHED)} not reached; {target}")
+    lines = verdicts(rows)
+    print(
+        f"\ntargets: {lines.count(Verdict.REACHED)} reached, {lines.count(Verdict.NOT_REACHED)} not reached; {target}"
+    )
     for failure in run.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if run.failures:

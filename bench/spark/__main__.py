@@ -182,8 +182,10 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(result, indent=1) + "\n")
     print(terminal(rows))
-    told = verdicts(rows)
-    print(f"\ntargets: {told.count(Verdict.REACHED)} reached, {told.count(Verdict.NOT_REACHED)} not reached; {target}")
+    lines = verdicts(rows)
+    print(
+        f"\ntargets: {lines.count(Verdict.REACHED)} reached, {lines.count(Verdict.NOT_REACHED)} not reached; {target}"
+    )
     for failure in trial.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if trial.failures:

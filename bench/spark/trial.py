@@ -53,8 +53,8 @@ class Trial:
                 return count / self._jobs.read_stream(who, _topic(row), count)
             return count / self._write(row, who, count)
         except Exception as problem:
-            told = str(problem).strip() or type(problem).__name__
-            self.failures.append(f"{who}, {row.action}, {row.name}: {told.splitlines()[0][:300]}")
+            message = str(problem).strip() or type(problem).__name__
+            self.failures.append(f"{who}, {row.action}, {row.name}: {message.splitlines()[0][:300]}")
             return None
 
     def _floor(self, row: Row, who: str) -> float:

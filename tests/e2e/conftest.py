@@ -39,10 +39,10 @@ class Outcome(NamedTuple):
         assert "Traceback" not in self.err
         return self
 
-    def failed(self, told: str, code: int = 1) -> Outcome:
+    def failed(self, reported: str, code: int = 1) -> Outcome:
         """Failed as promised: the code, and one line on standard error that says so."""
         assert self.code == code, f"exit code {self.code}: {self.out}{self.err}"
-        assert told in self.err.splitlines()[-1], self.err
+        assert reported in self.err.splitlines()[-1], self.err
         assert "Traceback" not in self.err
         return self
 

@@ -151,8 +151,8 @@ def test_what_a_broker_does_not_start_with(
     served = cli("serve", "--config", str(file))
     assert served.code == 1
     found = findings(cli("doctor", "--config", str(file), "--output", "json"))
-    told = [f"braidlog: {each['text']}; {each['advice']}" for each in found["settings"]]
-    assert told == served.err.splitlines()
+    reported = [f"braidlog: {each['text']}; {each['advice']}" for each in found["settings"]]
+    assert reported == served.err.splitlines()
     assert {each["status"] for each in found["settings"]} == {"problem"}
     assert not (tmp_path / "data").exists()
     # The rest is looked at all the same.
@@ -160,15 +160,17 @@ def test_what_a_broker_does_not_start_with(
 
 
 @pytest.mark.parametrize(
-    ("listeners", "told"),
+    ("listeners", "reported"),
     [
         ("FOO://127.0.0.1:0", "which protocol the listener FOO speaks"),
         ("PLAINTEXT://0.0.0.0:0", "clients cannot connect to 0.0.0.0"),
     ],
 )
-def test_listeners_that_make_no_sense(listeners: str, told: str, tmp_path: Path, cli_of: Callable[[None], Any]) -> None:
+def test_listeners_that_make_no_sense(
+    listeners: str, reported: str, tmp_path: Path, cli_of: Callable[[None], Any]
+) -> None:
     settings = ("--data", str(tmp_path / "data"), "--set", f"listeners={listeners}")
-    served = cli_of(None)("serve", *settings).failed(told)
+    served = cli_of(None)("serve", *settings).failed(reported)
     (finding,) = findings(cli_of(None)("doctor", *settings, "--output", "json"))["settings"]
     assert finding["status"] == "problem"
     assert served.err == f"braidlog: {finding['text']}\n"

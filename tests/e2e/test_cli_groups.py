@@ -250,7 +250,7 @@ def test_offsets_of_a_topic_that_is_gone(cli: Any, broker: Broker, filled: str) 
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "code"),
+    ("words", "reported", "code"),
     [
         (("describe",), "say which groups: name them, or use --all-groups", 1),
         (("describe", "x", "--all-groups"), "leave out the names", 1),
@@ -270,8 +270,8 @@ def test_offsets_of_a_topic_that_is_gone(cli: Any, broker: Broker, filled: str) 
         (("reset-offsets", "x", "--all-topics", "--to-latest", "--export", "--output", "json"), "prints CSV", 1),
     ],
 )
-def test_what_cannot_be_asked(cli: Any, words: tuple[str, ...], told: str, code: int) -> None:
-    cli("groups", *words).failed(told, code)
+def test_what_cannot_be_asked(cli: Any, words: tuple[str, ...], reported: str, code: int) -> None:
+    cli("groups", *words).failed(reported, code)
 
 
 @pytest.mark.peer

@@ -88,8 +88,8 @@ def all_of(cli: Any, commands: list[str], topic: str, shell: str, **environment:
         yield from zip(commands, pool.map(run, commands), strict=True)
 
 
-def is_in_words(told: str) -> bool:
-    return not any(word in told for word in ("Traceback", "Exception ignored", "Error in sys"))
+def is_in_words(reported: str) -> bool:
+    return not any(word in reported for word in ("Traceback", "Exception ignored", "Error in sys"))
 
 
 def test_what_is_not_there(cli: Any, filled: str, tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_ctrl_c_while_a_broker_is_silent(cli_of: Any) -> None:
                 # It has connected and asked, so that it is past its imports.
                 connection.recv(1)
                 running.send_signal(signal.SIGINT)
-                _, told = running.communicate(timeout=TIMEOUT_S)
-    assert (running.returncode, told) == (130, "")
+                _, reported = running.communicate(timeout=TIMEOUT_S)
+    assert (running.returncode, reported) == (130, "")
 
 
 def test_a_terminal_shows_progress_and_a_pipe_does_not(cli: Any, filled: str) -> None:

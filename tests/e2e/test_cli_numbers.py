@@ -95,15 +95,15 @@ def test_no_number_is_a_traceback(
     for value in NONSENSE:
         capfd.readouterr()
         code = exit_code([*words, f"{given.flag}={value}"])
-        told = capfd.readouterr().err
-        assert "Traceback" not in told
+        reported = capfd.readouterr().err
+        assert "Traceback" not in reported
         assert code in (0, 1, 2)
         if code and given.path != ("doctor",):
-            line = told.splitlines()[-1]
-            assert line.startswith("braidlog"), told
+            line = reported.splitlines()[-1]
+            assert line.startswith("braidlog"), reported
             assert len(line) < 1000 or given.flag == "--bootstrap"
         if value in ("abc", "²", "9" * 5000) and given.flag != "--bootstrap":
-            assert code == 2, f"{value!r}: {told}"
+            assert code == 2, f"{value!r}: {reported}"
 
 
 def test_the_program_itself_refuses(cli: Any, topic: str) -> None:

@@ -183,9 +183,9 @@ def test_a_producer_stopped_in_mid_stream_has_written_what_it_read(cli: Any, top
         out, err = producing.communicate(timeout=60)
     pouring.join(60)
     assert (producing.returncode, out) == (143, ""), err
-    told = re.search(r"interrupted: ([\d,]+) records written", err)
-    assert told is not None, err
-    written = int(told[1].replace(",", ""))
+    reported = re.search(r"interrupted: ([\d,]+) records written", err)
+    assert reported is not None, err
+    written = int(reported[1].replace(",", ""))
     last = cli("consume", topic, "--offset", "-1", "--exit-at-end", "--format", "%o %v").succeeded()
     assert last.lines == [f"{written - 1} line {written - 1:08d}"]
 

@@ -22,9 +22,9 @@ def test_topic_names_for_the_shell(cli: Any, topic: str) -> None:
 
 def test_version_and_help(cli_of: Callable[[None], Any]) -> None:
     cli = cli_of(None)
-    told = cli("version", "--output", "json").succeeded().json
-    assert told["protocol"] == "Kafka 3.9"
-    assert isinstance(told["compiled"], bool)
+    reported = cli("version", "--output", "json").succeeded().json
+    assert reported["protocol"] == "Kafka 3.9"
+    assert isinstance(reported["compiled"], bool)
     assert "first steps:" in cli("--help").succeeded().out
     cli().failed("say what to do", code=2)
     cli("nonsense").failed("invalid choice", code=2)
@@ -103,10 +103,10 @@ def test_a_broker_that_stops_under_a_command_is_unreachable(
         produce.stdin.flush()
         cli("consume", topic, "--offset", "earliest", "--max-messages", "1").succeeded()
         broker.kill()
-        _, told = produce.communicate("second\n", timeout=60)
+        _, reported = produce.communicate("second\n", timeout=60)
     assert produce.returncode == 1
-    assert "Traceback" not in told
-    line = told.splitlines()[-1]
+    assert "Traceback" not in reported
+    line = reported.splitlines()[-1]
     assert "not in the cluster" not in line
     assert "there is no broker" not in line
     assert "is unreachable at" in line or "no broker answers at" in line or "closed the connection" in line

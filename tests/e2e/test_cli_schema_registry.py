@@ -105,9 +105,9 @@ def test_logins_come_from_files_and_the_environment(cli: Any, topic: str, broker
             f"schema.registry.url={running.url}\nbasic.auth.credentials.source=USER_INFO\n"
             f"basic.auth.user.info=ann:s3:cret\nschema.registry.ssl.ca.location={authority.certificate}\n"
         )
-        told = cli("consume", topic, *START, "--decode", "value", "--config", str(file)).succeeded()
-        assert [json.loads(line) for line in told.lines] == [good.means]
-        assert "no client knows" not in told.err
+        reported = cli("consume", topic, *START, "--decode", "value", "--config", str(file)).succeeded()
+        assert [json.loads(line) for line in reported.lines] == [good.means]
+        assert "no client knows" not in reported.err
         untrusted = cli("consume", topic, *START, "--schema-registry", running.url)
         untrusted.failed("is not trusted")
         assert "-X schema.registry.ssl.ca.location=FILE" in untrusted.err
@@ -119,7 +119,7 @@ def test_logins_come_from_files_and_the_environment(cli: Any, topic: str, broker
         refused = cli("consume", topic, *START, "--decode", "value", *trust).failed("refuses access")
         assert "wr0ng" not in refused.err
         cli.environment["BRAIDLOG_SCHEMA_REGISTRY_USER_INFO"] = "ann:s3:cret"
-        assert cli("consume", topic, *START, "--decode", "value", *trust).succeeded().lines == told.lines
+        assert cli("consume", topic, *START, "--decode", "value", *trust).succeeded().lines == reported.lines
         # Nothing is asked of a registry unless it is asked for.
         assert cli.bytes("consume", topic, *START).stdout == good.data + b"\n"
 

@@ -35,7 +35,7 @@ def refused(*words: str | Path, data: Path, prefix: Sequence[str] = (), env: Map
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("--data", ""), "names no file or directory"),
         (("--data", " "), "names no file or directory"),
@@ -46,8 +46,8 @@ def refused(*words: str | Path, data: Path, prefix: Sequence[str] = (), env: Map
         (("--listen", "127.0.0.1:70000"), "is not a port"),
     ],
 )
-def test_what_serve_does_not_understand(cli_of: Callable[[None], Any], words: tuple[str, ...], told: str) -> None:
-    cli_of(None)("serve", *words).failed(told, code=2)
+def test_what_serve_does_not_understand(cli_of: Callable[[None], Any], words: tuple[str, ...], reported: str) -> None:
+    cli_of(None)("serve", *words).failed(reported, code=2)
 
 
 def test_places_that_cannot_be_served_from(tmp_path: Path) -> None:

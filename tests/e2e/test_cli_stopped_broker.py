@@ -30,10 +30,10 @@ def test_a_broker_of_several_is_stopped(cluster: KafkaCluster, cli_of: Any, topi
 
     cluster.kill(GONE)
     # At first metadata still tells of it, and then no longer.
-    told = cli("configs", "describe", "--broker", str(GONE), "--request-timeout", "5")
-    assert told.code == 1
-    assert "Traceback" not in told.err
-    assert "there is no broker" not in told.err
+    reported = cli("configs", "describe", "--broker", str(GONE), "--request-timeout", "5")
+    assert reported.code == 1
+    assert "Traceback" not in reported.err
+    assert "there is no broker" not in reported.err
     eventually(lambda: cli("brokers", "--output", "json").json[1]["address"] is None)
 
     done = cli("brokers", "--output", "json")

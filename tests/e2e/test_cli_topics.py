@@ -74,7 +74,7 @@ def test_names_that_collide_are_refused_with_a_warning(cli: Any, topic: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("bad name",), "[INVALID_TOPIC_EXCEPTION]"),
         (("x", "--config", "no.such.setting=1"), "[INVALID_CONFIG]"),
@@ -83,8 +83,8 @@ def test_names_that_collide_are_refused_with_a_warning(cli: Any, topic: str) -> 
         (("x", "--replication-factor", "5"), "[INVALID_REPLICATION_FACTOR]"),
     ],
 )
-def test_what_a_broker_refuses(cli: Any, words: tuple[str, ...], told: str) -> None:
-    cli("topics", "create", *words).failed(told)
+def test_what_a_broker_refuses(cli: Any, words: tuple[str, ...], reported: str) -> None:
+    cli("topics", "create", *words).failed(reported)
 
 
 def test_exactly_one_action(cli: Any) -> None:

@@ -118,7 +118,7 @@ def _write_unknown(broker: Broker, topic: str, partition: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "code"),
+    ("words", "reported", "code"),
     [
         (("list", "--state", "asleep"), "'asleep' is no state of a transaction; choose from", 2),
         (("list", "--producer-id", "9223372036854775808"), "up to ", 2),
@@ -136,8 +136,8 @@ def _write_unknown(broker: Broker, topic: str, partition: int) -> None:
         (("abort", "--topic", "x", "--partition", "0", "--start-offset", "99999999999999999999"), "up to ", 2),
     ],
 )
-def test_what_cannot_be_asked(cli: Any, words: tuple[str, ...], told: str, code: int) -> None:
-    cli("transactions", *words).failed(told, code)
+def test_what_cannot_be_asked(cli: Any, words: tuple[str, ...], reported: str, code: int) -> None:
+    cli("transactions", *words).failed(reported, code)
 
 
 def test_some_of_several(cli: Any, broker: Broker, topic: str) -> None:
@@ -158,13 +158,13 @@ def test_kafkas_own_tool_tells_the_same(cli: Any, broker: Broker, topic: str, ap
     tool = ("--bootstrap-server", broker.bootstrap)
     theirs = run_tool("kafka-transactions", (*tool, "describe", "--transactional-id", name))
     columns, values = (line.split() for line in theirs.stdout.splitlines())
-    told = dict(zip(columns, values, strict=True))
-    assert told["ProducerId"] == str(row["producer_id"])
-    assert told["ProducerEpoch"] == str(row["producer_epoch"])
-    assert told["TransactionState"] == row["state"]
-    assert told["TransactionTimeoutMs"] == str(row["timeout_ms"])
-    assert told["CurrentTransactionStartTimeMs"] == str(row["start_time_ms"])
-    assert told["TopicPartitions"] == f"{topic}-0"
+    reported = dict(zip(columns, values, strict=True))
+    assert reported["ProducerId"] == str(row["producer_id"])
+    assert reported["ProducerEpoch"] == str(row["producer_epoch"])
+    assert reported["TransactionState"] == row["state"]
+    assert reported["TransactionTimeoutMs"] == str(row["timeout_ms"])
+    assert reported["CurrentTransactionStartTimeMs"] == str(row["start_time_ms"])
+    assert reported["TopicPartitions"] == f"{topic}-0"
 
     ours = cli("transactions", "list").succeeded().lines
     theirs = run_tool("kafka-transactions", (*tool, "list"))
@@ -172,7 +172,7 @@ def test_kafkas_own_tool_tells_the_same(cli: Any, broker: Broker, topic: str, ap
     (ours_at,) = cli("transactions", "producers", "--topic", topic, "--output", "json").succeeded().json
     theirs = run_tool("kafka-transactions", (*tool, "describe-producers", "--topic", topic, "--partition", "0"))
     columns, values = (line.split() for line in theirs.stdout.splitlines())
-    told = dict(zip(columns, values, strict=True))
-    assert told["CurrentTransactionStartOffset"] == str(ours_at["transaction_start_offset"]) == "0"
-    assert told["LastTimestamp"] == str(ours_at["last_timestamp_ms"])
+    reported = dict(zip(columns, values, strict=True))
+    assert reported["CurrentTransactionStartOffset"] == str(ours_at["transaction_start_offset"]) == "0"
+    assert reported["LastTimestamp"] == str(ours_at["last_timestamp_ms"])
     sender.abort_transaction(DEADLINE_S)

@@ -97,8 +97,10 @@ def test_the_tail_cut_at_every_byte_of_the_last_batch(place: Place) -> None:
     with broken.life() as broker:
         for index, found in enumerate(broken.read(size)):
             assert found == counted(KEPT), f"cut {index} bytes into the last batch"
-        told = [line for line in broker.process.lines if "are lost" in line]
-        assert len(told) == size - 1, "each torn batch is named; one that is gone without trace leaves nothing to name"
+        reported = [line for line in broker.process.lines if "are lost" in line]
+        assert len(reported) == size - 1, (
+            "each torn batch is named; one that is gone without trace leaves nothing to name"
+        )
         for index in range(1, size):
             [saved] = (broken.data_dir / f"{TOPIC}-{index}").glob("lost-*.tail")
             assert saved.stat().st_size == index

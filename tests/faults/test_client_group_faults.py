@@ -123,20 +123,20 @@ def _first_read(member: Member, partition: Partition, since: int) -> int:
 
 class Diary(RebalanceListener):
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[TopicPartition]]] = []
+        self.reported: list[tuple[str, list[TopicPartition]]] = []
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("assigned", partitions))
+        self.reported.append(("assigned", partitions))
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("revoked", partitions))
+        self.reported.append(("revoked", partitions))
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self.told.append(("lost", partitions))
+        self.reported.append(("lost", partitions))
 
     @property
     def words(self) -> list[str]:
-        return [word for word, partitions in self.told if partitions]
+        return [word for word, partitions in self.reported if partitions]
 
 
 @pytest.fixture

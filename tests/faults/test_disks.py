@@ -115,8 +115,8 @@ def _fill(disks: TwoDisks, disk: SmallDisk, broker: Broker) -> tuple[list[int], 
     assert on_full
     disks.await_more([*on_good, *on_full])
     disk.fill(leave=20_000)
-    told = broker.process.wait_for_line(r"No space left.*free some space")
-    assert str(disks.bad) in told.string
+    reported = broker.process.wait_for_line(r"No space left.*free some space")
+    assert str(disks.bad) in reported.string
     return on_good, on_full
 
 
@@ -177,8 +177,8 @@ def test_a_disk_that_is_read_only_at_the_start_is_left_out(small: TwoDisks, disk
         assert broker.stop() == 0, broker.log()
     disk.remount("ro")
     with small.life() as broker, small.books.running():
-        told = broker.process.wait_for_line(r"Read-only file system.*offline until it is repaired")
-        assert str(small.bad) in told.string
+        reported = broker.process.wait_for_line(r"Read-only file system.*offline until it is repaired")
+        assert str(small.bad) in reported.string
         assert small.produce(on_bad[0]) == KAFKA_STORAGE_ERROR
         small.await_more(on_good)
         small.readable(on_good)
@@ -328,8 +328,8 @@ def test_a_disk_that_breaks_takes_only_its_own_partitions_along(
         assert on_bad
         breaking.await_more([*on_good, *on_bad])
         calls.fail(kinds, number)
-        told = broker.process.wait_for_line(rf"{message}.*offline until it is repaired")
-        assert str(breaking.bad) in told.string
+        reported = broker.process.wait_for_line(rf"{message}.*offline until it is repaired")
+        assert str(breaking.bad) in reported.string
         assert breaking.produce(on_bad[0]) == KAFKA_STORAGE_ERROR
         breaking.await_more(on_good)
         breaking.readable(on_good)
@@ -354,8 +354,8 @@ def test_a_failed_sync_is_never_acknowledged_and_takes_the_directory_offline(
         writer.flush()
         calls.fail("s", number)
         writer.send(10)
-        told = broker.process.wait_for_line(r"while syncing.*offline until it is repaired")
-        assert str(disks.bad) in told.string
+        reported = broker.process.wait_for_line(r"while syncing.*offline until it is repaired")
+        assert str(disks.bad) in reported.string
         # Neither flush nor a background writer is wanted here, so the answers have to be fetched.
         eventually(lambda: writer.polled() and len(writer.books[1 - index].acknowledged) == 20)
         assert len(writer.books[index].acknowledged) == 10

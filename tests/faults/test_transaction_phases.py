@@ -117,8 +117,8 @@ def test_a_kill_between_the_decision_and_its_markers(tmp_path: Path, commits: bo
         before.start()
         before.produce()
         before.let_in(STUCK, 10)
-        told = before.end(commits)
-        assert (told.error_code, told.producer_epoch) == (0, 1)
+        reported = before.end(commits)
+        assert (reported.error_code, reported.producer_epoch) == (0, 1)
         eventually(lambda: before.stable_end(READY) == 2)
         assert before.state() == f"Prepare{outcome}"
         assert before.stable_end(STUCK) == 0

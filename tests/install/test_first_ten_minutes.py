@@ -128,8 +128,8 @@ def test_the_next_run_is_compiled(clone: Path) -> None:
     with foreground(["make", "run", f"PORT={lasting_port()}"], cwd=clone, env=environment) as broker:
         broker.wait_for_line(READY, timeout_s=PATIENCE_S)
         assert "compile" not in broker.log()
-        told = run([".venv/bin/braidlog", "version"], cwd=clone, env=environment)
-        assert re.search(r"^compiled +yes$", told, re.MULTILINE), told
+        reported = run([".venv/bin/braidlog", "version"], cwd=clone, env=environment)
+        assert re.search(r"^compiled +yes$", reported, re.MULTILINE), reported
         press_ctrl_c(broker)
 
 
@@ -141,8 +141,8 @@ def test_installing_as_readme_says(clone: Path, tmp_path: Path) -> None:
     path = os.pathsep.join((str(venv.bin), os.environ["PATH"]))
     environment = clean_environment(PATH=path, PYTHONUNBUFFERED="1", BRAIDLOG_HTTP_LISTEN="")
     run(shlex.split(install), cwd=clone, env=environment)
-    told = run(shlex.split(version), cwd=tmp_path, env=environment)
-    assert re.search(rf"^compiled +{'yes' if HAS_COMPILER else 'no'}$", told, re.MULTILINE), told
+    reported = run(shlex.split(version), cwd=tmp_path, env=environment)
+    assert re.search(rf"^compiled +{'yes' if HAS_COMPILER else 'no'}$", reported, re.MULTILINE), reported
     port = lasting_port()
     with foreground(shlex.split(serve.replace(":9092", f":{port}")), cwd=tmp_path, env=environment) as broker:
         broker.wait_for_line(READY, timeout_s=PATIENCE_S)

@@ -101,17 +101,17 @@ def wheel_of(source: Path, target: Path, environment: dict[str, str]) -> Path:
 
 
 def assert_compiled(venv: CleanVenv) -> None:
-    told = venv.smoke()
-    assert told["braidlog"] == __version__
-    assert told["compiled"] is True
-    assert told["remark"] == ""
-    assert "compiled" not in told["log"]
-    assert told["stopped"] == 0
+    reported = venv.smoke()
+    assert reported["braidlog"] == __version__
+    assert reported["compiled"] is True
+    assert reported["remark"] == ""
+    assert "compiled" not in reported["log"]
+    assert reported["stopped"] == 0
 
 
 def assert_uncompiled(venv: CleanVenv) -> None:
-    told = venv.smoke()
-    assert told["compiled"] is False
-    assert "running uncompiled, several times slower; to compile, install a C compiler" in told["remark"]
-    assert "running uncompiled, several times slower" in told["log"]
-    assert told["stopped"] == 0
+    reported = venv.smoke()
+    assert reported["compiled"] is False
+    assert "running uncompiled, several times slower; to compile, install a C compiler" in reported["remark"]
+    assert "running uncompiled, several times slower" in reported["log"]
+    assert reported["stopped"] == 0

@@ -106,14 +106,14 @@ def test_rules_are_added_found_and_deleted(kafka: SecuredKafka, admin: Admin, to
 def test_rules_that_cannot_be() -> None:
     with Admin(bootstrap_servers="nowhere:1") as admin:
         rule = Acl(AclResourceType.TOPIC, "t", "User:a", AclOperation.READ)
-        for wrong, told in (
+        for wrong, reported in (
             (rule._replace(principal="ann"), "such as User:ann"),
             (rule._replace(resource_type=AclResourceType.ANY), "one type of resource"),
             (rule._replace(operation=AclOperation.ANY), "one operation"),
             (rule._replace(permission=ours.Permission.ANY), "ALLOW or DENY"),
             (rule._replace(pattern_type=ours.PatternType.MATCH), "LITERAL or PREFIXED"),
         ):
-            with pytest.raises(UserError, match=told):
+            with pytest.raises(UserError, match=reported):
                 admin.create_acls([wrong])
 
 
@@ -325,6 +325,6 @@ def test_a_move_that_cannot_end_is_cancelled(both: ExitStack, admin: Admin, topi
     eventually(lambda: admin.list_partition_reassignments([place]) == {})
     # Nobody leads what only the lost broker held; it is told of soon, not after the whole deadline.
     eventually(lambda: admin.describe_topics([topic])[topic].partitions[1].leader is None)
-    told = admin.list_offsets({place: OffsetSpec.LATEST, lost: OffsetSpec.LATEST})
-    assert told[place].offset == 0
-    assert isinstance(told.errors[lost], errors.LeaderNotAvailableError)
+    reported = admin.list_offsets({place: OffsetSpec.LATEST, lost: OffsetSpec.LATEST})
+    assert reported[place].offset == 0
+    assert isinstance(reported.errors[lost], errors.LeaderNotAvailableError)

@@ -85,7 +85,7 @@ def test_threads_of_every_kind_share_a_producer(broker: Broker, topic: str) -> N
                     topic,
                     f"{name} {number}",
                     partition=partition,
-                    on_delivery=lambda place, error, told=called: told.set(),  # type: ignore[misc]
+                    on_delivery=lambda place, error, reported=called: reported.set(),  # type: ignore[misc]
                 )
             )
             assert called.wait(PATIENCE_S)
@@ -145,9 +145,9 @@ def test_who_stops_waiting_is_told_all_the_same(broker: Broker, topic: str) -> N
         for _ in range(20):
             for _ in range(20):
                 producer.send(topic, b"v", partition=0).result(PATIENCE_S)
-            told = threading.Event()
-            producer.send(topic, b"v", partition=0).add_done_callback(lambda _, told=told: told.set())  # type: ignore[misc]
-            assert told.wait(PATIENCE_S)
+            reported = threading.Event()
+            producer.send(topic, b"v", partition=0).add_done_callback(lambda _, reported=reported: reported.set())  # type: ignore[misc]
+            assert reported.wait(PATIENCE_S)
             unwatched = producer.send(topic, b"v", partition=0)
             deadline = time.monotonic() + PATIENCE_S
             while not unwatched.done():

@@ -128,18 +128,18 @@ def test_the_brokers_time_is_told_where_the_topic_asks_for_it(broker: Broker, to
 
 
 def test_callbacks_come_in_order_and_on_another_thread(broker: Broker, topic: str) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
 
     def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
         assert metadata is not None
-        told.append((metadata.offset, threading.get_ident()))
+        reported.append((metadata.offset, threading.get_ident()))
 
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(1_000):
             producer.send(topic, b"%d" % number, partition=0, on_delivery=on_delivery)
         producer.flush(30)
-    assert [offset for offset, _ in told] == list(range(1_000))
-    assert threading.get_ident() not in {thread for _, thread in told}
+    assert [offset for offset, _ in reported] == list(range(1_000))
+    assert threading.get_ident() not in {thread for _, thread in reported}
 
 
 def test_a_callback_may_send_and_may_not_wait(broker: Broker, topic: str) -> None:
@@ -297,12 +297,12 @@ def test_sys_exit_in_a_callback_keeps_nobody_waiting(broker: Broker, topic: str)
 
 def test_an_engine_that_dies_takes_everybody_who_waits_with_it(broker: Broker, topic: str) -> None:
     producer = Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000)
-    told: list[Exception | None] = []
-    delivery = producer.send(topic, b"v", on_delivery=lambda _, error: told.append(error))
+    reported: list[Exception | None] = []
+    delivery = producer.send(topic, b"v", on_delivery=lambda _, error: reported.append(error))
     producer._engine.soon(setattr, producer._engine.loop._selector, "select", None)  # type: ignore[attr-defined]
     with pytest.raises(ClosedError, match="the thread of this producer ended"):
         delivery.result(30)
-    assert [type(each) for each in told] == [ClosedError]
+    assert [type(each) for each in reported] == [ClosedError]
     with pytest.raises(ClosedError):
         producer.send(topic, b"v")
     with pytest.raises(ClosedError):

@@ -190,9 +190,9 @@ def test_a_broker_that_is_gone_is_waited_for_ten_seconds_and_told_of(stoppable: 
     assert 10.0 <= time.monotonic() - began < 30.0
     assert done.returncode == 0
     assert done.stdout.split() == ["ClosedError"] * 3
-    (told,) = [line for line in done.stderr.splitlines() if "not delivered" in line]
-    assert "4 records were not delivered (3 to first, 1 to second)" in told
-    assert f"no broker answers at {stoppable.bootstrap}" in told
+    (reported,) = [line for line in done.stderr.splitlines() if "not delivered" in line]
+    assert "4 records were not delivered (3 to first, 1 to second)" in reported
+    assert f"no broker answers at {stoppable.bootstrap}" in reported
 
 
 def test_the_end_waits_no_longer_than_a_record_may_take(stoppable: Broker) -> None:

@@ -64,10 +64,10 @@ def _refusal(bootstrap: str, settings: dict[str, Any]) -> str:
     with pytest.raises((AuthenticationFailed, NoConnection)) as caught, Cluster(bootstrap, 10.0, settings) as cluster:
         cluster.metadata([])
     assert time.monotonic() - began < TOLD_WITHIN_S
-    told = str(caught.value)
-    assert str(settings.get("sasl.password", "no secret")) not in told
-    assert "\n" not in told
-    return told
+    reported = str(caught.value)
+    assert str(settings.get("sasl.password", "no secret")) not in reported
+    assert "\n" not in reported
+    return reported
 
 
 # TLS
@@ -92,15 +92,15 @@ def test_mutual_tls(kafka: GuardedKafka) -> None:
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_mutual_tls_without_a_certificate(kafka: GuardedKafka, version: str) -> None:
-    told = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.enabled.protocols": version})
-    assert "wants clients to have a certificate" in told
-    assert "ssl.keystore.location" in told
+    reported = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.enabled.protocols": version})
+    assert "wants clients to have a certificate" in reported
+    assert "ssl.keystore.location" in reported
 
 
 def test_mutual_tls_with_a_strangers_certificate(kafka: GuardedKafka, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "somebody else").issue("stranger")
-    told = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.keystore.location": str(stranger.bundle)})
-    assert "does not accept this client's certificate" in told
+    reported = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.keystore.location": str(stranger.bundle)})
+    assert "does not accept this client's certificate" in reported
 
 
 def test_java_key_stores(kafka: GuardedKafka, tmp_path: Path) -> None:
@@ -130,16 +130,16 @@ def _run(*command: str) -> None:
 
 def test_a_certificate_of_another_authority(kafka: GuardedKafka, tmp_path: Path) -> None:
     other = Authority(tmp_path, "somebody else")
-    told = _refusal(kafka.at("TLS"), {**kafka.trust, "ssl.truststore.location": str(other.certificate)})
-    assert "is not to be trusted" in told
-    assert "ssl.truststore.location" in told
+    reported = _refusal(kafka.at("TLS"), {**kafka.trust, "ssl.truststore.location": str(other.certificate)})
+    assert "is not to be trusted" in reported
+    assert "ssl.truststore.location" in reported
     assert "is not to be trusted" in _refusal(kafka.at("TLS"), {"security.protocol": "SSL"})
 
 
 def test_a_certificate_for_another_host(kafka: GuardedKafka) -> None:
-    told = _refusal(kafka.at("ELSEWHERE"), kafka.trust)
-    assert "is for another host" in told
-    assert "ssl.endpoint.identification.algorithm" in told
+    reported = _refusal(kafka.at("ELSEWHERE"), kafka.trust)
+    assert "is for another host" in reported
+    assert "ssl.endpoint.identification.algorithm" in reported
     assert _brokers(kafka.at("ELSEWHERE"), {**kafka.trust, "ssl.endpoint.identification.algorithm": ""}) == [1]
 
 
@@ -155,18 +155,18 @@ def test_sasl_in_clear_text_and_over_tls(kafka: GuardedKafka, mechanism: str) ->
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
 def test_a_wrong_password(kafka: GuardedKafka, mechanism: str) -> None:
-    told = _refusal(kafka.at("SASL"), {**_login(mechanism), "sasl.password": "wr0ng"})
-    assert "SASL authentication failed" in told
-    assert "check user name and password" in told
+    reported = _refusal(kafka.at("SASL"), {**_login(mechanism), "sasl.password": "wr0ng"})
+    assert "SASL authentication failed" in reported
+    assert "check user name and password" in reported
 
 
 def test_a_token_that_has_expired(kafka: GuardedKafka) -> None:
     def expired() -> str:
         return encode_unsecured({"sub": USER, "iat": 1, "exp": 2})
 
-    told = _refusal(kafka.at("SASL"), {**_login("OAUTHBEARER"), "sasl.oauth.token.provider": expired})
-    assert "invalid_token" in told
-    assert "check the token" in told
+    reported = _refusal(kafka.at("SASL"), {**_login("OAUTHBEARER"), "sasl.oauth.token.provider": expired})
+    assert "invalid_token" in reported
+    assert "check the token" in reported
 
 
 def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: GuardedKafka) -> None:
@@ -186,8 +186,8 @@ def test_clear_text_where_tls_is_spoken(kafka: GuardedKafka) -> None:
 
 def test_tls_where_clear_text_is_spoken(kafka: GuardedKafka) -> None:
     assert "speaks clear text here, not TLS" in _refusal(kafka.at("PLAINTEXT"), kafka.trust)
-    told = _refusal(kafka.at("SASL"), {**kafka.trust, **_login("PLAIN"), "security.protocol": "SASL_SSL"})
-    assert "security.protocol=PLAINTEXT (or SASL_PLAINTEXT)" in told
+    reported = _refusal(kafka.at("SASL"), {**kafka.trust, **_login("PLAIN"), "security.protocol": "SASL_SSL"})
+    assert "security.protocol=PLAINTEXT (or SASL_PLAINTEXT)" in reported
 
 
 def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: GuardedKafka) -> None:
@@ -352,7 +352,7 @@ def _server(properties: str) -> str:
 
 
 def test_commands_say_in_one_line_what_is_wrong(properties: str) -> None:
-    for overrides, told in (
+    for overrides, reported in (
         (
             ("-X", f"sasl.username={USER}", "-X", "sasl.password=wr0ng"),
             "SASL authentication failed",
@@ -364,5 +364,5 @@ def test_commands_say_in_one_line_what_is_wrong(properties: str) -> None:
         done = _braidlog("topics", "list", "--config", properties, *overrides)
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
-        assert told in line
+        assert reported in line
         assert "wr0ng" not in line

@@ -90,11 +90,11 @@ def test_without_a_group_new_topics_and_partitions_are_found(
     quick_broker: Broker, settings: dict[str, Any], create: Any, write: Any
 ) -> None:
     one = create("-1")
-    told: list[list[TopicPartition]] = []
+    reported: list[list[TopicPartition]] = []
 
     class Told(RebalanceListener):
         def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-            told.append(partitions)
+            reported.append(partitions)
 
     with Consumer(metadata_max_age_ms=200, **settings) as consumer:
         consumer.subscribe(f"^{one}.*", listener=Told())
@@ -108,7 +108,7 @@ def test_without_a_group_new_topics_and_partitions_are_found(
         two = create("-1-more")
         write((two, 0))
         assert places(read(consumer, 1)) == [(two, 0)]
-    assert [each for share in told for each in share] == [
+    assert [each for share in reported for each in share] == [
         TopicPartition(one, 0),
         TopicPartition(one, 1),
         TopicPartition(one, 2),

@@ -46,8 +46,8 @@ def beat(broker: Broker, group: str, member_id: str, epoch: int, **fields: Any) 
 
 
 def join(broker: Broker, group: str, member_id: str, topic: str) -> Any:
-    told = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [topic], "topic_partitions": []}
-    return beat(broker, group, member_id, 0, **told)
+    reported = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+    return beat(broker, group, member_id, 0, **reported)
 
 
 def wait_for_coordinator(broker: Broker, group: str) -> None:

@@ -60,16 +60,16 @@ def test_a_group_is_listed_and_described(quick_broker: Broker, topic: str, flavo
         ann, bob = group.start("ann"), group.start("bob")
         group.settle(ann, bob)
         eventually(lambda: described(client, group.group).state == ConsumerGroupState.STABLE)
-        told = described(client, group.group)
-        assert not told.is_simple_consumer_group
-        assert told.partition_assignor == ("range" if flavour == "classic" else "uniform")
-        assert told.coordinator.port == quick_broker.port
+        reported = described(client, group.group)
+        assert not reported.is_simple_consumer_group
+        assert reported.partition_assignor == ("range" if flavour == "classic" else "uniform")
+        assert reported.coordinator.port == quick_broker.port
         shares = {
             member.client_id: {(each.topic, each.partition) for each in member.assignment.topic_partitions}
-            for member in told.members
+            for member in reported.members
         }
         assert shares == {"ann": ann.owned(), "bob": bob.owned()}
-        assert {member.host.lstrip("/") for member in told.members} == {"127.0.0.1"}
+        assert {member.host.lstrip("/") for member in reported.members} == {"127.0.0.1"}
         state, kind = ConsumerGroupState, TYPES[flavour]
         assert listed(client, states={state.STABLE})[group.group].type == kind
         assert group.group in listed(client, types={kind})

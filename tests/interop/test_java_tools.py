@@ -264,9 +264,9 @@ def test_leader_election_and_reassignment(broker: Broker, topic: str, tmp_path: 
 
 
 def test_cluster_id_and_api_versions(broker: Broker) -> None:
-    told = run_tool("kafka-cluster", ["cluster-id", "--bootstrap-server", broker.bootstrap]).stdout
+    reported = run_tool("kafka-cluster", ["cluster-id", "--bootstrap-server", broker.bootstrap]).stdout
     admin = confluent.admin(broker.bootstrap)
-    assert told.strip() == f"Cluster ID: {admin.list_topics(timeout=30).cluster_id}"
+    assert reported.strip() == f"Cluster ID: {admin.list_topics(timeout=30).cluster_id}"
     said = tool(broker, "kafka-broker-api-versions")
     assert re.search(r"Produce\(0\): \d+ to (9|1\d) \[usable: \d+\]", said)
     assert re.search(r"Fetch\(1\): \d+ to 1\d \[usable: 17\]", said)

@@ -105,17 +105,24 @@ def test_requests_that_make_no_sense(groups: Pair, fields: dict[str, Any]) -> No
 
 def test_a_member_comes_stays_and_goes(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four"), cast.describe()]
-        told += [cast.beat("a"), cast.settle("a"), cast.describe()]
+        reported = [cast.join("a", "four"), cast.describe()]
+        reported += [cast.beat("a"), cast.settle("a"), cast.describe()]
         # Everything once more, as after an error.
-        told.append(cast.beat("a", cast.actor("a").owned, subscribed_topic_names=["four"], rebalance_timeout_ms=60_000))
-        told += [cast.beat("a", member_epoch=9), cast.beat("a", member_epoch=0, **REJOIN)]
-        told += [cast.beat("a", subscribed_topic_names=["two"]), cast.describe()]
-        told += [cast.beat("a", {"four": [0]}), cast.beat("a", {}), cast.describe(), cast.beat("a", {"two": [0, 1]})]
-        told += [cast.beat("a", member_epoch=1), cast.beat("a", {}, member_epoch=1)]
-        told += [cast.beat("a", member_epoch=0, **REJOIN)]
-        told += [cast.leave("a"), cast.beat("a"), cast.leave("a"), cast.describe()]
-        return [*told, cast.refusal(member_id="b", member_epoch=2)]
+        reported.append(
+            cast.beat("a", cast.actor("a").owned, subscribed_topic_names=["four"], rebalance_timeout_ms=60_000)
+        )
+        reported += [cast.beat("a", member_epoch=9), cast.beat("a", member_epoch=0, **REJOIN)]
+        reported += [cast.beat("a", subscribed_topic_names=["two"]), cast.describe()]
+        reported += [
+            cast.beat("a", {"four": [0]}),
+            cast.beat("a", {}),
+            cast.describe(),
+            cast.beat("a", {"two": [0, 1]}),
+        ]
+        reported += [cast.beat("a", member_epoch=1), cast.beat("a", {}, member_epoch=1)]
+        reported += [cast.beat("a", member_epoch=0, **REJOIN)]
+        reported += [cast.leave("a"), cast.beat("a"), cast.leave("a"), cast.describe()]
+        return [*reported, cast.refusal(member_id="b", member_epoch=2)]
 
     alike(groups, "life", script)
 
@@ -125,108 +132,117 @@ REJOIN: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "subscribed_topic_name
 
 def test_a_partition_waits_for_its_owner(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four"), cast.describe(), cast.beat("b")]
-        told += [cast.beat("a"), cast.describe(), cast.beat("b"), cast.beat("a"), cast.settle("a"), cast.describe()]
-        told += [cast.beat("b"), cast.settle("b"), cast.describe()]
+        reported = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four"), cast.describe(), cast.beat("b")]
+        reported += [cast.beat("a"), cast.describe(), cast.beat("b"), cast.beat("a"), cast.settle("a"), cast.describe()]
+        reported += [cast.beat("b"), cast.settle("b"), cast.describe()]
         assert sorted(n for owned in cast.owned("a", "b") for n in owned["four"]) == [0, 1, 2, 3]
-        told += [cast.leave("a"), cast.describe(), cast.beat("b"), cast.describe()]
-        return told
+        reported += [cast.leave("a"), cast.describe(), cast.beat("b"), cast.describe()]
+        return reported
 
     alike(groups, "handover", script)
 
 
 def test_a_member_that_misses_answers(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four"), cast.beat("a"), cast.settle("a")]
+        reported = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four"), cast.beat("a"), cast.settle("a")]
         # It is in epoch 2 now, but believes to be in the first one.
-        told += [cast.beat("a", cast.actor("a").owned, member_epoch=1), cast.beat("a", member_epoch=1)]
-        told += [cast.beat("a", {"four": [0, 1, 2, 3]}, member_epoch=1), cast.beat("a", {}, member_epoch=1)]
-        return told
+        reported += [cast.beat("a", cast.actor("a").owned, member_epoch=1), cast.beat("a", member_epoch=1)]
+        reported += [cast.beat("a", {"four": [0, 1, 2, 3]}, member_epoch=1), cast.beat("a", {}, member_epoch=1)]
+        return reported
 
     alike(groups, "misses", script)
 
 
 def test_more_members_than_partitions(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join(name, "two") for name in "abcd"]
-        told.append(cast.refusal(**{**JOIN, "subscribed_topic_names": ["two"]}))
-        told.append(cast.refusal(member_id=cast.actor("a").member_id, member_epoch=cast.actor("a").epoch))
+        reported = [cast.join(name, "two") for name in "abcd"]
+        reported.append(cast.refusal(**{**JOIN, "subscribed_topic_names": ["two"]}))
+        reported.append(cast.refusal(member_id=cast.actor("a").member_id, member_epoch=cast.actor("a").epoch))
         cast.settle_all(*"abcd")
-        told.append(sorted(sum(map(len, owned.values())) for owned in cast.owned(*"abcd")))
-        return told
+        reported.append(sorted(sum(map(len, owned.values())) for owned in cast.owned(*"abcd")))
+        return reported
 
     alike(groups, "crowd", script)
 
 
 def test_static_members(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four", instance_id="one"), cast.settle("a")]
-        told += [cast.join("b", "four", instance_id="one"), cast.join("b", "four", instance_id="two")]
-        told += [cast.beat("b", instance_id="one"), cast.beat("b", instance_id="three"), cast.beat("b")]
-        told += [cast.beat("a", instance_id="one")]
+        reported = [cast.join("a", "four", instance_id="one"), cast.settle("a")]
+        reported += [cast.join("b", "four", instance_id="one"), cast.join("b", "four", instance_id="two")]
+        reported += [cast.beat("b", instance_id="one"), cast.beat("b", instance_id="three"), cast.beat("b")]
+        reported += [cast.beat("a", instance_id="one")]
         cast.settle_all("a", "b")
-        told += [cast.describe(), cast.leave("a", -2, instance_id="one"), cast.describe()]
-        told += [cast.beat("a"), cast.beat("a", instance_id="one", member_epoch=-2), cast.settle("b"), cast.describe()]
-        told += [cast.join("c", "four", instance_id="one"), cast.describe()]
-        told += [cast.beat("a", instance_id="one"), cast.leave("a", -2, instance_id="one"), cast.leave("a")]
-        told += [cast.settle("c"), cast.leave("c", instance_id="two"), cast.leave("c", instance_id="one")]
-        told += [cast.describe(), cast.leave("b", -2), cast.leave("b"), cast.describe()]
-        return told
+        reported += [cast.describe(), cast.leave("a", -2, instance_id="one"), cast.describe()]
+        reported += [
+            cast.beat("a"),
+            cast.beat("a", instance_id="one", member_epoch=-2),
+            cast.settle("b"),
+            cast.describe(),
+        ]
+        reported += [cast.join("c", "four", instance_id="one"), cast.describe()]
+        reported += [cast.beat("a", instance_id="one"), cast.leave("a", -2, instance_id="one"), cast.leave("a")]
+        reported += [cast.settle("c"), cast.leave("c", instance_id="two"), cast.leave("c", instance_id="one")]
+        reported += [cast.describe(), cast.leave("b", -2), cast.leave("b"), cast.describe()]
+        return reported
 
     alike(groups, "static", script)
 
 
 def test_an_instance_comes_back_under_the_same_id(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four", instance_id="one"), cast.settle("a"), cast.leave("a", -2, instance_id="one")]
-        told += [cast.beat("a", member_epoch=0, instance_id="one", **REJOIN), cast.settle("a"), cast.describe()]
-        told += [cast.leave("a", -2, instance_id="one")]
-        told += [cast.join("b", "four", "two", instance_id="one"), cast.settle("b"), cast.describe()]
-        return told
+        reported = [cast.join("a", "four", instance_id="one"), cast.settle("a"), cast.leave("a", -2, instance_id="one")]
+        reported += [cast.beat("a", member_epoch=0, instance_id="one", **REJOIN), cast.settle("a"), cast.describe()]
+        reported += [cast.leave("a", -2, instance_id="one")]
+        reported += [cast.join("b", "four", "two", instance_id="one"), cast.settle("b"), cast.describe()]
+        return reported
 
     alike(groups, "comeback", script)
 
 
 def test_members_that_fall_silent(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four", rebalance_timeout_ms=500)]
+        reported = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four", rebalance_timeout_ms=500)]
         cast.settle_all("a", "b")
-        told.append(cast.describe())
+        reported.append(cast.describe())
         eventually(lambda: cast.settle("a")[2] > 2, deadline_s=15)
-        told += [cast.settle("a"), cast.describe(), cast.beat("b")]
+        reported += [cast.settle("a"), cast.describe(), cast.beat("b")]
         # One that does not give up what it must is out after its rebalance timeout, well within its session.
-        told += [cast.beat("a", rebalance_timeout_ms=1500), cast.join("b", "four"), cast.beat("a")]
+        reported += [cast.beat("a", rebalance_timeout_ms=1500), cast.join("b", "four"), cast.beat("a")]
         eventually(lambda: cast.beat("a")[0] != 0, deadline_s=4)
-        told += [cast.beat("a"), cast.beat("b"), cast.settle("b"), cast.describe()]
-        return told
+        reported += [cast.beat("a"), cast.beat("b"), cast.settle("b"), cast.describe()]
+        return reported
 
     alike(groups, "silent", script)
 
 
 def test_topics_that_come_grow_and_go(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "later"), cast.settle("a"), cast.describe()]
+        reported = [cast.join("a", "later"), cast.settle("a"), cast.describe()]
         cast.side.create("later", 2, {})
-        told += [cast.beat_until("a", 2), cast.settle("a")]
+        reported += [cast.beat_until("a", 2), cast.settle("a")]
         cast.add_partitions("later", 4)
-        told += [cast.beat_until("a", 3), cast.settle("a"), cast.describe()]
+        reported += [cast.beat_until("a", 3), cast.settle("a"), cast.describe()]
         cast.delete_topic("later")
         # A broker of KRaft learns of it a moment later.
         eventually(lambda: cast.beat("a")[4] is not None)
-        return [*told, cast.beat("a"), cast.describe()[0], cast.beat("a", {}), cast.describe()]
+        return [*reported, cast.beat("a"), cast.describe()[0], cast.beat("a", {}), cast.describe()]
 
     alike(groups, "topics", script)
 
 
 def test_range(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("a", "four", "two", instance_id="1", server_assignor="range"), cast.settle("a")]
-        told += [cast.join("b", "four", "two", instance_id="2", server_assignor="range")]
-        told += [cast.join("c", "four", instance_id="3", server_assignor="range")]
+        reported = [cast.join("a", "four", "two", instance_id="1", server_assignor="range"), cast.settle("a")]
+        reported += [cast.join("b", "four", "two", instance_id="2", server_assignor="range")]
+        reported += [cast.join("c", "four", instance_id="3", server_assignor="range")]
         cast.settle_all(*"abc")
-        told += [cast.describe(), *cast.owned(*"abc")]
-        told += [cast.beat("a", server_assignor="uniform"), cast.beat("b", server_assignor="uniform"), cast.describe()]
-        return told
+        reported += [cast.describe(), *cast.owned(*"abc")]
+        reported += [
+            cast.beat("a", server_assignor="uniform"),
+            cast.beat("b", server_assignor="uniform"),
+            cast.describe(),
+        ]
+        return reported
 
     alike(groups, "range", script)
 
@@ -236,23 +252,23 @@ def test_records_are_those_of_kafka(groups: Pair) -> None:
         count = int(SETTINGS["offsets.topic.num.partitions"])
         cast.join("a", "four", instance_id="one", server_assignor="uniform", rack_id="r")
         cast.settle("a")
-        told = [cast.records(count)]
+        reported = [cast.records(count)]
         cast.join("b", "four", "two")
-        told.append(cast.records(count))
+        reported.append(cast.records(count))
         cast.beat("a")
-        told.append(cast.records(count))
+        reported.append(cast.records(count))
         cast.settle("a")
         cast.beat("b")
         cast.join_classic("old", "four")
-        told.append(cast.records(count))
+        reported.append(cast.records(count))
         cast.leave("a", -2, instance_id="one")
-        told.append(cast.records(count))
+        reported.append(cast.records(count))
         cast.join("c", "four", instance_id="one")
-        told.append(cast.records(count))
+        reported.append(cast.records(count))
         cast.leave("b")
         cast.leave("c", instance_id="one")
-        told.append(cast.records(count))
-        return told
+        reported.append(cast.records(count))
+        return reported
 
     states = alike(groups, "written", script)
     assert [len(state) for state in states] == [6, 9, 9, 12, 12, 12, 0]
@@ -260,14 +276,14 @@ def test_records_are_those_of_kafka(groups: Pair) -> None:
 
 def test_offsets_of_members(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told: list[Any] = [cast.commit("", -1, "four", 1), cast.fetch(None, -1, "four")]
-        told += [cast.join("a", "four"), cast.settle("a")]
+        reported: list[Any] = [cast.commit("", -1, "four", 1), cast.fetch(None, -1, "four")]
+        reported += [cast.join("a", "four"), cast.settle("a")]
         mine = cast.actor("a").member_id
         for member_id, epoch in ((mine, 1), (mine, 0), (mine, 2), (mine, -1), ("", -1), ("b", 1), ("", 1)):
-            told += [cast.commit(member_id, epoch, "four", 5 + epoch), cast.fetch(member_id, epoch, "four")]
-        told += [cast.commit(mine, 1, "four", 9, version=8), cast.fetch(None, -1, "four")]
-        told += [cast.leave("a"), cast.commit(mine, 1, "four", 10), cast.commit("", -1, "four", 11)]
-        return [*told, cast.fetch(None, -1, "four"), cast.fetch(mine, 1, "four")]
+            reported += [cast.commit(member_id, epoch, "four", 5 + epoch), cast.fetch(member_id, epoch, "four")]
+        reported += [cast.commit(mine, 1, "four", 9, version=8), cast.fetch(None, -1, "four")]
+        reported += [cast.leave("a"), cast.commit(mine, 1, "four", 10), cast.commit("", -1, "four", 11)]
+        return [*reported, cast.fetch(None, -1, "four"), cast.fetch(mine, 1, "four")]
 
     alike(groups, "offsets", script)
 
@@ -288,60 +304,78 @@ def test_groups_as_others_see_them(groups: Pair) -> None:
             answer: Any = cast.side.ask("DeleteGroups", 2, DeleteGroupsRequest(groups_names=[cast.group]))
             return int(answer.results[0].error_code)
 
-        told = [cast.describe(), as_classic(), deleted(), cast.join("a", "four"), as_classic(), listed(), deleted()]
-        told += [cast.join("b", "four"), listed(), cast.leave("b"), listed(), cast.leave("a"), listed(), as_classic()]
-        return [*told, deleted(), listed(), cast.describe()]
+        reported = [cast.describe(), as_classic(), deleted(), cast.join("a", "four"), as_classic(), listed(), deleted()]
+        reported += [
+            cast.join("b", "four"),
+            listed(),
+            cast.leave("b"),
+            listed(),
+            cast.leave("a"),
+            listed(),
+            as_classic(),
+        ]
+        return [*reported, deleted(), listed(), cast.describe()]
 
     alike(groups, "seen", script)
 
 
 def test_a_group_goes_over_and_back(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join_classic("old", "four")]
+        reported = [cast.join_classic("old", "four")]
         # Alone, it leads: it gives itself everything.
-        told.append(cast.sync_classic("old", assignments=_all_to(cast, "old", "four", 4)))
-        told += [cast.beat_classic("old"), cast.join("new", "four"), cast.describe(), cast.beat_classic("old")]
-        told += [cast.sync_classic("old"), cast.commit(cast.actor("old").member_id, 1, "four", 3)]
-        told += [cast.join_classic("old", "four"), cast.describe(), cast.sync_classic("old"), cast.beat_classic("old")]
-        told += [cast.join_classic("old", "four"), cast.sync_classic("old"), cast.beat_classic("old"), cast.beat("new")]
-        told += [cast.settle("new"), cast.describe(), cast.beat_classic("old")]
-        told += [cast.beat_classic("new"), cast.beat_classic("old", generation_id=1), cast.sync_classic("new")]
-        told += [cast.sync_classic("old", protocol_name="range"), cast.sync_classic("old", protocol_type="connect")]
-        told += [cast.join_classic("third", "four", protocol_type="connect"), cast.leave_classic("new")]
-        told += [cast.leave("new"), cast.describe(), cast.beat_classic("old")]
-        told += [cast.join_classic("old", "four")]
-        told += [cast.sync_classic("old", assignments=_all_to(cast, "old", "four", 4)), cast.beat_classic("old")]
-        return [*told, cast.leave_classic("old", "third")]
+        reported.append(cast.sync_classic("old", assignments=_all_to(cast, "old", "four", 4)))
+        reported += [cast.beat_classic("old"), cast.join("new", "four"), cast.describe(), cast.beat_classic("old")]
+        reported += [cast.sync_classic("old"), cast.commit(cast.actor("old").member_id, 1, "four", 3)]
+        reported += [
+            cast.join_classic("old", "four"),
+            cast.describe(),
+            cast.sync_classic("old"),
+            cast.beat_classic("old"),
+        ]
+        reported += [
+            cast.join_classic("old", "four"),
+            cast.sync_classic("old"),
+            cast.beat_classic("old"),
+            cast.beat("new"),
+        ]
+        reported += [cast.settle("new"), cast.describe(), cast.beat_classic("old")]
+        reported += [cast.beat_classic("new"), cast.beat_classic("old", generation_id=1), cast.sync_classic("new")]
+        reported += [cast.sync_classic("old", protocol_name="range"), cast.sync_classic("old", protocol_type="connect")]
+        reported += [cast.join_classic("third", "four", protocol_type="connect"), cast.leave_classic("new")]
+        reported += [cast.leave("new"), cast.describe(), cast.beat_classic("old")]
+        reported += [cast.join_classic("old", "four")]
+        reported += [cast.sync_classic("old", assignments=_all_to(cast, "old", "four", 4)), cast.beat_classic("old")]
+        return [*reported, cast.leave_classic("old", "third")]
 
     alike(groups, "over-and-back", script)
 
 
 def test_members_of_both_kinds(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join("new", "four"), cast.settle("new"), cast.join_classic("old", "four"), cast.describe()]
-        told += [cast.sync_classic("old"), cast.beat_classic("old"), cast.beat("new"), cast.settle("new")]
-        told += [cast.beat_classic("old"), cast.join_classic("old", "four"), cast.sync_classic("old")]
-        told += [cast.beat_classic("old"), cast.describe(), cast.leave_classic("old", "new"), cast.describe()]
-        told += [cast.beat("new"), cast.join_classic("other", "two"), cast.leave("new"), cast.beat_classic("other")]
-        return told
+        reported = [cast.join("new", "four"), cast.settle("new"), cast.join_classic("old", "four"), cast.describe()]
+        reported += [cast.sync_classic("old"), cast.beat_classic("old"), cast.beat("new"), cast.settle("new")]
+        reported += [cast.beat_classic("old"), cast.join_classic("old", "four"), cast.sync_classic("old")]
+        reported += [cast.beat_classic("old"), cast.describe(), cast.leave_classic("old", "new"), cast.describe()]
+        reported += [cast.beat("new"), cast.join_classic("other", "two"), cast.leave("new"), cast.beat_classic("other")]
+        return reported
 
     alike(groups, "both-kinds", script)
 
 
 def test_an_empty_group_takes_any_protocol(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join_classic("old", "four"), cast.sync_classic("old"), cast.leave_classic("old")]
-        told += [cast.join("new", "four"), cast.leave("new"), cast.describe()]
-        told += [cast.join_classic("again", "two"), cast.sync_classic("again"), cast.describe()]
-        return [*told, cast.leave_classic("again"), cast.join("last", "two"), cast.describe()]
+        reported = [cast.join_classic("old", "four"), cast.sync_classic("old"), cast.leave_classic("old")]
+        reported += [cast.join("new", "four"), cast.leave("new"), cast.describe()]
+        reported += [cast.join_classic("again", "two"), cast.sync_classic("again"), cast.describe()]
+        return [*reported, cast.leave_classic("again"), cast.join("last", "two"), cast.describe()]
 
     alike(groups, "any", script)
 
 
 def test_a_group_that_cannot_go_over(groups: Pair) -> None:
     def script(cast: Cast) -> list[Any]:
-        told = [cast.join_classic("worker", "four", protocol_type="connect")]
-        return [*told, cast.join("new", "four"), cast.leave_classic("worker"), cast.join("new", "four")]
+        reported = [cast.join_classic("worker", "four", protocol_type="connect")]
+        return [*reported, cast.join("new", "four"), cast.leave_classic("worker"), cast.join("new", "four")]
 
     alike(groups, "connect", script)
 

@@ -94,14 +94,18 @@ def test_the_admin_client_sees_transactions(quick_broker: Broker, topic: str) ->
     ):
         producer.begin_transaction()
         write(producer, topic, b"one", b"two")
-        told = client.describe_transactions([topic])[topic]
-        assert (told.state.value, told.topic_partitions, told.transaction_timeout_ms) == ("Ongoing", {here}, 50_000)
-        assert told.transaction_start_time_ms > 0
+        reported = client.describe_transactions([topic])[topic]
+        assert (reported.state.value, reported.topic_partitions, reported.transaction_timeout_ms) == (
+            "Ongoing",
+            {here},
+            50_000,
+        )
+        assert reported.transaction_start_time_ms > 0
         [everything] = client.list_transactions().values()
         [listed] = [each for each in everything if each.transactional_id == topic]
-        assert (listed.state.value, listed.producer_id) == ("Ongoing", told.producer_id)
+        assert (listed.state.value, listed.producer_id) == ("Ongoing", reported.producer_id)
         [state] = client.describe_producers([here])[here].active_producers
-        assert (state.producer_id, state.producer_epoch) == (told.producer_id, told.producer_epoch)
+        assert (state.producer_id, state.producer_epoch) == (reported.producer_id, reported.producer_epoch)
         assert (state.last_sequence, state.current_transaction_start_offset) == (1, 0)
         producer.commit_transaction()
         eventually(lambda: client.describe_transactions([topic])[topic].state.value == "CompleteCommit")

@@ -209,9 +209,9 @@ class Wire:
         loop = self._world.loop
         waiting: asyncio.Future[Any] = loop.create_future()
         self._waiting.append(waiting)
-        told = over_the_wire(request, APIS[api_key].request, version)
+        reported = over_the_wire(request, APIS[api_key].request, version)
         self._sent_until = max(self._sent_until, loop.time(), self.frozen_until) + self._world.delay()
-        loop.call_at(self._sent_until, self._arrive, api_key, version, told, waiting)
+        loop.call_at(self._sent_until, self._arrive, api_key, version, reported, waiting)
         loop.call_later(timeout_s, self._expire, waiting)
         return waiting
 
@@ -228,8 +228,10 @@ class Wire:
         def deliver(response: Message) -> None:
             if api_key == COMMIT:
                 world.note_commit(request, response)
-            told = over_the_wire(response, APIS[api_key].response, version)
-            world.loop.call_at(max(world.loop.time(), self.frozen_until) + world.delay(), self._answer, waiting, told)
+            reported = over_the_wire(response, APIS[api_key].response, version)
+            world.loop.call_at(
+                max(world.loop.time(), self.frozen_until) + world.delay(), self._answer, waiting, reported
+            )
 
         if api_key == FIND:
             found = Coordinator(key=GROUP, node_id=1, host="host", port=1)
@@ -323,7 +325,7 @@ class Program(RebalanceListener):
         self.name = name
         self.is_alive = True
         self.rests_until = 0.0
-        self.told: list[tuple[float, str, list[TopicPartition]]] = []
+        self.reported: list[tuple[float, str, list[TopicPartition]]] = []
         # What it believes to have.
         self.owned: set[TopicPartition] = set()
         self._world = world
@@ -393,7 +395,7 @@ class Program(RebalanceListener):
         self.owned.difference_update(partitions)
 
     def _note(self, what: str, partitions: list[TopicPartition]) -> None:
-        self.told.append((self._world.loop.time(), what, partitions))
+        self.reported.append((self._world.loop.time(), what, partitions))
 
     # What it does
 
@@ -404,9 +406,9 @@ class Program(RebalanceListener):
         promised = {each: self._world.acknowledged.get(each, 0) for each in partitions}
         version = {each: self.subscription.find(each) for each in partitions}
         found = await self.commits.fetch_committed(partitions)
-        for each, told in found.items():
+        for each, reported in found.items():
             state = self.subscription.find(each)
-            offset = told.offset if told is not None else 0
+            offset = reported.offset if reported is not None else 0
             assert offset >= promised[each], f"{each}: {promised[each]} was acknowledged, {offset} is found"
             if state is not None and state is version[each] and not state.has_position():
                 state.move(FETCHING)

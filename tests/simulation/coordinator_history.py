@@ -123,8 +123,8 @@ class TransactionHistory:
                 if found:
                     choices[:] = [offset]
         for group, choices in latest.items():
-            told = offsets.get(group, -1)
-            check(told in choices, f"{group}: committed is {told}, its transactions say {choices}")
+            reported = offsets.get(group, -1)
+            check(reported in choices, f"{group}: committed is {reported}, its transactions say {choices}")
 
     def _check_one(self, name: str, transaction: Transaction, found: list[tuple[Target, str]]) -> None:
         if found:

@@ -150,7 +150,7 @@ class Workload:
             if not consumer.positions:
                 await asyncio.sleep(0.5)
                 continue
-            told = {partition.target: partition.high_watermark for partition in self.history.partitions}
+            reported = {partition.target: partition.high_watermark for partition in self.history.partitions}
             try:
                 reads = await consumer.poll(self._random.choice([0, 100, 2000]), self._random.choice([1, 1, 500]))
             except NoAnswer:
@@ -161,7 +161,7 @@ class Workload:
             for read in reads:
                 partition = self.history.of(read.target)
                 if read.error_code == 0 and partition is not None and not partition.unsettled:
-                    observe(partition, read._replace(told_before=told.get(read.target, 0)))
+                    observe(partition, read._replace(told_before=reported.get(read.target, 0)))
             await asyncio.sleep(self._random.random() * 0.2)
 
     def _follow(self, consumer: ScriptedConsumer) -> None:
@@ -350,7 +350,7 @@ class Workload:
         reads: list[PartitionRead] = []
         promised = 0 if partition.unsettled else max(partition.acknowledged, default=-1) + 1
         while True:
-            told = 0 if partition.unsettled else partition.high_watermark
+            reported = 0 if partition.unsettled else partition.high_watermark
             read = await read_once(self._verifier, target, offset, self._random.choice([200, 1000, 100_000]))
             if read.error_code == OffsetOutOfRangeError.code:
                 # Retention, or a request to delete records, was faster.
@@ -358,7 +358,7 @@ class Workload:
                 reads.clear()
                 continue
             check(read.error_code == 0, f"{target}: reading at {offset} failed with code {read.error_code}")
-            read = read._replace(told_before=told)
+            read = read._replace(told_before=reported)
             reads.append(read)
             if not partition.unsettled:
                 observe(partition, read)

@@ -92,8 +92,8 @@ class Story:
             if is_settled and sorted(have) == sorted(self.world.partitions()):
                 break
         else:
-            told = [(member.name, member.owned, member.told[-3:]) for member in self.alive]
-            raise AssertionError(f"the group does not settle: {told}")
+            reported = [(member.name, member.owned, member.reported[-3:]) for member in self.alive]
+            raise AssertionError(f"the group does not settle: {reported}")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -106,7 +106,7 @@ def test_a_calm_group_never_shares_a_partition(flavour: str, seed: int) -> None:
             story.turn()
             story.check_no_two_have_the_same()
     story.settle()
-    assert not any(what == "lost" for member in story.world.members for _, what, _ in member.told)
+    assert not any(what == "lost" for member in story.world.members for _, what, _ in member.reported)
     assert len(story.world.acknowledged) > 1, "they got to read and commit"
 
 

@@ -38,7 +38,7 @@ def test_a_sound_transaction_is_let_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "visible", "offset", "told"),
+    ("history", "visible", "offset", "reported"),
     [
         (a_transaction(), {HERE: WHOLE[HERE], THERE: []}, 7, "torn"),
         (a_transaction(), {}, 7, "cannot be read"),
@@ -52,9 +52,9 @@ def test_a_sound_transaction_is_let_pass() -> None:
     ],
 )
 def test_a_broken_transaction_is_noticed(
-    history: TransactionHistory, visible: dict[Target, list[str]], offset: int, told: str
+    history: TransactionHistory, visible: dict[Target, list[str]], offset: int, reported: str
 ) -> None:
-    with pytest.raises(InvariantBroken, match=told):
+    with pytest.raises(InvariantBroken, match=reported):
         history.check_visible(visible, {"group": offset})
 
 

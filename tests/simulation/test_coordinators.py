@@ -257,8 +257,8 @@ def live(seed: int, steps: int = QUICK_STEPS) -> Life:
         except Exception as problem:
             replay = f"BRAIDLOG_SIM_SEED={seed} BRAIDLOG_SIM_STEPS={steps} .venv/bin/pytest {__file__} -k replay"
             last = "\n".join(list(simulation.trace.last)[-SHOWN:])
-            told = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
-            raise AssertionError(told) from problem
+            reported = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
+            raise AssertionError(reported) from problem
         return Life(
             simulation.trace.digest(),
             simulation.broker.lives,

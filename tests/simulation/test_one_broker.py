@@ -43,8 +43,8 @@ def live(seed: int, steps: int = QUICK_STEPS) -> Life:
         except Exception as problem:
             replay = f"BRAIDLOG_SIM_SEED={seed} BRAIDLOG_SIM_STEPS={steps} .venv/bin/pytest tests/simulation -k replay"
             last = "\n".join(list(simulation.trace.last)[-SHOWN:])
-            told = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
-            raise AssertionError(told) from problem
+            reported = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
+            raise AssertionError(reported) from problem
         trace = simulation.trace
         return Life(trace.digest(), trace.count, simulation.broker.lives, workload.history.acknowledged_count)
 

@@ -397,8 +397,8 @@ def live(fault: Fault) -> None:
             last = "\n".join(list(simulation.trace.last)[-60:])
             replay = f"BRAIDLOG_FAULT={fault} .venv/bin/pytest tests/simulation -k replay_fault"
             what = f"{type(problem).__name__} {problem}"
-            told = f"{fault} ({kind} {path}) failed: {what}\nreplay: {replay}\nit ended with:\n{last}"
-            raise AssertionError(told) from problem
+            reported = f"{fault} ({kind} {path}) failed: {what}\nreplay: {replay}\nit ended with:\n{last}"
+            raise AssertionError(reported) from problem
 
 
 def faults(scenario: str, mode: str) -> list[Fault]:

@@ -70,12 +70,12 @@ def test_an_option_is_wrong(
     ways: Ways, broker: Broker, way: str, options: dict[str, str], cause: str, advice: str
 ) -> None:
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, **target(way, TOPIC), **options}
-    told = ways.failing(way, given)
-    line = told.line
+    reported = ways.failing(way, given)
+    line = reported.line
     assert cause in line, line
     assert advice in line, line
     # Nor is it buried under an error of PySpark's own.
-    assert "UnboundLocalError" not in told.text
+    assert "UnboundLocalError" not in reported.text
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -57,16 +57,16 @@ def test_the_right_password_lets_in(spark: SparkSession, kafka: GuardedKafka) ->
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_wrong_password(ways: Ways, kafka: GuardedKafka, way: str) -> None:
-    told = ways.failing(way, {**login(kafka, WRONG), **target(way, TOPIC)})
-    assert told.line.startswith(f"the brokers at {kafka.at('SASL')} do not let this query in"), told.line
-    assert "uthentication failed" in told.line, told.line
-    assert "sasl" in told.line.lower(), told.line
-    assert WRONG not in told.text
-    assert WRONG not in told.line
+    reported = ways.failing(way, {**login(kafka, WRONG), **target(way, TOPIC)})
+    assert reported.line.startswith(f"the brokers at {kafka.at('SASL')} do not let this query in"), reported.line
+    assert "uthentication failed" in reported.line, reported.line
+    assert "sasl" in reported.line.lower(), reported.line
+    assert WRONG not in reported.text
+    assert WRONG not in reported.line
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_login_where_one_is_wanted(ways: Ways, kafka: GuardedKafka, way: str) -> None:
-    told = ways.failing(way, {"kafka.bootstrap.servers": kafka.at("SASL"), **target(way, TOPIC)})
-    assert kafka.at("SASL") in told.line, told.line
-    assert "security.protocol" in told.line, told.line
+    reported = ways.failing(way, {"kafka.bootstrap.servers": kafka.at("SASL"), **target(way, TOPIC)})
+    assert kafka.at("SASL") in reported.line, reported.line
+    assert "security.protocol" in reported.line, reported.line

@@ -128,7 +128,7 @@ def test_enough_of_it_is_enough(spark: SparkSession, broker: Broker, numbers: st
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "reported"),
     [
         ("value string", "column value is binary, not string; read it so and cast it"),
         ("body binary", "records have no column 'body'; .* key binary, value binary, topic string, partition int"),
@@ -136,9 +136,9 @@ def test_enough_of_it_is_enough(spark: SparkSession, broker: Broker, numbers: st
     ],
 )
 def test_a_schema_that_records_do_not_have(
-    spark: SparkSession, broker: Broker, numbers: str, schema: str, told: str
+    spark: SparkSession, broker: Broker, numbers: str, schema: str, reported: str
 ) -> None:
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=reported):
         load(spark, broker, numbers, schema).collect()
 
 

@@ -142,8 +142,10 @@ def test_streams_and_batches_begin_where_a_group_is(scene: Scene, spark: Any) ->
     scene.produce(range(20))
     scene.admin.alter_group_offsets("readers", {TopicPartition(scene.topic, 0): 8}).raise_for_errors()
     begin = {"startingOffsets": "committed", "groupId": "readers"}
-    told = f"group readers has committed nothing for {scene.topic}-1; set startingOffsetsFallback=earliest or latest"
-    assert told in scene.failure("stream", **begin)
+    reported = (
+        f"group readers has committed nothing for {scene.topic}-1; set startingOffsetsFallback=earliest or latest"
+    )
+    assert reported in scene.failure("stream", **begin)
     options = scene.options(**begin, startingOffsetsFallback="earliest")
     rows = spark.read.format("braidlog").options(**options).load().collect()
     unread = [16, 18, *range(1, 20, 2)]

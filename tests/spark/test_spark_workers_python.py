@@ -43,7 +43,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin" / "python"
 
 
-def told(program: str, **variables: str) -> str:
+def reported(program: str, **variables: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     words = [sys.executable, "-c", PROGRAM + program + READ]
     done = subprocess.run(words, env=environment | variables, capture_output=True, text=True, timeout=240, check=False)
@@ -52,18 +52,18 @@ def told(program: str, **variables: str) -> str:
 
 
 def test_a_session_of_ours_is_not_made(bare_python: Path) -> None:
-    said = told(OURS, PYSPARK_PYTHON=str(bare_python))
+    said = reported(OURS, PYSPARK_PYTHON=str(bare_python))
     assert said.startswith(f"PYSPARK_PYTHON has Spark's workers run {bare_python}, Python 3."), said
     assert f"in which braidlog is not installed (this program runs {sys.executable}" in said
     assert said.count("\n") == 0
 
 
 def test_an_ordinary_session_is_explained(bare_python: Path) -> None:
-    said = told(PLAIN, PYSPARK_PYTHON=str(bare_python))
+    said = reported(PLAIN, PYSPARK_PYTHON=str(bare_python))
     assert said.startswith("Spark's workers do not have braidlog"), said
     assert f"they run {bare_python}, and this program {sys.executable}; set PYSPARK_PYTHON" in said
 
 
 def test_an_ordinary_session_that_takes_the_first_python_on_the_path(bare_python: Path) -> None:
-    said = told(PLAIN, PATH=f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}")
+    said = reported(PLAIN, PATH=f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}")
     assert f"they run {bare_python}3, and this program {sys.executable}" in said, said

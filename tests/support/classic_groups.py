@@ -87,7 +87,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=told) for name, told in offered.items()],
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=reported) for name, reported in offered.items()],
         )
         caller = Caller(version, client, "/10.0.0.1")
         return self.submit(lambda shard, ticket, now: shard.join_group(request, caller, ticket, now), "join")

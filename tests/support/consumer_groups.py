@@ -101,14 +101,14 @@ class ConsumerDriver(ShardDriver[GroupShard]):
         return self.submit(lambda shard, ticket, now: shard.consumer_heartbeat(request, caller, ticket, now))
 
     def join(self, member_id: str, *topics: str, version: int = 1, **fields: Any) -> RecordingTicket:
-        told = {
+        assignment_of = {
             "member_id": member_id,
             "member_epoch": 0,
             "rebalance_timeout_ms": int(REBALANCE_S * 1000),
             "subscribed_topic_names": list(topics),
             "topic_partitions": [],
         }
-        return self.heartbeat(version, **{**told, **fields})
+        return self.heartbeat(version, **{**assignment_of, **fields})
 
     def beat(self, member_id: str, epoch: int, owned: Owned | None = None, **fields: Any) -> RecordingTicket:
         parts = None
@@ -125,7 +125,7 @@ class ConsumerDriver(ShardDriver[GroupShard]):
     def leave(self, member_id: str, epoch: int = -1, **fields: Any) -> RecordingTicket:
         return self.heartbeat(**{"version": 1, "member_id": member_id, "member_epoch": epoch, **fields})
 
-    def told(self, ticket: RecordingTicket) -> Owned | None:
+    def assignment_of(self, ticket: RecordingTicket) -> Owned | None:
         """The assignment of an answer; None where there was none in it."""
         assert ticket.error_code == 0, ticket
         if ticket.response.assignment is None:
@@ -142,8 +142,8 @@ class ConsumerDriver(ShardDriver[GroupShard]):
             before = self.group.durable_state()
             for member_id in member_ids:
                 answer = self.beat(member_id, self.group.members[member_id].epoch, owned[member_id])
-                told = self.told(answer)
-                owned[member_id] = owned[member_id] if told is None else told
+                assignment_of = self.assignment_of(answer)
+                owned[member_id] = owned[member_id] if assignment_of is None else assignment_of
             if self.group.durable_state() == before:
                 return owned
         raise AssertionError("the group does not settle")
@@ -221,8 +221,8 @@ def synced(ticket: RecordingTicket) -> Owned:
     """The assignment of a SyncGroup's answer."""
     assert ticket.error_code == 0, ticket
     content = ticket.response.assignment
-    told = ConsumerProtocolAssignment.decode(layout_reader(content), layout_version(content))
-    return {part.topic: frozenset(part.partitions) for part in told.assigned_partitions}
+    assignment_of = ConsumerProtocolAssignment.decode(layout_reader(content), layout_version(content))
+    return {part.topic: frozenset(part.partitions) for part in assignment_of.assigned_partitions}
 
 
 def numbers(*values: int) -> frozenset[int]:

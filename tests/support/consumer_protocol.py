@@ -251,8 +251,8 @@ class Cast:
         version = 0
         if answer.assignment:
             version = layout_version(answer.assignment)
-            told = ConsumerProtocolAssignment.decode(layout_reader(answer.assignment), version)
-            actor.owned = {part.topic: sorted(part.partitions) for part in told.assigned_partitions}
+            reported = ConsumerProtocolAssignment.decode(layout_reader(answer.assignment), version)
+            actor.owned = {part.topic: sorted(part.partitions) for part in reported.assigned_partitions}
         counts = {topic: len(numbers) for topic, numbers in sorted(actor.owned.items())}
         return 0, answer.protocol_type, answer.protocol_name, version, counts
 
@@ -313,14 +313,14 @@ class Cast:
 
     def beat_until(self, name: str, epoch: int) -> Any:
         """What the heartbeat is told that brings the member to the epoch: a broker may learn of topics later."""
-        told: list[Any] = []
+        reported: list[Any] = []
 
         def reached() -> bool:
-            told.append(self.beat(name))
+            reported.append(self.beat(name))
             return self.actor(name).epoch >= epoch
 
         eventually(reached)
-        return told[-1]
+        return reported[-1]
 
     # What the group has in the log
 
@@ -335,12 +335,12 @@ class Cast:
                 if layout is None:
                     continue
                 key, value = layout
-                told: Any = key.decode(layout_reader(record.key or b""), kind)
-                if told.group_id == self.group:
+                reported: Any = key.decode(layout_reader(record.key or b""), kind)
+                if reported.group_id == self.group:
                     content = None
                     if record.value is not None:
                         content = self._plain(as_plain(value.decode(layout_reader(record.value), 0)))
-                    found[key.__name__, self._name_of(getattr(told, "member_id", None))] = content
+                    found[key.__name__, self._name_of(getattr(reported, "member_id", None))] = content
         return {key: value for key, value in found.items() if value is not None}
 
     def _plain(self, value: Any) -> Any:
@@ -351,10 +351,10 @@ class Cast:
         if set(value) == {"topic_id", "partitions"}:
             return self._topic(value["topic_id"]), len(value["partitions"])
         # Which epoch came before is for members that miss an answer; it may be remembered for longer.
-        told = {name: self._plain(item) for name, item in value.items() if name != "previous_member_epoch"}
-        if "topic_id" in told:
-            told["topic_id"] = self._topic(told["topic_id"])
-        return told
+        reported = {name: self._plain(item) for name, item in value.items() if name != "previous_member_epoch"}
+        if "topic_id" in reported:
+            reported["topic_id"] = self._topic(reported["topic_id"])
+        return reported
 
 
 def offsets_log(side: Side, partition: int) -> bytes:

@@ -141,7 +141,7 @@ def committed(bootstrap: str, group: str, partitions: Mapping[Partition, object]
     request = OffsetFetchRequest(group_id=group, topics=topics)
     found: dict[Partition, tuple[int, str]] = {}
 
-    def told() -> bool:
+    def reported() -> bool:
         answer = ask(int(bootstrap.rpartition(":")[2]), "OffsetFetch", 5, request)
         assert isinstance(answer, OffsetFetchResponse)
         assert answer.error_code in (0, *NOT_YET), answer.error_code
@@ -150,5 +150,5 @@ def committed(bootstrap: str, group: str, partitions: Mapping[Partition, object]
                 found[topic.name, each.partition_index] = (each.committed_offset, (each.metadata or "").rstrip("\0"))
         return answer.error_code == 0
 
-    eventually(told)
+    eventually(reported)
     return found

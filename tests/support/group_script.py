@@ -136,7 +136,9 @@ class Script:
                 session_timeout_ms=session_ms,
                 member_id=actor.member_id if member_id is None else member_id,
                 protocol_type=protocol_type,
-                protocols=[JoinGroupRequestProtocol(name=name, metadata=told) for name, told in offered.items()],
+                protocols=[
+                    JoinGroupRequestProtocol(name=name, metadata=reported) for name, reported in offered.items()
+                ],
             )
             if version >= 1:
                 request.rebalance_timeout_ms = rebalance_ms

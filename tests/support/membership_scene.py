@@ -173,12 +173,12 @@ class Diary(RebalanceListener):
     """What the program was told, in order; `trouble` is raised by the next call."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[TopicPartition]]] = []
+        self.reported: list[tuple[str, list[TopicPartition]]] = []
         self.trouble: Exception | None = None
         self.on_revoked: Callable[[], None] | None = None
 
     def _note(self, what: str, partitions: list[TopicPartition]) -> None:
-        self.told.append((what, partitions))
+        self.reported.append((what, partitions))
         trouble, self.trouble = self.trouble, None
         if trouble is not None:
             raise trouble
@@ -196,7 +196,7 @@ class Diary(RebalanceListener):
 
     @property
     def words(self) -> list[str]:
-        return [what for what, _ in self.told]
+        return [what for what, _ in self.reported]
 
 
 class Scene:
@@ -242,7 +242,7 @@ class Scene:
         """Poll until something is so."""
         deadline = time.monotonic() + PATIENCE_S
         while not happened():
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s; told {self.diary.told}"
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s; told {self.diary.reported}"
             self.poll()
             self.doorbell.wait(0.01)
 
@@ -250,7 +250,7 @@ class Scene:
         """Wait, without polling, until something is so."""
         deadline = time.monotonic() + PATIENCE_S
         while not happened():
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s; told {self.diary.told}"
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s; told {self.diary.reported}"
             self.doorbell.wait(0.005)
 
     def settle(self) -> None:

@@ -141,12 +141,12 @@ async def told_of_clients() -> dict[str, object]:
     waiting = braidlog.AsyncConsumer(**settings)
     parallel = braidlog.ParallelConsumer(consumer, print)
     clients = (producer, admin, consumer, waiting, parallel, instance_of(braidlog.Delivery))
-    told = {type(each).__name__: told_of_client(each) for each in clients}
+    reported = {type(each).__name__: told_of_client(each) for each in clients}
     await waiting.close()
     for each in (producer, admin, consumer):
         each.close()
-        told[f"{type(each).__name__}, closed"] = {"repr": repr(each)}
-    return told
+        reported[f"{type(each).__name__}, closed"] = {"repr": repr(each)}
+    return reported
 
 
 def main() -> None:
@@ -154,13 +154,13 @@ def main() -> None:
     values = {name: instance_of(cls) for name, cls in classes.items() if name not in CLIENTS}
     values |= {name: each for name, each in public_names().items() if not isinstance(each, type)}
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        told = {
+        reported = {
             "classes": {name: told_of_class(cls) for name, cls in classes.items()},
             "values": {name: told_of_value(value, pool) for name, value in values.items()},
             "clients": asyncio.run(told_of_clients()),
             "compiled": not braidlog.client.consumer.record.__file__.endswith(".py"),
         }
-    print(json.dumps(told))
+    print(json.dumps(reported))
 
 
 CLIENTS = ("Admin", "AsyncConsumer", "Consumer", "Delivery", "ParallelConsumer", "Producer")

@@ -39,7 +39,7 @@ class Coordinator:
         mine = JoinGroupResponseMember(
             member_id=request.member_id, group_instance_id=request.group_instance_id, metadata=chosen.metadata
         )
-        others = [JoinGroupResponseMember(member_id=name, metadata=told) for name, told in self.others.items()]
+        others = [JoinGroupResponseMember(member_id=name, metadata=reported) for name, reported in self.others.items()]
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type="consumer",

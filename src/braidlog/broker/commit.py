@@ -166,8 +166,8 @@ class Committer:
             self._refuse(partition, acks, fault)
             return
         except Exception as problem:
-            told = "writing to %s-%d failed, a bug in braidlog, please report it"
-            log.error(told, partition.topic, partition.index, exc_info=problem)
+            message = "writing to %s-%d failed, a bug in braidlog, please report it"
+            log.error(message, partition.topic, partition.index, exc_info=problem)
             self._refuse(partition, acks, StorageFault("", f"the broker met a bug: {type(problem).__name__}"))
             return
         if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
@@ -182,8 +182,8 @@ class Committer:
             partition.on_safe(end, size)
         except Exception as problem:
             # The records are safe all the same, and whoever wrote them is told so.
-            told = "telling the readers of %s-%d failed, a bug in braidlog, please report it"
-            log.error(told, partition.topic, partition.index, exc_info=problem)
+            message = "telling the readers of %s-%d failed, a bug in braidlog, please report it"
+            log.error(message, partition.topic, partition.index, exc_info=problem)
 
     def _refuse(self, partition: Partition, acks: list[PendingAck], fault: StorageFault) -> None:
         for ack in acks:

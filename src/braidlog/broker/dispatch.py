@@ -124,8 +124,8 @@ class Dispatch(FrameHandler):
             log.info("closed the connection from %s: malformed request: %s", channel.peer_host, problem)
             channel.close("malformed request")
         else:
-            told = "closed the connection from %s: a bug in braidlog, please report it"
-            log.error(told, channel.peer_host, exc_info=problem)
+            log_message = "closed the connection from %s: a bug in braidlog, please report it"
+            log.error(log_message, channel.peer_host, exc_info=problem)
             channel.close("internal error")
 
     def _handle(self, channel: Channel, reader: Reader) -> None:
@@ -233,8 +233,8 @@ class Dispatch(FrameHandler):
     ) -> None:
         if api_key == API_VERSIONS and route is not None:
             # Whoever asks in a version from the future is told in version 0 which ones there are (KIP-511).
-            told = "ApiVersions v%d of %s is not offered: answered in v0 with the versions that are"
-            log.debug(told, version, channel.peer_host)
+            log_message = "ApiVersions v%d of %s is not offered: answered in v0 with the versions that are"
+            log.debug(log_message, version, channel.peer_host)
             exchange = Exchange(channel, api_key, 0, correlation_id, None, self._clock.monotonic())
             channel.begin(exchange)
             response = route.refuse(None, 0, UnsupportedVersionError()) if route.refuse is not None else None
@@ -244,8 +244,8 @@ class Dispatch(FrameHandler):
         known = APIS.get(api_key)
         name = known.name if known is not None else f"api key {api_key}"
         offered = f"v{route.min_version}–v{route.max_version} are" if route is not None else "it is not"
-        told = "closed the connection from %s: %s v%d is not supported (%s offered)"
-        log.info(told, channel.peer_host, name, version, offered)
+        log_message = "closed the connection from %s: %s v%d is not supported (%s offered)"
+        log.info(log_message, channel.peer_host, name, version, offered)
         channel.close("unsupported version")
 
 

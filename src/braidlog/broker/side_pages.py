@@ -27,5 +27,5 @@ def _health(server: Server) -> Page:
     failed = [directory for directory in server.broker.logs.directories if not directory.is_online]
     if not failed:
         return Page(200, "ok\n")
-    told = "".join(f"data directory {directory.path} is offline: {directory.failure}\n" for directory in failed)
-    return Page(200, "ok, but degraded\n" + told)
+    message = "".join(f"data directory {directory.path} is offline: {directory.failure}\n" for directory in failed)
+    return Page(200, "ok, but degraded\n" + message)

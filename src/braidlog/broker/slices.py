@@ -103,8 +103,8 @@ class Slices:
             over = self._slice(job)
         except Exception as problem:
             # What it had to say could not be said: whoever waits for it must not wait for ever.
-            told = "closed the connection from %s: a bug in braidlog, please report it"
-            log.error(told, job.channel.peer_host, exc_info=problem)
+            message = "closed the connection from %s: a bug in braidlog, please report it"
+            log.error(message, job.channel.peer_host, exc_info=problem)
             job.channel.close("internal error")
             over = True
         if not over:

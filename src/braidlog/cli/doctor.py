@@ -94,8 +94,8 @@ def _check_cluster(options: argparse.Namespace, settings: Mapping[str, Any]) -> 
         with Cluster(options.bootstrap, options.request_timeout, settings) as cluster:
             return check_cluster(cluster), cluster.cluster_id
     except (BraidlogError, ProtocolError) as reason:
-        told, _, advice = in_options(str(reason)).partition("; ")
-        return [problem("connection", told, advice or "see that the broker runs and --bootstrap is right")], None
+        message, _, advice = in_options(str(reason)).partition("; ")
+        return [problem("connection", message, advice or "see that the broker runs and --bootstrap is right")], None
 
 
 def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Finding]:

@@ -102,8 +102,8 @@ def run_rebuild(options: argparse.Namespace) -> int:
     progress = Progress()
     rows: list[dict[str, Any]] = []
     for directory in _directories_of(options.paths):
-        told = _Told(progress, "rebuilding")
-        rows += [asdict(segment) for segment in rebuild_index(files, directory, SystemClock(), progress=told)]
+        listener = _Told(progress, "rebuilding")
+        rows += [asdict(segment) for segment in rebuild_index(files, directory, SystemClock(), progress=listener)]
     progress.clear()
     columns = ("path", "size", "index_entries", "time_index_entries", "aborted_transactions", "problem")
     show(rows, options.output, columns)

@@ -119,9 +119,9 @@ def reason(output: str) -> str:
     """Why a run failed: what was said of the flow that failed, else the last words."""
     from pyspark_braidlog.errors import clear_text
 
-    told = re.findall(r"^Error: (.+?)(?=^\d{4}-\d\d-\d\d |^Traceback |\Z)", output, re.M | re.S)
+    error_lines = re.findall(r"^Error: (.+?)(?=^\d{4}-\d\d-\d\d |^Traceback |\Z)", output, re.M | re.S)
     flows = re.findall(r"(?:Failed to resolve flow: |Flow )'([^']+)'(?: has FAILED|\.)", output)
-    if told:
+    if error_lines:
         name = f"flow {flows[0]}: " if flows else ""
-        return f"{name}{clear_text(told[0])}"
+        return f"{name}{clear_text(error_lines[0])}"
     return clear_text(output) or "Spark's program failed and did not say why; --traceback shows all that it printed"

@@ -90,8 +90,8 @@ def chosen(checkpoint: Checkpoint, choices: Sequence[TopicChoice], source: str |
         raise UserError(f"the query of {checkpoint.path} reads no topics, or has read nothing yet")
     if source is not None and source not in by_source:
         names = sorted(name for name in by_source if name is not None)
-        told = f"it has {', '.join(names)}" if names else "its sources have no names"
-        raise UserError(f"the query of {checkpoint.path} has no source {source} that reads topics: {told}")
+        names_text = f"it has {', '.join(names)}" if names else "its sources have no names"
+        raise UserError(f"the query of {checkpoint.path} has no source {source} that reads topics: {names_text}")
     standing = checkpoint.positions if source is None else by_source[source]
     if not choices:
         return standing

@@ -164,8 +164,8 @@ class RecordWriter:
             return problem
         text = problem.message if isinstance(problem, ProtocolError) else str(problem)
         what = "none of it was committed" if self._is_transactional else f"{self.written} records were written"
-        told = f"{text or 'the broker refused'}; {what}"
-        return type(problem)(told) if isinstance(problem, ProtocolError) else UserError(told)
+        explanation = f"{text or 'the broker refused'}; {what}"
+        return type(problem)(explanation) if isinstance(problem, ProtocolError) else UserError(explanation)
 
     def _count_the_rest(self) -> None:
         """Records behind the one that failed, some of which were written."""

@@ -134,8 +134,8 @@ class Cluster:
         except RequestTimeout as problem:
             if left_s is None:
                 raise NoConnection(str(problem)) from problem
-            told = f"{whom} did not answer within the {left_s:.1f} s that were left"
-            raise NoConnection(f"{told}; see that it runs, or give it longer") from problem
+            message = f"{whom} did not answer within the {left_s:.1f} s that were left"
+            raise NoConnection(f"{message}; see that it runs, or give it longer") from problem
         return Node(self._engine, connection, self._time_left_s)
 
     def _time_left_s(self) -> float:

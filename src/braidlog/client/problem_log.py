@@ -124,7 +124,9 @@ class ProblemLog:
 
     def _drop_stale(self, now: float) -> None:
         self._failing = {each: other for each, other in self._failing.items() if now - other.last <= _STALE_S}
-        self._last_told = {each: told for each, told in self._last_told.items() if now - told <= _STALE_S}
+        self._last_told = {
+            each: logged_at for each, logged_at in self._last_told.items() if now - logged_at <= _STALE_S
+        }
 
 
 def _cause_of(problem: Exception | str, subject: str) -> str:

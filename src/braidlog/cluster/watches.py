@@ -34,13 +34,13 @@ class WatchTable:
         if not self._data and not self._children:
             return []
         fired: list[tuple[Watch, WatchEvent]] = []
-        told: set[tuple[Watcher, Watch, WatchEvent]] = set()
+        notified: set[tuple[Watcher, Watch, WatchEvent]] = set()
         for event, of_children in events_of(changes):
             table = self._children if of_children else self._data
             for session, watch in table.pop(event.path, ()):
                 # A watch on both the data and the children of a node hears of its deletion once.
-                if (session, watch, event) not in told:
-                    told.add((session, watch, event))
+                if (session, watch, event) not in notified:
+                    notified.add((session, watch, event))
                     fired.append((_while_open(session, watch), event))
         return fired
 

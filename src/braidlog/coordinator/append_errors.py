@@ -32,5 +32,5 @@ _TOLD: dict[int, type[ProtocolError]] = {
 
 
 def told_to_clients(error: ProtocolError) -> ProtocolError:
-    told = _TOLD.get(error.code)
-    return error if told is None else told(error.message or error.name)
+    client_error = _TOLD.get(error.code)
+    return error if client_error is None else client_error(error.message or error.name)

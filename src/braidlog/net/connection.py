@@ -237,12 +237,12 @@ class Connection(Channel):
         if requests.fits(needed):
             return True
         self._limits.malformed += 1
-        told = (
+        message = (
             f"a request of {self._needed} bytes takes {needed} bytes of memory, more than the {requests.limit} that "
             "braidlog.memory.max and queued.max.request.bytes leave for requests"
         )
-        log.warning("closed the connection from %s: %s", self.peer_host, told)
-        self.close(told)
+        log.warning("closed the connection from %s: %s", self.peer_host, message)
+        self.close(message)
         return False
 
     def _reserve(self) -> bool:

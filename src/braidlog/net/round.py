@@ -101,8 +101,8 @@ class Round:
 
 def _give_up(channel: Channel, problem: Exception) -> None:
     """One connection's failure closes that connection and holds up no other."""
-    told = "closed the connection from %s: sending failed, a bug in braidlog, please report it"
-    log.error(told, channel.peer_host, exc_info=problem)
+    message = "closed the connection from %s: sending failed, a bug in braidlog, please report it"
+    log.error(message, channel.peer_host, exc_info=problem)
     try:
         channel.close("sending failed")
     except Exception as another:

@@ -66,8 +66,8 @@ def lag_seconds_of(sources: Iterable[Mapping[str, Any]]) -> float | None:
     for source in sources:
         latest = source.get("latestOffset")
         try:
-            told: Any = json.loads(latest) if isinstance(latest, str) else latest
-            seconds = told[LAG]["seconds"]
+            reported: Any = json.loads(latest) if isinstance(latest, str) else latest
+            seconds = reported[LAG]["seconds"]
         except (ValueError, TypeError, KeyError):
             continue
         if isinstance(seconds, int | float):

@@ -54,14 +54,14 @@ class _Decoder:
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
         schema = _loaded(plan.schema)
-        told = expanded(schema)
-        self._type = to_arrow_type(nullable(spark_struct(told)), timezone="UTC")
-        self._named = has_unions(told)
-        self._told = told
-        self._wrapped = told["type"] != "record"
+        expanded_schema = expanded(schema)
+        self._type = to_arrow_type(nullable(spark_struct(expanded_schema)), timezone="UTC")
+        self._named = has_unions(expanded_schema)
+        self._told = expanded_schema
+        self._wrapped = expanded_schema["type"] != "record"
         self._reader = parsed(without_logical_types(schema))
         self._writers: dict[int, _Read] = {}
-        self._own = self._reading(self._reader, None, told)
+        self._own = self._reading(self._reader, None, expanded_schema)
 
     def decoded(self, values: pa.Array) -> pa.StructArray:
         return decoded_structs(values, self._one, self._type, self._plan.column)
@@ -103,17 +103,17 @@ class _Decoder:
             except UserError as error:
                 raise _Unfit(f"which cannot be used: {error}") from None
             try:
-                told = in_units_of(expanded(registered.schema), self._told)
+                expanded_schema = in_units_of(expanded(registered.schema), self._told)
             except UserError:
                 # Spark could not hold it, for it contains itself; the part that is read it can.
-                told = self._told
-            found = self._writers[schema_id] = self._reading(writer, self._reader, told)
+                expanded_schema = self._told
+            found = self._writers[schema_id] = self._reading(writer, self._reader, expanded_schema)
         return found
 
-    def _reading(self, writer: Any, reader: Any, told: Expanded) -> _Read:
+    def _reading(self, writer: Any, reader: Any, expanded_schema: Expanded) -> _Read:
         named = self._named
         same = reader is None or writer == reader
-        convert = arrow_conversion(told)
+        convert = arrow_conversion(expanded_schema)
 
         def read(body: io.BytesIO) -> Any:
             value: Any = fastavro.schemaless_reader(body, writer, None if same else reader, return_named_type=named)
@@ -158,8 +158,8 @@ def encoded_array(plan: WritePlan, rows: pa.Array) -> pa.Array:
 @lru_cache(maxsize=64)
 def _encoder(plan: WritePlan) -> tuple[Any, Callable[[Any], Any] | None, bool]:
     schema = _loaded(plan.schema)
-    told = expanded(schema)
-    return parsed(schema), avro_conversion(told), told["type"] != "record"
+    expanded_schema = expanded(schema)
+    return parsed(schema), avro_conversion(expanded_schema), expanded_schema["type"] != "record"
 
 
 def _loaded(text: str) -> Any:

@@ -85,8 +85,8 @@ def encode_avro(
     else:
         raise UserError(f"encode_avro needs a schema, or a structure in {column!r}, not {kind.simpleString()}")
     front = b"" if registry is None else header(_id(registry, subject, wanted, register))
-    told = expanded(wanted)
-    if told["type"] != "record":
+    expanded_schema = expanded(wanted)
+    if expanded_schema["type"] != "record":
         source = F.when(source.isNotNull(), F.struct(source.alias("value")))
     from braidlog.client.schema_registry.avro import parsed
     from pyspark_braidlog.pipeline.avro_columns import WritePlan, encoded_array

@@ -67,9 +67,9 @@ def decode_json(
         begin = F.hex(F.substring(data, 1, HEADER_BYTES))
         unframed = (F.length(data) < HEADER_BYTES) | ~begin.startswith("00")
         error = F.when(unframed, F.concat(F.lit(f"{column} does not begin with a schema id: "), begin)).otherwise(error)
-    told = once.withColumn(_ERROR, error)
+    with_error = once.withColumn(_ERROR, error)
     value = F.when(F.col(_ERROR).isNull(), _data())
-    return decoded_columns(records, told, column, value, F.col(_ERROR), fields if flatten else None)
+    return decoded_columns(records, with_error, column, value, F.col(_ERROR), fields if flatten else None)
 
 
 def encode_json(

@@ -71,12 +71,12 @@ class _Reading:
             members = schema.get("enum", [schema.get("const")])
             kind = list(dict.fromkeys(_kind_of_member(member) for member in members))
         kinds: list[object] = kind if isinstance(kind, list) else [kind]
-        told = [each for each in kinds if isinstance(each, str) and each != "null"]
-        if sorted(told) == ["integer", "number"]:
-            told = ["number"]
-        if len(told) != 1:
+        named_types = [each for each in kinds if isinstance(each, str) and each != "null"]
+        if sorted(named_types) == ["integer", "number"]:
+            named_types = ["number"]
+        if len(named_types) != 1:
             raise UserError(f"the JSON Schema must give one type at {where}, not {kind!r}")
-        return told[0], "null" in kinds
+        return named_types[0], "null" in kinds
 
     def _of_kind(self, kind: str, schema: Mapping[str, Any], where: str, depth: int) -> DataType:
         if kind == "string":
@@ -111,11 +111,11 @@ class _Reading:
         return StructType(fields)
 
     def _chosen(self, choices: Any, where: str, depth: int) -> tuple[DataType, bool]:
-        told = [choice for choice in choices if choice != {"type": "null"}]
-        if len(told) != 1:
+        named_types = [choice for choice in choices if choice != {"type": "null"}]
+        if len(named_types) != 1:
             raise UserError(f"the JSON Schema allows several types at {where}; Spark's columns have one")
-        kind, nullable = self.typed(told[0], where, depth + 1)
-        return kind, nullable or len(told) < len(choices)
+        kind, nullable = self.typed(named_types[0], where, depth + 1)
+        return kind, nullable or len(named_types) < len(choices)
 
     def _together(self, schema: Mapping[str, Any], where: str, depth: int) -> Mapping[str, Any]:
         properties: dict[str, Any] = dict(schema.get("properties", {}))

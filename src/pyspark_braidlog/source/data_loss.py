@@ -172,5 +172,5 @@ def notice(loss: Loss) -> str:
 
 
 def _some(sentences: Iterable[str]) -> list[str]:
-    told = list(sentences)
-    return told if len(told) <= _TOLD else [*told[:_TOLD], f"and {len(told) - _TOLD} more partitions"]
+    reports = list(sentences)
+    return reports if len(reports) <= _TOLD else [*reports[:_TOLD], f"and {len(reports) - _TOLD} more partitions"]

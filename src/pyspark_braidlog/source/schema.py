@@ -68,10 +68,10 @@ def _may_lack_values(headers: DataType) -> bool:
 
 def _wrong_type(field: StructField, right: StructField) -> str:
     given, wanted = field.dataType.simpleString(), right.dataType.simpleString()
-    told = f"column {field.name} is {wanted}, not {given}"
+    message = f"column {field.name} is {wanted}, not {given}"
     if isinstance(field.dataType, StringType):
-        return f"{told}; read it so and cast it: .schema('{field.name} {wanted}'), then CAST({field.name} AS STRING)"
-    return f"{told}; give it that type in .schema(…), or leave .schema(…) out"
+        return f"{message}; read it so and cast it: .schema('{field.name} {wanted}'), then CAST({field.name} AS STRING)"
+    return f"{message}; give it that type in .schema(…), or leave .schema(…) out"
 
 
 def _without_nullability(kind: DataType) -> str:

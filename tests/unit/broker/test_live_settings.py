@@ -135,7 +135,7 @@ def test_a_listener_that_moves_closes_the_connections_of_its_old_place(tmp_path:
 
 
 def test_other_addresses_are_advertised(tmp_path: Path) -> None:
-    async def told(server: Server) -> list[tuple[str, int]]:
+    async def reported(server: Server) -> list[tuple[str, int]]:
         metadata = await answer(server, "Metadata", 12, MetadataRequest(topics=[]))
         return [(broker.host, broker.port) for broker in metadata.brokers]
 
@@ -146,10 +146,10 @@ def test_other_addresses_are_advertised(tmp_path: Path) -> None:
         altered = await answer(server, "IncrementalAlterConfigs", 1, request)
         assert altered.responses[0].error_code == 0
         await until(lambda: server.advertised[0].host == "outside")
-        assert await told(server) == [("outside", 7777)]
+        assert await reported(server) == [("outside", 7777)]
 
     async def second(server: Server) -> None:
-        assert await told(server) == [("outside", 7777)]
+        assert await reported(server) == [("outside", 7777)]
 
     on_server(tmp_path, first, broker_id="1")
     on_server(tmp_path, second, broker_id="1")

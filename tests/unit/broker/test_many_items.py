@@ -130,7 +130,7 @@ def test_describe_log_dirs() -> None:
 
     manager: Any = Manager()
     named = DescribableLogDirTopic(topic="a", partitions=[*range(100), 9999])
-    for topics, steps, told in [
+    for topics, steps, reported in [
         (None, 1000, [("b", list(range(500))), ("a", list(range(500)))]),
         ([named], 201, [("a", list(range(100)))]),
     ]:
@@ -141,7 +141,7 @@ def test_describe_log_dirs() -> None:
             next(work)
         (result,) = end.value.value.results
         found = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in result.topics]
-        assert found == told
+        assert found == reported
 
 
 def test_topics_with_the_same_overrides_are_described_alike_and_others_are_not() -> None:
@@ -158,5 +158,5 @@ def test_topics_with_the_same_overrides_are_described_alike_and_others_are_not()
     ]
     request = CreateTopicsRequest(topics=topics, timeout_ms=1000)
     answer = asyncio.run(handler.handle(request, exchange(5)))
-    told = [{config.name: config.value for config in topic.configs or []} for topic in answer.topics]
-    assert [configs["retention.ms"] for configs in told] == ["1000", "2000", "1000"]
+    reported = [{config.name: config.value for config in topic.configs or []} for topic in answer.topics]
+    assert [configs["retention.ms"] for configs in reported] == ["1000", "2000", "1000"]

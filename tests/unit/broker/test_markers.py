@@ -146,13 +146,13 @@ def test_too_few_replicas_refuse_a_marker_as_they_refuse_data(tmp_path: Path) ->
 
 def test_a_disk_that_fails_refuses_it(world: DataPath) -> None:
     world.produce(batch(b"a"))
-    told: list[int] = []
+    reported: list[int] = []
     world.markers.write(
-        7, 0, True, 0, [world.log().topic_partition], lambda _, error: told.append(error.code if error else 0)
+        7, 0, True, 0, [world.log().topic_partition], lambda _, error: reported.append(error.code if error else 0)
     )
     world.partitions[0].log, log = None, world.log()
     world.steps.run()
-    assert told == [KafkaStorageError.code]
+    assert reported == [KafkaStorageError.code]
     world.partitions[0].log = log
 
 

@@ -27,7 +27,7 @@ async def lose_a_directory(server: Server) -> set[int]:
     return partitions
 
 
-def told(partitions: list[Any]) -> dict[int, tuple[int, int, list[int], list[int], list[int]]]:
+def reported(partitions: list[Any]) -> dict[int, tuple[int, int, list[int], list[int], list[int]]]:
     return {
         each.partition_index: (
             each.error_code,
@@ -48,7 +48,7 @@ def test_metadata_names_no_leader_and_the_offline_replica(tmp_path: Path) -> Non
         expected = {index: gone if index in lost else here for index in range(PARTITIONS)}
         for topics in ([MetadataRequestTopic(name="records")], None):
             metadata = await answer(server, "Metadata", 12, MetadataRequest(topics=topics))
-            assert told(metadata.topics[0].partitions) == expected
+            assert reported(metadata.topics[0].partitions) == expected
             assert metadata.topics[0].error_code == NONE
 
     on_server(tmp_path, check, broker_id="1", log_dirs=f"{tmp_path}/a,{tmp_path}/b")
@@ -63,6 +63,6 @@ def test_describe_topic_partitions_does_so_without_an_error(tmp_path: Path) -> N
         }
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="records")])
         described = await answer(server, "DescribeTopicPartitions", 0, request)
-        assert told(described.topics[0].partitions) == expected
+        assert reported(described.topics[0].partitions) == expected
 
     on_server(tmp_path, check, broker_id="1", log_dirs=f"{tmp_path}/a,{tmp_path}/b")

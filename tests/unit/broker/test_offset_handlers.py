@@ -205,8 +205,8 @@ def txn_request(offsets: dict[tuple[str, int], int], group: str = "g") -> TxnOff
 def test_what_is_not_there_is_answered_beside_what_is() -> None:
     world = World()
     request = commit_request(8, "g", {("t", 0): 1, ("t", 9): 2, ("none", 0): 3, ("u", 2): 4})
-    told = codes(world.ask("OffsetCommit", 8, request))
-    assert told == {("t", 0): 0, ("t", 9): UNKNOWN, ("none", 0): UNKNOWN, ("u", 2): 0}
+    reported = codes(world.ask("OffsetCommit", 8, request))
+    assert reported == {("t", 0): 0, ("t", 9): UNKNOWN, ("none", 0): UNKNOWN, ("u", 2): 0}
     assert world.driver.offsets_of("g") == {("t", 0): 1, ("u", 2): 4}
 
 
@@ -220,8 +220,8 @@ def test_the_coordinator_is_not_asked_about_nothing() -> None:
 def test_a_refusal_is_told_for_each_partition_that_is_there() -> None:
     world = World()
     world.groups.error = NotCoordinatorError()
-    told = codes(world.ask("OffsetCommit", 8, commit_request(8, "g", {("t", 0): 1, ("none", 0): 2})))
-    assert told == {("t", 0): NotCoordinatorError.code, ("none", 0): UNKNOWN}
+    reported = codes(world.ask("OffsetCommit", 8, commit_request(8, "g", {("t", 0): 1, ("none", 0): 2})))
+    assert reported == {("t", 0): NotCoordinatorError.code, ("none", 0): UNKNOWN}
 
 
 def test_commit_by_topic_id() -> None:
@@ -230,8 +230,8 @@ def test_commit_by_topic_id() -> None:
     ids = {"t": topics.id_of("t"), "none": b"\x01" * 16}
     request = commit_request(10, "g", {("t", 0): 1, ("t", 9): 2, ("none", 0): 3}, topic_ids=ids)
     answer = world.ask("OffsetCommit", 10, request)
-    told = {(topic.topic_id, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
-    assert told == {(ids["t"], 0): 0, (ids["t"], 9): UNKNOWN, (ids["none"], 0): UnknownTopicIdError.code}
+    reported = {(topic.topic_id, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
+    assert reported == {(ids["t"], 0): 0, (ids["t"], 9): UNKNOWN, (ids["none"], 0): UnknownTopicIdError.code}
     assert world.driver.offsets_of("g") == {("t", 0): 1}
 
 
@@ -366,8 +366,8 @@ def codes_and_offsets(group: Any) -> list[tuple[int, int]]:
 def test_version_0_is_kept_in_the_store() -> None:
     world = World()
     request = commit_request(0, "g", {("t", 0): (4, "lost"), ("t", 1): (5, "x" * 11), ("none", 0): 6})
-    told = codes(world.ask_store("OffsetCommit", request))
-    assert told == {("t", 0): 0, ("t", 1): OffsetMetadataTooLargeError.code, ("none", 0): UNKNOWN}
+    reported = codes(world.ask_store("OffsetCommit", request))
+    assert reported == {("t", 0): 0, ("t", 1): OffsetMetadataTooLargeError.code, ("none", 0): UNKNOWN}
     answer = world.ask_store("OffsetFetch", fetch_request(0, "g", {"t": [0, 1, 9, -1], "none": [0], "..": [0]}))
     partitions = answer.topics[0].partitions
     assert [(p.committed_offset, p.error_code) for p in partitions] == [(4, 0)] + [(-1, UNKNOWN)] * 3
@@ -418,7 +418,7 @@ def test_the_transaction_is_asked_first(version: int, joins: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "error", "told"),
+    ("version", "error", "reported"),
     [
         (1, CoordinatorLoadInProgressError(), CoordinatorNotAvailableError),
         (2, CoordinatorLoadInProgressError(), CoordinatorLoadInProgressError),
@@ -426,11 +426,11 @@ def test_the_transaction_is_asked_first(version: int, joins: bool) -> None:
         (4, TransactionAbortableError(), TransactionAbortableError),
     ],
 )
-def test_a_transaction_that_may_not(version: int, error: ProtocolError, told: type[ProtocolError]) -> None:
+def test_a_transaction_that_may_not(version: int, error: ProtocolError, reported: type[ProtocolError]) -> None:
     world = World()
     exchange = world.begin("TxnOffsetCommit", version, txn_request({("t", 0): 5, ("none", 0): 6}))
     world.desk.say(error)
-    assert codes(answer_of(exchange)) == {("t", 0): told.code, ("none", 0): UNKNOWN}
+    assert codes(answer_of(exchange)) == {("t", 0): reported.code, ("none", 0): UNKNOWN}
     assert world.groups.asked == 0
 
 
@@ -453,5 +453,5 @@ def test_without_verification_only_joining_asks() -> None:
 
 def test_a_refused_commit_names_every_partition() -> None:
     request = commit_request(3, "g", {("t", 0): 1, ("u", 1): 2})
-    told = codes(offset_commit.refuse(request, 3, NotCoordinatorError()))
-    assert told == {("t", 0): NotCoordinatorError.code, ("u", 1): NotCoordinatorError.code}
+    reported = codes(offset_commit.refuse(request, 3, NotCoordinatorError()))
+    assert reported == {("t", 0): NotCoordinatorError.code, ("u", 1): NotCoordinatorError.code}

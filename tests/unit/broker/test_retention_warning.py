@@ -61,8 +61,8 @@ def test_at_creation_at_a_change_and_at_a_start(tmp_path: Path, warnings: list[s
         await create(server, "unbounded", {"retention.ms": "1000"})
         assert warnings == []
         await create(server, "short", SHORT)
-        (told,) = warnings
-        assert told.startswith("topic short: retention.ms (1000) is below message.timestamp.before.max.ms (5000)")
+        (reported,) = warnings
+        assert reported.startswith("topic short: retention.ms (1000) is below message.timestamp.before.max.ms (5000)")
         await alter(server, 2, "short", "flush.ms", "77")
         assert len(warnings) == 1, "nothing has changed that matters"
         await alter(server, 2, "short", "retention.ms", "2000")
@@ -83,8 +83,8 @@ def test_topics_that_only_inherit_are_told_of_together(tmp_path: Path, warnings:
         for name in ("a", "b", "c"):
             await create(server, name, {})
         await alter(server, 4, "", "log.message.timestamp.before.max.ms", "700000000")
-        (told,) = warnings
-        assert told.startswith("topics with the broker's defaults: retention.ms (604800000) is below")
+        (reported,) = warnings
+        assert reported.startswith("topics with the broker's defaults: retention.ms (604800000) is below")
         await alter(server, 4, "", "log.message.timestamp.before.max.ms", "600000000")
         assert len(warnings) == 1
 

@@ -247,15 +247,15 @@ def test_a_coordinator_that_lost_its_partition_stops_trying(world: World) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "version", "told"),
+    ("error", "version", "reported"),
     [
         (ProducerFencedError(), 2, 90),
         (ProducerFencedError(), 1, 47),
         (InvalidProducerIdMappingError(), 3, 49),
     ],
 )
-def test_clients_are_told_what_they_understand(error: ProtocolError, version: int, told: int) -> None:
-    assert told_code(error, version, 2) == told
+def test_clients_are_told_what_they_understand(error: ProtocolError, version: int, reported: int) -> None:
+    assert told_code(error, version, 2) == reported
 
 
 class SlowIds:

@@ -114,7 +114,7 @@ def directory(path: str, cluster: str | None = None, node: int | None = None) ->
 
 
 @pytest.mark.parametrize(
-    ("found", "broker_id", "stored", "in_reach", "expected", "told"),
+    ("found", "broker_id", "stored", "in_reach", "expected", "reported"),
     [
         ([directory("/a", "c1", 1)], 1, "c1", "c1", OK, "cluster c1, broker 1"),
         ([DataDirectory("/a")], -1, None, None, OK, "no cluster yet"),
@@ -127,13 +127,13 @@ def directory(path: str, cluster: str | None = None, node: int | None = None) ->
     ],
 )
 def test_whose_data_it_is(
-    found: list[DataDirectory], broker_id: int, stored: str | None, in_reach: str | None, expected: str, told: str
+    found: list[DataDirectory], broker_id: int, stored: str | None, in_reach: str | None, expected: str, reported: str
 ) -> None:
     import re
 
     finding = check_identity(found, broker_id, stored, in_reach)
     assert status(finding) == expected
-    assert re.search(told, finding.text)
+    assert re.search(reported, finding.text)
 
 
 def test_files_from_the_future() -> None:

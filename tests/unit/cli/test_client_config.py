@@ -63,8 +63,8 @@ def test_a_setting_that_nobody_knows(file: Path, capsys: pytest.CaptureFixture[s
     assert client_properties(parser.parse_args(["topics", "list", "--config", str(file)])) == {
         "sasl.mechanism": "PLAIN"
     }
-    told = capsys.readouterr().err
-    assert told == "braidlog: no client knows the setting sasl.usernam; did you mean sasl.username?\n"
+    reported = capsys.readouterr().err
+    assert reported == "braidlog: no client knows the setting sasl.usernam; did you mean sasl.username?\n"
 
 
 def test_a_setting_of_kafkas_that_has_no_effect_here(capsys: pytest.CaptureFixture[str]) -> None:

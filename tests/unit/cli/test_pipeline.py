@@ -53,12 +53,12 @@ def test_a_project_names_itself_and_its_broker(
     home = tmp_path / "my shop"
     words = ["--topic", "web.Orders", "--output", "json"]
     assert main(["pipeline", "init", str(home), *words]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["directory"] == str(home)
-    assert set(told["files"]) == {
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["directory"] == str(home)
+    assert set(reported["files"]) == {
         str(each.relative_to(home)) for each in home.rglob("*") if each.is_file() and "__pycache__" not in each.parts
     }
-    everything = {name: (home / name).read_text() for name in told["files"]}
+    everything = {name: (home / name).read_text() for name in reported["files"]}
     assert not any("@" in text.replace("@dp.", "") for text in everything.values())
     source = everything["transformations/orders.py"]
     compile(source, "orders.py", "exec")

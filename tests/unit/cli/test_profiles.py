@@ -87,15 +87,15 @@ def test_what_wins(
 
 def test_a_profile_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "list", "--profile", "stage"]) == 1
-    told = capsys.readouterr().err
-    assert f"there is no profile stage in {file}; it has dev, prod" in told
+    reported = capsys.readouterr().err
+    assert f"there is no profile stage in {file}; it has dev, prod" in reported
     file.unlink()
     assert main(["topics", "list", "--profile", "stage"]) == 1
     assert "it has none, or is not there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ("[prod", "is not TOML"),
         ("bootstrap.servers = 'x'\n[prod]", None),
@@ -103,12 +103,14 @@ def test_a_profile_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[s
         ("[prod]\nacks = 2024-01-01", "acks is neither text"),
     ],
 )
-def test_a_file_that_is_wrong(file: Path, content: str, told: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_wrong(
+    file: Path, content: str, reported: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     file.write_text(content)
     code = main(["profiles", "list"])
-    assert code == (0 if told is None else 1)
-    if told is not None:
-        assert told in capsys.readouterr().err
+    assert code == (0 if reported is None else 1)
+    if reported is not None:
+        assert reported in capsys.readouterr().err
 
 
 def test_secrets_are_not_shown(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def usage_error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ((), "say what to do"),
         (("--nonsense",), "unrecognized arguments"),
@@ -47,9 +47,9 @@ def usage_error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("completion", "csh"), "invalid choice"),
     ],
 )
-def test_what_is_not_understood(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str) -> None:
+def test_what_is_not_understood(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reported: str) -> None:
     line = usage_error(capsys, *words)
-    assert told in line
+    assert reported in line
     assert line.endswith("--help")
 
 
@@ -125,10 +125,10 @@ def test_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("braidlog  0.")
+    reported = capsys.readouterr().out
+    assert reported.startswith("braidlog  0.")
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == reported
 
 
 def test_version_says_when_it_is_uncompiled_and_what_to_do(
@@ -137,9 +137,9 @@ def test_version_says_when_it_is_uncompiled_and_what_to_do(
     monkeypatch.delenv("BRAIDLOG_PURE", raising=False)
     monkeypatch.setattr(slices, "__file__", "slices.py")
     assert main(["version", "--output", "json"]) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["compiled"] is False
-    assert "several times slower; to compile, install a C compiler" in told.err
+    reported = capsys.readouterr()
+    assert json.loads(reported.out)["compiled"] is False
+    assert "several times slower; to compile, install a C compiler" in reported.err
 
     monkeypatch.setenv("BRAIDLOG_PURE", "1")
     main(["version"])
@@ -147,9 +147,9 @@ def test_version_says_when_it_is_uncompiled_and_what_to_do(
 
     monkeypatch.setattr(slices, "__file__", "slices.so")
     main(["version", "--output", "json"])
-    told = capsys.readouterr()
-    assert json.loads(told.out)["compiled"] is True
-    assert told.err == ""
+    reported = capsys.readouterr()
+    assert json.loads(reported.out)["compiled"] is True
+    assert reported.err == ""
 
 
 def test_the_end_of_a_process_does_what_was_registered_for_it() -> None:

@@ -42,7 +42,7 @@ def test_a_document_that_is_nested_too_deeply_is_text(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "given_bytes", "told"),
+    ("form", "given_bytes", "reported"),
     [
         ("json", b"[" * 200_000, "the value is not JSON: it is nested too deeply"),
         ("text", b"a\xff", "the value is not UTF-8 text: invalid start byte at byte 1"),
@@ -52,8 +52,8 @@ def test_a_document_that_is_nested_too_deeply_is_text(depth: int) -> None:
         ("base64", b"a", "the value is not valid base64"),
     ],
 )
-def test_what_is_no_such_thing_is_told(form: str, given_bytes: bytes, told: str) -> None:
-    with pytest.raises(BadRecord, match=told):
+def test_what_is_no_such_thing_is_told(form: str, given_bytes: bytes, reported: str) -> None:
+    with pytest.raises(BadRecord, match=reported):
         bytes_of(form, "value")(given_bytes)
 
 

@@ -92,7 +92,7 @@ def test_headers_may_be_a_plain_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         (b"{", "not JSON"),
         (b"\xff", "not JSON"),
@@ -107,6 +107,6 @@ def test_headers_may_be_a_plain_object() -> None:
         (b'{"headers": 5}', "headers must be"),
     ],
 )
-def test_mistakes_are_named(line: bytes, told: str) -> None:
-    with pytest.raises(BadRecord, match=told):
+def test_mistakes_are_named(line: bytes, reported: str) -> None:
+    with pytest.raises(BadRecord, match=reported):
         record_from_json(line, 0)

@@ -79,7 +79,7 @@ def test_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "f has no lines"),
         ("orders,0\n", "line 1: 2 columns"),
@@ -91,8 +91,8 @@ def test_files() -> None:
         ("orders,0,\0\n", "line 1: "),
     ],
 )
-def test_what_is_no_such_file(text: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_is_no_such_file(text: str, reported: str) -> None:
+    with pytest.raises(UserError, match=reported):
         read_file(text.splitlines(keepends=True), "f")
 
 

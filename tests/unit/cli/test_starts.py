@@ -43,7 +43,7 @@ def test_places_and_ranges(text: str, meant: Range) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "is none of"),
         (":", "is none of"),
@@ -62,8 +62,8 @@ def test_places_and_ranges(text: str, meant: Range) -> None:
         ("²", "is none of"),
     ],
 )
-def test_mistakes(text: str, told: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=told):
+def test_mistakes(text: str, reported: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=reported):
         offset_range(text)
 
 

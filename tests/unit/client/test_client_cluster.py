@@ -57,7 +57,7 @@ def _answer_once(listener: socket.socket, answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the Kafka protocol"),
         (b"", "closed the connection"),
@@ -65,12 +65,12 @@ def _answer_once(listener: socket.socket, answer: bytes) -> None:
         (struct.pack(">iihi", 10, 1, 0, 1 << 30), "answered ApiVersions with something else"),
     ],
 )
-def test_something_else_listens(answer: bytes, told: str) -> None:
+def test_something_else_listens(answer: bytes, reported: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=_answer_once, args=(listener, answer), daemon=True)
         thread.start()
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=reported):
             Cluster(f"127.0.0.1:{port}", 5.0)
         thread.join()
 

@@ -26,7 +26,7 @@ CLIENTS = ("Admin", "AsyncConsumer", "Consumer", "Delivery", "ParallelConsumer",
 
 
 @pytest.fixture(scope="module", params=["as built", "uncompiled"])
-def told(request: pytest.FixtureRequest) -> dict[str, Any]:
+def reported(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What `tests.support.public_classes` finds out."""
     return facts(pure=request.param == "uncompiled")
 
@@ -48,10 +48,10 @@ def is_error(name: str) -> bool:
     return name in braidlog.errors.__all__
 
 
-def test_values_survive_copies_pickles_and_other_processes(told: dict[str, Any]) -> None:
-    assert "ConsumerRecord" in told["values"]
-    assert len(told["values"]) > 200
-    for name, value in told["values"].items():
+def test_values_survive_copies_pickles_and_other_processes(reported: dict[str, Any]) -> None:
+    assert "ConsumerRecord" in reported["values"]
+    assert len(reported["values"]) > 200
+    for name, value in reported["values"].items():
         assert value["same"], f"{name} comes back as something else"
         # Errors are what they are by identity, as everywhere in Python.
         if not is_error(name) and name not in ("Results", "RebalanceListener"):
@@ -59,25 +59,25 @@ def test_values_survive_copies_pickles_and_other_processes(told: dict[str, Any])
             assert value["hashed"], name
 
 
-def test_attributes_of_errors_survive(told: dict[str, Any]) -> None:
-    assert told["values"]["PoisonRecordError"]["attributes"] == {
+def test_attributes_of_errors_survive(reported: dict[str, Any]) -> None:
+    assert reported["values"]["PoisonRecordError"]["attributes"] == {
         "args": "('it went wrong; try again',)",
         "partition": "TopicPartition(topic='orders', partition=1)",
         "offset": "5",
         "resume_at": "7",
     }
-    assert told["values"]["HandlerFailedError"]["attributes"]["record"].startswith("ConsumerRecord(orders-1 at 5")
+    assert reported["values"]["HandlerFailedError"]["attributes"]["record"].startswith("ConsumerRecord(orders-1 at 5")
 
 
-def test_clients_refuse_to_be_copied_in_words(told: dict[str, Any]) -> None:
+def test_clients_refuse_to_be_copied_in_words(reported: dict[str, Any]) -> None:
     for name in CLIENTS:
-        refusals = told["clients"][name]["refusals"]
+        refusals = reported["clients"][name]["refusals"]
         assert len(refusals) == 3, name
         assert all("cannot be copied or pickled" in each or "copy or pickle" in each for each in refusals), name
 
 
-def test_everything_has_a_repr_without_secrets(told: dict[str, Any]) -> None:
-    shown = {name: each["repr"] for name, each in [*told["values"].items(), *told["clients"].items()]}
+def test_everything_has_a_repr_without_secrets(reported: dict[str, Any]) -> None:
+    shown = {name: each["repr"] for name, each in [*reported["values"].items(), *reported["clients"].items()]}
     for name, text in shown.items():
         assert " object at 0x" not in text, name
         assert "hush" not in text, name
@@ -87,14 +87,14 @@ def test_everything_has_a_repr_without_secrets(told: dict[str, Any]) -> None:
     assert "hmac 1" not in shown["DelegationToken"]
 
 
-def test_every_public_method_has_help(told: dict[str, Any]) -> None:
-    for name, each in told["classes"].items():
+def test_every_public_method_has_help(reported: dict[str, Any]) -> None:
+    for name, each in reported["classes"].items():
         if not is_error(name):
             assert each["doc"], name
         for method, (doc, _) in each["methods"].items():
             assert doc, f"{name}.{method}"
-    assert told["classes"]["Producer"]["methods"]["send"][0].startswith("Hand a record over")
-    assert told["classes"]["Producer"]["methods"]["send"][1] == [
+    assert reported["classes"]["Producer"]["methods"]["send"][0].startswith("Hand a record over")
+    assert reported["classes"]["Producer"]["methods"]["send"][1] == [
         "self", "topic", "value", "key", "partition", "timestamp_ms", "headers", "on_delivery",
     ]  # fmt: skip
 
@@ -108,7 +108,7 @@ def test_compiled_and_uncompiled_say_the_same() -> None:
             assert built[part][name] == pure[part][name], name
 
 
-def test_records_take_keywords(told: dict[str, Any]) -> None:
+def test_records_take_keywords(reported: dict[str, Any]) -> None:
     record = braidlog.ConsumerRecord(topic="t", partition=0, offset=1, timestamp=2, key=None, value=b"v")
     assert record.headers == ()
     assert pickle.loads(pickle.dumps(record)) == record

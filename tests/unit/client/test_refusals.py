@@ -20,17 +20,17 @@ from braidlog.core.protocol_errors import (
 
 
 def test_our_reason_where_the_broker_gives_none() -> None:
-    told = refusal(TopicAlreadyExistsError.code, "topic a")
-    assert isinstance(told, TopicAlreadyExistsError)
-    assert told.message == "topic a: it exists already; describe it to see whether it will do"
+    reported = refusal(TopicAlreadyExistsError.code, "topic a")
+    assert isinstance(reported, TopicAlreadyExistsError)
+    assert reported.message == "topic a: it exists already; describe it to see whether it will do"
 
 
 def test_the_brokers_reason_is_followed_by_what_to_do() -> None:
-    told = refusal(NoReassignmentInProgressError.code, "orders-0", "Nothing moves.")
-    assert told.message == "orders-0: Nothing moves; there is nothing to cancel"
+    reported = refusal(NoReassignmentInProgressError.code, "orders-0", "Nothing moves.")
+    assert reported.message == "orders-0: Nothing moves; there is nothing to cancel"
     # One that says it itself is left alone.
-    told = refusal(GroupIdNotFoundError.code, "group g", "no such group; see the list")
-    assert told.message == "group g: no such group; see the list"
+    reported = refusal(GroupIdNotFoundError.code, "group g", "no such group; see the list")
+    assert reported.message == "group g: no such group; see the list"
 
 
 def test_a_code_without_advice() -> None:
@@ -76,7 +76,7 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
 
 
 def test_the_command_line_names_its_options_itself() -> None:
-    told = in_options(str(refusal(TopicAlreadyExistsError.code, "topic a")))
-    assert told.endswith("it will do (--if-not-exists makes that no error)")
-    told = in_options(str(refusal(NonEmptyGroupError.code, "group g")))
-    assert "`braidlog groups describe --members` shows who they are" in told
+    reported = in_options(str(refusal(TopicAlreadyExistsError.code, "topic a")))
+    assert reported.endswith("it will do (--if-not-exists makes that no error)")
+    reported = in_options(str(refusal(NonEmptyGroupError.code, "group g")))
+    assert "`braidlog groups describe --members` shows who they are" in reported

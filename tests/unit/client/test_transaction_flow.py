@@ -32,10 +32,10 @@ GROUP = GroupMetadata("g", 1, "m")
 
 
 def scene(story: Callable[[Scene], Awaitable[None]], *, implicit: bool = False) -> None:
-    async def told() -> None:
+    async def reported() -> None:
         await story(Scene(implicit=implicit))
 
-    asyncio.run(told())
+    asyncio.run(reported())
 
 
 # Without faults

@@ -169,14 +169,14 @@ class StoreContract:
     @on_store
     async def test_an_expired_session_is_told_and_over(self, connect: Connect) -> None:
         mine, other = await connect(), await connect()
-        told: list[str] = []
+        reported: list[str] = []
         gone = asyncio.Event()
-        mine.on_expiry(lambda: told.append("expired"))
+        mine.on_expiry(lambda: reported.append("expired"))
         await mine.create("/e", ephemeral=True)
         await other.exists("/e", lambda event: gone.set())
         await self.expire(mine)
         await gone.wait()
-        assert told == ["expired"]
+        assert reported == ["expired"]
         assert mine.expired
         assert await other.exists("/e") is None
         with pytest.raises(SessionExpiredError):
@@ -281,20 +281,20 @@ class StoreContract:
     async def test_watch_event_comes_before_the_change_can_be_read(self, connect: Connect) -> None:
         watching, writing = await connect(), await connect()
         await writing.create("/a", b"0")
-        told: list[WatchEvent] = []
-        await watching.get("/a", told.append)
+        reported: list[WatchEvent] = []
+        await watching.get("/a", reported.append)
 
         async def read_after(ticks: int) -> None:
             for _ in range(ticks):
                 await asyncio.sleep(0)
             node = await watching.get("/a")
-            assert node.data == b"0" or told
+            assert node.data == b"0" or reported
 
         # Readers that come at every moment of the change: none of them may be quicker than the event.
         reads = [asyncio.ensure_future(read_after(ticks)) for ticks in range(40)]
         await writing.set("/a", b"1")
         await asyncio.gather(*reads)
-        assert told == [WatchEvent(EventKind.DATA_CHANGED, "/a")]
+        assert reported == [WatchEvent(EventKind.DATA_CHANGED, "/a")]
         assert (await watching.get("/a")).data == b"1"
 
     @on_store

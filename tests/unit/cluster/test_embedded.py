@@ -294,15 +294,15 @@ def test_a_failed_sync_fails_the_store_for_good() -> None:
         store = open_memory(files)
         session = store.connect()
         files.syncs = False
-        told: list[StoreFailedError] = []
-        store.on_failure(told.append)
+        reported: list[StoreFailedError] = []
+        store.on_failure(reported.append)
         with pytest.raises(StoreFailedError, match="Input/output"):
             await session.create("/a")
         files.syncs = True
         with pytest.raises(StoreFailedError):
             await session.create("/b")
         assert store.failure is not None
-        assert told == [store.failure]
+        assert reported == [store.failure]
 
     asyncio.run(run())
 

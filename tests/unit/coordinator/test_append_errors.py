@@ -20,7 +20,7 @@ from braidlog.core.protocol_errors import (
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (KafkaStorageError("full"), NotCoordinatorError),
         (NotLeaderOrFollowerError(), NotCoordinatorError),
@@ -30,7 +30,7 @@ from braidlog.core.protocol_errors import (
         (InvalidProducerEpochError("old"), InvalidProducerEpochError),
     ],
 )
-def test_in_their_words(error: ProtocolError, told: type[ProtocolError]) -> None:
+def test_in_their_words(error: ProtocolError, reported: type[ProtocolError]) -> None:
     answer = told_to_clients(error)
-    assert isinstance(answer, told)
+    assert isinstance(answer, reported)
     assert answer.message

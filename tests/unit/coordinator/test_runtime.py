@@ -323,13 +323,13 @@ def test_a_transactions_records_wait_for_its_marker(commits: bool) -> None:
 
         world.coordinator.submit_to(0, RecordingTicket(), operation)
         assert world.shard.counts == {}
-        told: list[ProtocolError | None] = []
-        world.coordinator.write_marker(0, 7, 1, commits, 3, told.append)
+        reported: list[ProtocolError | None] = []
+        world.coordinator.write_marker(0, 7, 1, commits, 3, reported.append)
         expected = {b"a": 1} if commits else {}
         assert world.shard.counts == expected
-        assert told == []
+        assert reported == []
         world.logs.commit()
-        assert told == [None]
+        assert reported == [None]
         world.start().lead(0, 6)
         await world.settle()
         assert world.shard.counts == expected
@@ -343,9 +343,9 @@ async def test_a_marker_is_refused_while_loading(world: World) -> None:
     world.count(b"a")
     world.logs.commit()
     world.start().lead(0, 6)
-    told: list[ProtocolError | None] = []
-    world.coordinator.write_marker(0, 7, 1, True, 3, told.append)
-    assert isinstance(told[0], CoordinatorLoadInProgressError)
+    reported: list[ProtocolError | None] = []
+    world.coordinator.write_marker(0, 7, 1, True, 3, reported.append)
+    assert isinstance(reported[0], CoordinatorLoadInProgressError)
     await world.settle()
 
 

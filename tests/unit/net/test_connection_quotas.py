@@ -60,13 +60,13 @@ def test_a_listeners_own_limit_binds_it_alone(quotas: ConnectionQuotas) -> None:
 
 
 def test_whoever_waits_is_told_when_somebody_leaves(quotas: ConnectionQuotas) -> None:
-    told: list[float] = []
+    reported: list[float] = []
     quotas.set_limits(most=1)
-    quotas.on_room.append(lambda: told.append(quotas.delay_s("B")))
+    quotas.on_room.append(lambda: reported.append(quotas.delay_s("B")))
     assert accept(quotas, "A")
-    assert told == []
+    assert reported == []
     quotas.release("A", "10.0.0.9")
-    assert told == [0]
+    assert reported == [0]
 
 
 def test_the_rate_allows_a_second_at_once_and_then_its_pace(quotas: ConnectionQuotas, time: Time) -> None:

@@ -36,7 +36,7 @@ def test_what_property_files_hold(text: str, name: str, options: dict[str, str])
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "empty"),
         (";", "login module has to be"),
@@ -50,8 +50,8 @@ def test_what_property_files_hold(text: str, name: str, options: dict[str, str])
         (f"{PLAIN} required; {PLAIN} required;", "several"),
     ],
 )
-def test_what_is_wrong_is_told_without_the_secret(text: str, told: str) -> None:
-    with pytest.raises(UserError, match=told) as caught:
+def test_what_is_wrong_is_told_without_the_secret(text: str, reported: str) -> None:
+    with pytest.raises(UserError, match=reported) as caught:
         parse_jaas(text)
     assert "s3cret" not in str(caught.value)
     assert str(caught.value).startswith("sasl.jaas.config: ")

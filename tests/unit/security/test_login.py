@@ -64,7 +64,7 @@ def test_a_provider_is_asked_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "given", "told"),
+    ("mechanism", "given", "reported"),
     [
         ("GSSAPI", {}, r"Kerberos.*set it to one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
         ("SCRAM", {}, "'SCRAM' is unknown"),
@@ -78,8 +78,8 @@ def test_a_provider_is_asked_each_time() -> None:
             "unsecuredLoginStringClaim_sub"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named(mechanism: str, given: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_is_missing_is_named(mechanism: str, given: dict[str, Any], reported: str) -> None:
+    with pytest.raises(UserError, match=reported):
         login(mechanism, **given)
 
 

@@ -137,7 +137,7 @@ def test_a_delegation_token_goes_along() -> None:
 
 
 @pytest.mark.parametrize(
-    ("challenge", "told"),
+    ("challenge", "reported"),
     [
         (b"", "malformed"),
         (b"\xff", "no text"),
@@ -154,10 +154,10 @@ def test_a_delegation_token_goes_along() -> None:
         (b"e=unknown-user", "unknown-user"),
     ],
 )
-def test_challenges_that_are_none(challenge: bytes, told: str) -> None:
+def test_challenges_that_are_none(challenge: bytes, reported: str) -> None:
     exchange = ScramExchange(SHA_256, Password("alice", "secret"), lambda: "abc")
     exchange.first()
-    with pytest.raises((SaslProtocolError, SaslRefused), match=told):
+    with pytest.raises((SaslProtocolError, SaslRefused), match=reported):
         exchange.answer(challenge)
     assert exchange.state is State.FAILED
 

@@ -208,16 +208,16 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     manager = broker.manager
     manager.create(tp("here"), directory=str(tmp_path / "a"))
     lost = manager.create(tp("gone"), directory=str(tmp_path / "b"))
-    told: list[DirectoryFailure] = []
+    reported: list[DirectoryFailure] = []
     left: list[object] = []
-    manager.on_directory_failed.append(told.append)
+    manager.on_directory_failed.append(reported.append)
     manager.on_log_leaving.append(left.append)
 
     broker.files.broken.append(str(tmp_path / "b"))
     with pytest.raises(StorageFault) as caught:
         append(lost, ("k", "v"))
     manager.fail_directory(caught.value)
-    assert [(failure.path, failure.partitions) for failure in told] == [(str(tmp_path / "b"), (tp("gone"),))]
+    assert [(failure.path, failure.partitions) for failure in reported] == [(str(tmp_path / "b"), (tp("gone"),))]
     assert left == [tp("gone")]
     append(manager.log(tp("here")), ("k", "v"))
     with pytest.raises(KafkaStorageError, match="gone-0 is offline"):
@@ -240,7 +240,7 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     ]
     # A second fault of the same directory tells nobody anew.
     manager.fail_directory(caught.value)
-    assert len(told) == 1
+    assert len(reported) == 1
     manager.close()
     assert (tmp_path / "a" / CLEAN_SHUTDOWN).exists()
     assert not (tmp_path / "b" / CLEAN_SHUTDOWN).exists()

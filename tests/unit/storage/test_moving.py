@@ -45,15 +45,15 @@ def test_a_replica_moves_and_keeps_everything(move: Move, tmp_path: Path) -> Non
     for number in range(5):
         append(move.log, ("k", f"v{number}"))
     before = content(move.log)
-    told: list[tuple[TopicPartition, Log]] = []
-    move.manager.on_log_moved.append(lambda partition, log: told.append((partition, log)))
+    reported: list[tuple[TopicPartition, Log]] = []
+    move.manager.on_log_moved.append(lambda partition, log: reported.append((partition, log)))
     move.moves.start(X, str(move.b))
     (future,) = replicas_in(move.manager, move.manager.directories[1])
     assert (future.is_future, future.offset_lag) == (True, 5)
     move.run()
     log = move.manager.log(X)
     assert log is not move.log
-    assert told == [(X, log)]
+    assert reported == [(X, log)]
     assert content(log) == before
     assert log.high_watermark == 5
     assert log.recovery_point == 5

@@ -255,8 +255,8 @@ class FetchHandler:
             self._failed(exchange, problem)
 
     def _failed(self, exchange: Exchange, problem: Exception) -> None:
-        told = "closed the connection from %s: a fetch failed, a bug in braidlog, please report it"
-        log.error(told, exchange.channel.peer_host, exc_info=problem)
+        message = "closed the connection from %s: a fetch failed, a bug in braidlog, please report it"
+        log.error(message, exchange.channel.peer_host, exc_info=problem)
         exchange.channel.close("internal error")
 
     def _read_again(self, waiter: WaitingFetch, result: Pass) -> None:

@@ -367,8 +367,8 @@ def _answering(groups: list[OffsetFetchResponseGroup], version: int) -> Generato
     if version >= _MANY_GROUPS_FROM:
         return OffsetFetchResponse(groups=groups)
     group = groups[0]
-    told = group.error_code if version >= _ERROR_OF_THE_WHOLE_FROM else NONE
-    response = OffsetFetchResponse(topics=[], error_code=told)
+    group_error = group.error_code if version >= _ERROR_OF_THE_WHOLE_FROM else NONE
+    response = OffsetFetchResponse(topics=[], error_code=group_error)
     for topic in group.topics:
         answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
         for start in range(0, len(topic.partitions), _MOST_PARTITIONS):

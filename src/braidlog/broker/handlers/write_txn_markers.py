@@ -33,9 +33,9 @@ class WriteTxnMarkersHandler:
             targets = targets_of(marker)
             progress.outstanding += len(targets)
             if marker.producer_id < 0 or marker.producer_epoch < 0:
-                told = progress.of(marker.producer_id)
+                complete = progress.of(marker.producer_id)
                 for target in targets:
-                    told(target, InvalidRequestError("a marker names the producer and its epoch"))
+                    complete(target, InvalidRequestError("a marker names the producer and its epoch"))
                 continue
             self._markers.write(
                 marker.producer_id,

@@ -116,17 +116,17 @@ def check_disk(path: str) -> Finding:
 
 def judge_disk(path: str, total: int, free: int, inodes: int = 0, free_inodes: int = 0) -> Finding:
     name = "disk"
-    told = f"{path} has {free / _GIGABYTE:.1f} of {total / _GIGABYTE:.1f} GiB free"
+    message = f"{path} has {free / _GIGABYTE:.1f} of {total / _GIGABYTE:.1f} GiB free"
     advice = "free space, or lower retention.ms or retention.bytes of large topics with `braidlog configs alter`"
     if total <= 0:
         return ok(name, f"{path}: its file system does not tell how full it is")
     if free < _NO_BYTES or free < total * _NO_SHARE:
-        return problem(name, told, advice)
+        return problem(name, message, advice)
     if inodes and free_inodes < inodes * _NO_SHARE:
         return problem(name, f"{path} has {free_inodes} of {inodes} inodes left", "remove files that are not needed")
     if free < _LOW_BYTES or free < total * _LOW_SHARE:
-        return warning(name, told, advice)
-    return ok(name, told)
+        return warning(name, message, advice)
+    return ok(name, message)
 
 
 def check_use(found: DataDirectory) -> Finding:
@@ -188,11 +188,11 @@ def check_identity(
         clusters.setdefault(store_cluster, "the coordination store")
     advice = "point log.dirs at the data of one cluster and broker, or move the foreign directory away"
     if len(clusters) > 1:
-        told = ", ".join(f"{place} belongs to cluster {cluster}" for cluster, place in clusters.items())
-        return problem(name, told, advice)
+        message = ", ".join(f"{place} belongs to cluster {cluster}" for cluster, place in clusters.items())
+        return problem(name, message, advice)
     if len(nodes) > 1:
-        told = ", ".join(f"{place} belongs to broker {node}" for node, place in nodes.items())
-        return problem(name, told, advice)
+        message = ", ".join(f"{place} belongs to broker {node}" for node, place in nodes.items())
+        return problem(name, message, advice)
     cluster = next(iter(clusters), None)
     node = next(iter(nodes), None)
     if node is not None and broker_id >= 0 and node != broker_id:

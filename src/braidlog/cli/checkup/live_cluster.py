@@ -38,34 +38,34 @@ def check_advertised(cluster: Cluster) -> list[Finding]:
     """Every client is sent on to these addresses, whatever it first connected to."""
     findings: list[Finding] = []
     for broker_id, (host, port) in sorted(cluster.addresses.items()):
-        told = f"broker {broker_id} tells clients to connect to {host}:{port}"
+        message = f"broker {broker_id} tells clients to connect to {host}:{port}"
         advice = f"set advertised.listeners of broker {broker_id} to an address that clients reach, and start it again"
-        findings.append(_check_address(cluster, host, port, told, advice))
+        findings.append(_check_address(cluster, host, port, message, advice))
     return findings
 
 
-def _check_address(cluster: Cluster, host: str, port: int, told: str, advice: str) -> Finding:
+def _check_address(cluster: Cluster, host: str, port: int, message: str, advice: str) -> Finding:
     name = "advertised listener"
     try:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except OSError as reason:
-        return problem(name, f"{told}, which cannot be looked up from here ({reason.strerror or reason})", advice)
+        return problem(name, f"{message}, which cannot be looked up from here ({reason.strerror or reason})", advice)
     local_only = all(_is_loopback(address) for address in addresses)
     if local_only and not _is_loopback(cluster.any.peer):
-        return problem(name, f"{told}, which on every other machine is that machine itself", advice)
+        return problem(name, f"{message}, which on every other machine is that machine itself", advice)
     try:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         with Cluster(address, cluster.timeout_s, cluster.settings) as there:
             there.metadata([])
             if there.cluster_id != cluster.cluster_id:
-                return problem(name, f"{told}, where another cluster answers ({there.cluster_id})", advice)
+                return problem(name, f"{message}, where another cluster answers ({there.cluster_id})", advice)
     except UserError as reason:
         cause = _system_error(reason)
         if cause is not None:
-            return problem(name, f"{told}, where nothing answers from here ({cause.strerror or cause})", advice)
-        return problem(name, f"{told}, where something else answers ({reason})", advice)
+            return problem(name, f"{message}, where nothing answers from here ({cause.strerror or cause})", advice)
+        return problem(name, f"{message}, where something else answers ({reason})", advice)
     reach = "on this machine only" if local_only else "from here"
-    return ok(name, f"{told}, which works {reach}")
+    return ok(name, f"{message}, which works {reach}")
 
 
 def _system_error(reason: BaseException) -> OSError | None:

@@ -68,12 +68,12 @@ class QuotaEntity(NamedTuple):
     ip: str | Default | None = None
 
     def __str__(self) -> str:
-        told = [
+        named = [
             f"{kind} {'(default)' if name is DEFAULT else name}"
             for kind, name in zip(_KINDS, self, strict=True)
             if name is not None
         ]
-        return ", ".join(told) or "nobody"
+        return ", ".join(named) or "nobody"
 
 
 class QuotaFilter(NamedTuple):

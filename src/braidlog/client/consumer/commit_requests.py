@@ -38,13 +38,13 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 def commit_request(group_id: str, sender: Identity, offsets: Offsets, version: int) -> OffsetCommitRequest:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, index), told in offsets.items():
+    for (topic, index), committed in offsets.items():
         topics.setdefault(topic, []).append(
             OffsetCommitRequestPartition(
                 partition_index=index,
-                committed_offset=told.offset,
-                committed_leader_epoch=told.leader_epoch,
-                committed_metadata=told.metadata,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
             )
         )
     return OffsetCommitRequest(
@@ -112,8 +112,8 @@ class Fetched:
                     OffsetAndMetadata(one.committed_offset, one.metadata or "", one.committed_leader_epoch),
                 )
 
-    def _take(self, partition: TopicPartition, error_code: int, told: OffsetAndMetadata) -> None:
+    def _take(self, partition: TopicPartition, error_code: int, committed: OffsetAndMetadata) -> None:
         if error_code != NONE:
             self.errors[partition] = error_code
         else:
-            self.offsets[partition] = told if told.offset >= 0 else None
+            self.offsets[partition] = committed if committed.offset >= 0 else None

@@ -141,9 +141,9 @@ class Commits:
     def _wanted(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
             return self._context.subscription.consumed()
-        for partition, told in offsets.items():
-            if told.offset < 0:
-                raise UserError(f"{partition}: {told.offset} is no offset to commit; offsets start at 0")
+        for partition, offset_and_metadata in offsets.items():
+            if offset_and_metadata.offset < 0:
+                raise UserError(f"{partition}: {offset_and_metadata.offset} is no offset to commit; offsets start at 0")
         return dict(offsets)
 
     def _run(self, work: Coroutine[Any, Any, Any], deadline: float, what: str) -> Any:

@@ -81,11 +81,11 @@ class Consumer(Seeking):
         """
         with self._one_thread:
             self._settle()
-            told = _OwnListener(self)
+            own_listener = _OwnListener(self)
             if isinstance(topics, str):
                 topics = re.compile(topics) if topics.startswith("^") else [topics]
             if isinstance(topics, re.Pattern):
-                self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, told)
+                self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, own_listener)
                 self._listener = listener
                 return
             names = listed(topics, "topics")
@@ -95,7 +95,7 @@ class Consumer(Seeking):
             if not names:
                 self.unsubscribe()
                 return
-            self._subscription.subscribe(names, told)
+            self._subscription.subscribe(names, own_listener)
             self._listener = listener
 
     def assign(self, partitions: Partitions) -> None:
@@ -286,9 +286,9 @@ class _OwnListener(RebalanceListener):
     def _tell(self, name: str, partitions: list[TopicPartition], otherwise: str = "") -> None:
         consumer = self._consumer()
         listener = None if consumer is None else consumer._listener
-        told = getattr(listener, name, None) or getattr(listener, otherwise, None)
-        if told is not None:
-            told(partitions)
+        own_listener = getattr(listener, name, None) or getattr(listener, otherwise, None)
+        if own_listener is not None:
+            own_listener(partitions)
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         self._tell("on_partitions_assigned", partitions)

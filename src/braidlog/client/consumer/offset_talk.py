@@ -124,7 +124,11 @@ class OffsetTalk:
         """One request, in the name that the member had when it was asked to; raises what that was answered with."""
         async with self._turn:
             connection = await self._link.connection()
-            offsets = {each: told for each, told in order.offsets.items() if self._written.get(each, 0) <= order.number}
+            offsets = {
+                each: committed
+                for each, committed in order.offsets.items()
+                if self._written.get(each, 0) <= order.number
+            }
             if not offsets:
                 # A later order spoke of all of it, and whoever gave that one hears what became of it.
                 return

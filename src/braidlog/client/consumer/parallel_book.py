@@ -149,10 +149,10 @@ class WorkBook:
         return found
 
     def note_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        for partition, told in offsets.items():
+        for partition, offset_and_metadata in offsets.items():
             progress = self._partitions.get(partition)
             if progress is not None:
-                progress.committed = max(progress.committed, told.offset)
+                progress.committed = max(progress.committed, offset_and_metadata.offset)
 
     # Partitions
 

@@ -165,9 +165,9 @@ class TaskCrew:
             if on_failure == "raise":
                 raise problem
             if callable(on_failure):
-                told = on_failure(work.record, problem)
-                if isawaitable(told):
-                    await told
+                outcome = on_failure(work.record, problem)
+                if isawaitable(outcome):
+                    await outcome
         except BaseException as worse:
             self._desk.abandon(work, worse)
             self._news.set()

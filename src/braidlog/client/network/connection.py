@@ -443,13 +443,13 @@ class Connection:
             return
         if first.api_key == API_VERSIONS:
             # The first request of a connection, which changes nothing.
-            told = "takes connections but does not answer (request.timeout.ms); is it overloaded, or stopped?"
+            explanation = "takes connections but does not answer (request.timeout.ms); is it overloaded, or stopped?"
         else:
-            told = (
+            explanation = (
                 f"did not answer {APIS[first.api_key].name} in time (request.timeout.ms); whether it acted on it is "
                 "not known"
             )
-        self._end(RequestTimeout(f"the broker at {self.address} {told}"))
+        self._end(RequestTimeout(f"the broker at {self.address} {explanation}"))
 
     # End
 

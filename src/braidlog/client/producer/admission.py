@@ -15,7 +15,7 @@ class Admitted:
     def __init__(self) -> None:
         # Topics that metadata has to be asked for.
         self.unknown: list[str] = []
-        self.told: list[Waiter] = []
+        self.to_notify: list[Waiter] = []
         self.look_at = NEVER
 
 
@@ -72,7 +72,7 @@ def _let_in(self: Accumulator, topic: str, seat: Seat, now: float, result: Admit
             f"({self.limits.memory} bytes) is full of records that are not acknowledged yet; await deliveries as "
             "you go, or raise buffer.memory"
         )
-        _fail(self, seat, error, result.told)
+        _fail(self, seat, error, result.to_notify)
         return True
     if seat.memory is None:
         seat.memory = self.pool.enqueue(self.needed(seat.size), False)
@@ -85,21 +85,21 @@ def _leave(self: Accumulator, seat: Seat) -> None:
         seat.memory = None
 
 
-def _fail(self: Accumulator, seat: Seat, error: Exception, told: list[Waiter]) -> None:
+def _fail(self: Accumulator, seat: Seat, error: Exception, to_notify: list[Waiter]) -> None:
     waiters = self.finish(seat.delivery._batch, -1, -1, error, None)
     if waiters is not None:
-        told.extend(waiters)
+        to_notify.extend(waiters)
 
 
 def fail_seats(self: Accumulator, topic: str, error: Exception) -> list[Waiter]:
     """None of a topic's waiting records can be let in: metadata says why."""
-    told: list[Waiter] = []
+    to_notify: list[Waiter] = []
     self.lock.acquire()
     try:
         row: deque[Seat] = self.seats.pop(topic, deque())
         for seat in row:
             _leave(self, seat)
-            _fail(self, seat, error, told)
+            _fail(self, seat, error, to_notify)
     finally:
         self.lock.release()
-    return told
+    return to_notify

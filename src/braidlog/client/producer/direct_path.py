@@ -221,16 +221,16 @@ class DirectPath:
                 return False
         self.over(sent)
         accumulator = self._accumulator
-        told: list[Waiter] = []
+        to_notify: list[Waiter] = []
         for batch, each in found:
             assert each is not None
             waiters = accumulator.acknowledge(batch, each.base_offset, each.log_append_time_ms)
             if waiters is not None:
-                told.extend(waiters)
+                to_notify.extend(waiters)
         self.answers_taken += 1
         if self._sender.has_problems():
             self._on_engine(partial(self._sender.recovered, sent.request.batches))
-        self._tell(told)
+        self._tell(to_notify)
         if len(accumulator.active) > 0 or len(accumulator.seats) > 0:
             self._sender.wake_engine()
         return True

@@ -119,7 +119,7 @@ def _take(self: Accumulator, queue: PartitionQueue, batch: Batch) -> None:
 def expire(self: Accumulator, now: float) -> tuple[list[Batch], list[Waiter]]:
     """Fail what was not acknowledged in time, in flight or not."""
     expired: list[Batch] = []
-    told: list[Waiter] = []
+    to_notify: list[Waiter] = []
     self.lock.acquire()
     try:
         for batch in list(self.incomplete.values()):
@@ -129,10 +129,10 @@ def expire(self: Accumulator, now: float) -> tuple[list[Batch], list[Waiter]]:
                 break
             expired.append(batch)
         for batch in expired:
-            _drop(self, batch, _out_of_time(self, batch), told)
+            _drop(self, batch, _out_of_time(self, batch), to_notify)
     finally:
         self.lock.release()
-    return expired, told
+    return expired, to_notify
 
 
 def next_expiry(self: Accumulator) -> float:
@@ -152,7 +152,7 @@ def _out_of_time(self: Accumulator, batch: Batch) -> DeliveryTimeoutError:
     )
 
 
-def _drop(self: Accumulator, batch: Batch, error: Exception, told: list[Waiter]) -> None:
+def _drop(self: Accumulator, batch: Batch, error: Exception, to_notify: list[Waiter]) -> None:
     """Under the lock: fail a batch wherever it is."""
     queue = batch.queue
     if queue is not None:
@@ -163,20 +163,20 @@ def _drop(self: Accumulator, batch: Batch, error: Exception, told: list[Waiter])
         self.identity.failed(queue, batch, in_doubt=batch.attempts > 0)
     waiters = self.finish(batch, -1, -1, error, None)
     if waiters is not None:
-        told.extend(waiters)
+        to_notify.extend(waiters)
 
 
 def fail_all(self: Accumulator, error: Exception, unsent_only: bool) -> tuple[list[Batch], list[Waiter]]:
     """Fail everything, or what was never sent; what a broker may have keeps its place in the sequence."""
     failed: list[Batch] = []
-    told: list[Waiter] = []
+    to_notify: list[Waiter] = []
     self.lock.acquire()
     try:
         for batch in list(self.incomplete.values()):
             if unsent_only and (batch.in_flight or batch.base_sequence != NO_SEQUENCE):
                 continue
             failed.append(batch)
-            _drop(self, batch, error, told)
+            _drop(self, batch, error, to_notify)
     finally:
         self.lock.release()
-    return failed, told
+    return failed, to_notify

@@ -80,6 +80,6 @@ class InProgress:
     def _fail(self, error: Exception, *, unsent_only: bool, quietly: bool = False) -> None:
         for topic in list(self._accumulator.seats):
             tell(fail_seats(self._accumulator, topic, error))
-        failed, told = fail_all(self._accumulator, error, unsent_only)
+        failed, to_notify = fail_all(self._accumulator, error, unsent_only)
         self._outcomes.tell_failed(failed, error, quietly=quietly)
-        tell(told)
+        tell(to_notify)

@@ -127,11 +127,11 @@ class Sender:
         """Do what can be done; when to look again."""
         accumulator = self._accumulator
         if next_expiry(accumulator) <= now:
-            expired, told = expire(accumulator, now)
+            expired, to_notify = expire(accumulator, now)
             for batch in expired:
                 assert batch.error is not None
                 self._outcomes.tell_failed([batch], batch.error)
-            tell(told)
+            tell(to_notify)
         look_at = self._admit(now) if accumulator.seats else NEVER
         identity = accumulator.identity
         if identity.wants_id and accumulator.active:
@@ -187,7 +187,7 @@ class Sender:
         admitted = admit_seats(self._accumulator, now)
         for topic in admitted.unknown:
             self.seek_topic(topic)
-        tell(admitted.told)
+        tell(admitted.to_notify)
         return admitted.look_at
 
     def seek_topic(self, topic: str) -> None:

@@ -140,18 +140,20 @@ def refused(transactional_id: str, doing: str, code: int, *, fatal: bool) -> Cli
         error: ClientError = fenced(transactional_id)
     else:
         reason = _REASONS.get(code)
-        told = f"{doing} failed with {cause.name}" + (f" ({reason})" if reason else "")
-        error = failed(transactional_id, told) if fatal else spoilt(told)
+        message = f"{doing} failed with {cause.name}" + (f" ({reason})" if reason else "")
+        error = failed(transactional_id, message) if fatal else spoilt(message)
     error.__cause__ = cause
     return error
 
 
-def spoilt(told: str) -> AbortableError:
-    return AbortableError(f"the transaction cannot be committed: {told}; {_ABORT}")
+def spoilt(message: str) -> AbortableError:
+    return AbortableError(f"the transaction cannot be committed: {message}; {_ABORT}")
 
 
-def failed(transactional_id: str, told: str) -> ProducerFailedError:
-    return ProducerFailedError(f"the producer with transactional id {transactional_id} cannot go on: {told}; {_CLOSE}")
+def failed(transactional_id: str, message: str) -> ProducerFailedError:
+    return ProducerFailedError(
+        f"the producer with transactional id {transactional_id} cannot go on: {message}; {_CLOSE}"
+    )
 
 
 def fenced(transactional_id: str) -> FencedProducerError:

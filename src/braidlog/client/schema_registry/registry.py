@@ -213,22 +213,22 @@ def _refusal(error: urllib.error.HTTPError, method: str, url: str) -> Exception:
         number = said.get("error_code")
     except (ValueError, AttributeError, OSError):
         text, number = "", None
-    told = f": {text}" if text else ""
+    detail = f": {text}" if text else ""
     if error.code == 404:
         if isinstance(number, int) and number // 100 == 404:
-            return UnknownSchema(f"the registry has nothing at {url} ({method}){told}")
+            return UnknownSchema(f"the registry has nothing at {url} ({method}){detail}")
         # A proxy that lost its registry, or a wrong path. Taken for "no such schema" it would make every record a
         # malformed one.
-        return _Unanswered(f"HTTP 404 that is not a schema registry's{told}")
+        return _Unanswered(f"HTTP 404 that is not a schema registry's{detail}")
     if error.code in (401, 403):
-        return RegistryError(f"the registry refuses access to {url} ({error.code}){told}; check user and password")
+        return RegistryError(f"the registry refuses access to {url} ({error.code}){detail}; check user and password")
     if error.code == 409:
-        return RegistryError(f"the registry says that the schema is not compatible with the subject's others{told}")
+        return RegistryError(f"the registry says that the schema is not compatible with the subject's others{detail}")
     if 300 <= error.code < 400:
         return RegistryError(f"the registry redirects {url} elsewhere; give the address that it redirects to")
     if error.code >= 500 or error.code == 429:
-        return _Unanswered(f"HTTP {error.code}{told}")
-    return RegistryError(f"the registry refuses {method} {url} ({error.code}){told}")
+        return _Unanswered(f"HTTP {error.code}{detail}")
+    return RegistryError(f"the registry refuses {method} {url} ({error.code}){detail}")
 
 
 def _quoted(subject: str) -> str:

@@ -172,12 +172,12 @@ class TxnShard:
         effects = self._begin(now)
         if after is not None:
             self._write(effects, after, now)
-        told = after or before
+        latest = after or before
         response = EndTxnResponse()
-        if moves_epoch and told is not None:
-            rotates = told.next_id != NO_ID
-            response.producer_id = told.next_id if rotates else told.producer_id
-            response.producer_epoch = 0 if rotates else told.producer_epoch
+        if moves_epoch and latest is not None:
+            rotates = latest.next_id != NO_ID
+            response.producer_id = latest.next_id if rotates else latest.producer_id
+            response.producer_epoch = 0 if rotates else latest.producer_epoch
         effects.reply(ticket, response)
         return effects
 

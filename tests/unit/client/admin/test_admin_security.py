@@ -160,7 +160,7 @@ def test_no_password_travels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (ScramUpsertion("ann", ""), "a password has"),
         (ScramUpsertion("", "p"), "a user's name has"),
@@ -169,9 +169,9 @@ def test_no_password_travels() -> None:
         (ScramDeletion("ann", ScramMechanism.UNKNOWN), "SCRAM_SHA_256 or SCRAM_SHA_512"),
     ],
 )
-def test_credentials_that_brokers_would_refuse(change: ScramUpsertion | ScramDeletion, told: str) -> None:
+def test_credentials_that_brokers_would_refuse(change: ScramUpsertion | ScramDeletion, reported: str) -> None:
     where, node = routing(scram.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsResponse())
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reported):
         ScramCalls(where).alter_scram_users([change])
     assert node.asked == []
 

@@ -220,21 +220,21 @@ def test_a_commit_is_sent_in_the_generation_it_was_asked_for_in() -> None:
     """The coordinator takes long to be found: meanwhile the group goes on, and others have the partition."""
     with scene({"t": 2}, heartbeat_interval_ms=4_000) as here:
         as_member(here)
-        told: list[Told] = []
+        reported: list[Told] = []
         here.script.then(COMMIT, answer(errors.NotCoordinatorError))
         here.script.then(FIND, None)
         here.commits.commit_async(None)
         here.eventually(lambda: here.script.count(COMMIT) == 1)
-        here.commits.commit_async({ZERO: OffsetAndMetadata(6)}, lambda *each: told.append(each))
+        here.commits.commit_async({ZERO: OffsetAndMetadata(6)}, lambda *each: reported.append(each))
         here.eventually(lambda: here.script.parked)
         [found] = here.script.parked
         here.membership.enforce_rebalance("a test wants it")
         here.until(lambda: "revoked" in here.diary.words)
         here.script.then(COMMIT, answer(errors.IllegalGenerationError))
         here.on_engine(lambda: found.set_result(here.script._found(None, 4)))
-        here.until(lambda: told)
+        here.until(lambda: reported)
         assert here.script.asked(COMMIT, OffsetCommitRequest)[1].generation_id_or_member_epoch == 1
-        assert isinstance(told[0][1], errors.RebalanceInProgressError)
+        assert isinstance(reported[0][1], errors.RebalanceInProgressError)
         here.settle()
         assert here.diary.words == ["assigned", "revoked", "assigned"], "the new generation is not hurt by it"
 
@@ -263,20 +263,20 @@ def test_a_commit_that_is_tried_again_leaves_out_what_a_later_one_said() -> None
 def test_callbacks_run_in_order_in_the_programs_thread() -> None:
     with scene({"t": 2}) as here:
         by_itself(here)
-        told: list[int] = []
+        reported: list[int] = []
 
         def note(number: int) -> Callable[..., None]:
-            return lambda offsets, problem: told.append(number if problem is None else -number)
+            return lambda offsets, problem: reported.append(number if problem is None else -number)
 
         here.script.then(COMMIT, None, answer(errors.RequestTimedOutError), answer())
         for number in (1, 2, 3):
             here.commits.commit_async({ZERO: OffsetAndMetadata(number)}, note(number))
         here.eventually(lambda: here.script.count(COMMIT) == 3)
         here.commits.tick(0.0)
-        assert told == [], "the first is not answered yet"
+        assert reported == [], "the first is not answered yet"
         here.on_engine(lambda: here.script.parked[0].set_result(answer()(OffsetCommitRequest(), 8)))
-        here.eventually(lambda: here.commits.tick(0.0) or told)
-        assert told == [1, -2, 3]
+        here.eventually(lambda: here.commits.tick(0.0) or reported)
+        assert reported == [1, -2, 3]
         offsets = [written(each)[ZERO][0] for each in here.script.asked(COMMIT, OffsetCommitRequest)]
         assert offsets == [1, 2, 3]
 
@@ -284,35 +284,35 @@ def test_callbacks_run_in_order_in_the_programs_thread() -> None:
 def test_an_async_commit_waits_for_the_coordinator() -> None:
     with scene({"t": 2}) as here:
         by_itself(here)
-        told: list[Told] = []
+        reported: list[Told] = []
         here.script.then(FIND, None)
-        here.commits.commit_async(None, lambda *each: told.append(each))
+        here.commits.commit_async(None, lambda *each: reported.append(each))
         here.eventually(lambda: here.script.parked)
         assert here.script.count(COMMIT) == 0
         here.on_engine(lambda: here.script.parked[0].set_result(here.script._found(None, 4)))
-        here.eventually(lambda: here.commits.tick(0.0) or told)
-        assert told == [({ZERO: OffsetAndMetadata(5)}, None)]
+        here.eventually(lambda: here.commits.tick(0.0) or reported)
+        assert reported == [({ZERO: OffsetAndMetadata(5)}, None)]
 
 
 def test_a_sync_commit_runs_the_callbacks_of_those_before_it() -> None:
     with scene({"t": 2}) as here:
         by_itself(here)
-        told: list[Told] = []
-        here.commits.commit_async(None, lambda *each: told.append(each))
+        reported: list[Told] = []
+        here.commits.commit_async(None, lambda *each: reported.append(each))
         here.commits.commit(None, here.deadline())
-        assert len(told) == 1
+        assert len(reported) == 1
 
 
 def test_closing_waits_for_what_is_under_way_but_not_for_ever() -> None:
     with scene({"t": 2}) as here:
         by_itself(here)
-        told: list[Told] = []
+        reported: list[Told] = []
         here.script.then(COMMIT, answer(), None)
         for _ in range(2):
-            here.commits.commit_async(None, lambda *each: told.append(each))
+            here.commits.commit_async(None, lambda *each: reported.append(each))
         here.commits.close(time.monotonic() + 0.2)
-        assert told[0][1] is None
-        assert isinstance(told[1][1], RequestTimeout)
+        assert reported[0][1] is None
+        assert isinstance(reported[1][1], RequestTimeout)
 
 
 def test_interceptors_hear_of_what_is_committed() -> None:
@@ -431,7 +431,7 @@ def test_auto_commit_comes_before_closing_without_a_group(was_member: bool) -> N
             as_member(here)
             here.membership.leave(here.deadline())
             here.subscription.unsubscribe()
-        told = len(here.diary.told)
+        reported = len(here.diary.reported)
         by_itself(here)
         here.position(ZERO, 7)
         here.membership.close(here.deadline())
@@ -439,7 +439,7 @@ def test_auto_commit_comes_before_closing_without_a_group(was_member: bool) -> N
         request = here.script.asked(COMMIT, OffsetCommitRequest)[-1]
         assert written(request) == {ZERO: (7, "", -1)}
         assert request.member_id == ""
-        assert len(here.diary.told) == told
+        assert len(here.diary.reported) == reported
 
 
 def test_a_loss_while_auto_commit_is_waited_for_does_not_count_for_the_next_time() -> None:

@@ -76,10 +76,10 @@ class FakeConsumer:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self.refuse_commits:
             raise self.refuse_commits.pop(0)
-        for partition, told in offsets.items():
-            assert self.committed.get(partition, 0) < told.offset <= self.positions[partition]
-            assert told.leader_epoch == 3
-            self.committed[partition] = told.offset
+        for partition, reported in offsets.items():
+            assert self.committed.get(partition, 0) < reported.offset <= self.positions[partition]
+            assert reported.leader_epoch == 3
+            self.committed[partition] = reported.offset
 
     def revoke(self, partition: TopicPartition) -> None:
         self.listener.on_partitions_revoked([partition])

@@ -88,9 +88,9 @@ class Books(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         offsets = self.book.committable()
-        for partition, told in offsets.items():
-            assert told.offset > self.committed[partition]
-            self.committed[partition] = told.offset
+        for partition, reported in offsets.items():
+            assert reported.offset > self.committed[partition]
+            self.committed[partition] = reported.offset
         self.book.note_committed(offsets)
         assert self.book.committable() == {}
 
@@ -138,8 +138,8 @@ class Books(RuleBasedStateMachine):
             self.book.finish(self.under_way.pop()[0])
         assert self.book.undone == 0
         assert self.book.ready == 0
-        for partition, told in self.book.committable().items():
-            assert told.offset == self.read[partition]
+        for partition, reported in self.book.committable().items():
+            assert reported.offset == self.read[partition]
 
 
 TestBooks = Books.TestCase

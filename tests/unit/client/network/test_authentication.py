@@ -98,10 +98,10 @@ async def test_the_brokers_words_are_passed_on_and_the_secret_is_not() -> None:
     async with ScriptedBroker(Door(refuse), offered=OFFERED) as broker:
         with pytest.raises(AuthenticationFailed) as caught:
             await _enter(broker, **PLAIN)
-    told = str(caught.value)
-    assert "SASL authentication failed" in told
-    assert "PLAIN: Invalid username or password; check user name and password" in told
-    assert "s3cret" not in told
+    reported = str(caught.value)
+    assert "SASL authentication failed" in reported
+    assert "PLAIN: Invalid username or password; check user name and password" in reported
+    assert "s3cret" not in reported
     assert broker.connections == 1, "a refusal is not tried again"
 
 
@@ -200,12 +200,12 @@ async def test_a_provider_that_reaches_nobody_is_asked_again_later() -> None:
 
 
 def test_settings_that_cannot_be_followed_are_told_at_once() -> None:
-    for settings, told in (
+    for settings, reported in (
         ({**PLAIN, "sasl_mechanism": "GSSAPI"}, "sasl.mechanism"),
         ({**PLAIN, "sasl_password": None}, "sasl.password"),
         ({"security_protocol": "SSL", "ssl_truststore_location": "/nowhere"}, "ssl.truststore.location"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=reported):
             Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": "localhost:1", **settings}))
 
 

@@ -34,7 +34,7 @@ class Scene:
         self.peer.settimeout(TIMEOUT_S)
         self.connection = self.engine.run(self._make(ours))
         # Told on the loop's thread, and on this one.
-        self.told: SimpleQueue[tuple[threading.Thread, Any, ClientError | None]] = SimpleQueue()
+        self.reported: SimpleQueue[tuple[threading.Thread, Any, ClientError | None]] = SimpleQueue()
         self.taken: list[Any] = []
         self.takes = True
 
@@ -62,7 +62,7 @@ class Scene:
         self.connection.post_with(METADATA, VERSION, request, TIMEOUT_S, self._on_answer, self._take, directly=directly)
 
     def _on_answer(self, response: Any, problem: ClientError | None) -> None:
-        self.told.put((threading.current_thread(), response, problem))
+        self.reported.put((threading.current_thread(), response, problem))
 
     def _take(self, response: Any) -> bool:
         if self.takes:
@@ -105,7 +105,7 @@ class Scene:
         """As every connection begins: the timer that looks for late answers is set."""
         self.post_by_loop()
         self.answer(self.receive())
-        thread, response, _ = self.told.get(timeout=TIMEOUT_S)
+        thread, response, _ = self.reported.get(timeout=TIMEOUT_S)
         assert thread.name == "braidlog tester"
         assert response.cluster_id == "c"
 
@@ -133,7 +133,7 @@ def test_a_request_and_its_answer_need_no_other_thread(scene: Scene) -> None:
 def test_the_loop_reads_what_nobody_else_does(scene: Scene) -> None:
     scene.post()
     scene.answer(scene.receive())
-    assert scene.told.get(timeout=TIMEOUT_S)[0].name == "braidlog tester"
+    assert scene.reported.get(timeout=TIMEOUT_S)[0].name == "braidlog tester"
     assert scene.taken == []
     assert not scene.take_reading()
 
@@ -179,7 +179,7 @@ def test_an_answer_with_consequences_is_left_to_the_loop(scene: Scene) -> None:
     scene.answer(scene.receive())
     assert not scene.read()
     scene.leave(keep=False)
-    thread, response, _ = scene.told.get(timeout=TIMEOUT_S)
+    thread, response, _ = scene.reported.get(timeout=TIMEOUT_S)
     assert thread.name == "braidlog tester"
     assert response.cluster_id == "c"
     scene.exchange_by_loop()
@@ -191,7 +191,7 @@ def test_a_broker_that_hangs_up_is_told_of_by_the_loop(scene: Scene) -> None:
     scene.peer.close()
     assert not scene.read()
     scene.leave(keep=False)
-    thread, _, problem = scene.told.get(timeout=TIMEOUT_S)
+    thread, _, problem = scene.reported.get(timeout=TIMEOUT_S)
     assert thread.name == "braidlog tester"
     assert isinstance(problem, NoConnection)
 
@@ -202,7 +202,7 @@ def test_garbage_is_told_of_by_the_loop(scene: Scene) -> None:
     scene.peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert not scene.read()
     scene.leave(keep=False)
-    assert "does not speak the Kafka protocol" in str(scene.told.get(timeout=TIMEOUT_S)[2])
+    assert "does not speak the Kafka protocol" in str(scene.reported.get(timeout=TIMEOUT_S)[2])
 
 
 def test_a_socket_that_breaks_while_it_is_written_is_told_of_by_the_loop(scene: Scene) -> None:
@@ -212,7 +212,7 @@ def test_a_socket_that_breaks_while_it_is_written_is_told_of_by_the_loop(scene: 
         scene.connection.post_with(
             METADATA, VERSION, MetadataRequest(topics=[]), TIMEOUT_S, scene._on_answer, scene._take, directly=True
         )
-    thread, _, problem = scene.told.get(timeout=TIMEOUT_S)
+    thread, _, problem = scene.reported.get(timeout=TIMEOUT_S)
     assert thread.name == "braidlog tester"
     assert isinstance(problem, NoConnection)
 
@@ -227,7 +227,7 @@ def test_kept_reading_goes_back_to_the_loop_when_the_loop_needs_it(scene: Scene)
     scene.exchange_by_loop()
     scene.post()
     scene.answer(scene.receive())
-    assert scene.told.get(timeout=TIMEOUT_S)[1].cluster_id == "c"
+    assert scene.reported.get(timeout=TIMEOUT_S)[1].cluster_id == "c"
 
 
 def test_a_thread_that_leaves_others_answers_behind_does_not_keep_the_reading(scene: Scene) -> None:
@@ -238,14 +238,14 @@ def test_a_thread_that_leaves_others_answers_behind_does_not_keep_the_reading(sc
     assert scene.read()
     scene.leave(keep=True)
     scene.answer(scene.receive())
-    assert scene.told.get(timeout=TIMEOUT_S)[1].cluster_id == "c"
+    assert scene.reported.get(timeout=TIMEOUT_S)[1].cluster_id == "c"
 
 
 def test_who_closes_does_not_ask_who_reads(scene: Scene) -> None:
     scene.post()
     assert scene.take_reading()
     scene.engine.soon(scene.connection.close)
-    assert isinstance(scene.told.get(timeout=TIMEOUT_S)[2], NoConnection)
+    assert isinstance(scene.reported.get(timeout=TIMEOUT_S)[2], NoConnection)
     with scene.engine.busy:
         assert not scene.connection.read_directly()
     scene.leave(keep=True)

@@ -188,8 +188,8 @@ def test_who_tries_to_end_the_program_on_the_engines_thread_ends_nothing(
 
 
 def test_nobody_waits_for_a_thread_that_died(engine: Engine) -> None:
-    told: list[ClosedError] = []
-    engine.on_death.append(told.append)
+    reported: list[ClosedError] = []
+    engine.on_death.append(reported.append)
     waiting = engine.begin(asyncio.Event().wait())
     # What no callback can do: the loop itself is broken.
     engine.soon(setattr, engine.loop._selector, "select", None)  # type: ignore[attr-defined]
@@ -197,7 +197,7 @@ def test_nobody_waits_for_a_thread_that_died(engine: Engine) -> None:
     assert isinstance(problem, ClosedError)
     assert "the thread of this tester ended" in str(problem)
     engine._thread.join(30)
-    assert told == [problem]
+    assert reported == [problem]
     with pytest.raises(ClosedError, match="the thread of this tester ended"):
         engine.run(_where())
     engine.close()

@@ -308,11 +308,11 @@ async def test_a_name_that_nobody_knows_is_told_with_where_it_was_given(monkeypa
         "is it written right, and known to the resolver of this machine?"
     )
     nodes.learn({3: ("broker3", 9092)})
-    with pytest.raises(NoConnection) as told:
+    with pytest.raises(NoConnection) as reported:
         await nodes.connection(3)
-    assert "the name broker3 cannot be resolved (Name or service not known)" in str(told.value)
-    assert "Broker 3 tells clients to connect there" in str(told.value)
-    assert "advertised.listeners" in str(told.value)
+    assert "the name broker3 cannot be resolved (Name or service not known)" in str(reported.value)
+    assert "Broker 3 tells clients to connect there" in str(reported.value)
+    assert "advertised.listeners" in str(reported.value)
     nodes.close()
 
 

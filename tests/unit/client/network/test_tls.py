@@ -263,17 +263,17 @@ def _alert(papers: Papers, server: ssl.SSLContext, client: ssl.SSLContext) -> ss
 def test_a_client_without_a_certificate(papers: Papers, version: ssl.TLSVersion) -> None:
     client = papers.visitor()
     client.maximum_version = version
-    told = explained(_alert(papers, papers.server(wants_clients=True), client), "broker:1", False)
-    assert isinstance(told, AuthenticationFailed)
-    assert "ssl.keystore.location" in str(told)
+    reported = explained(_alert(papers, papers.server(wants_clients=True), client), "broker:1", False)
+    assert isinstance(reported, AuthenticationFailed)
+    assert "ssl.keystore.location" in str(reported)
 
 
 def test_a_client_with_a_strangers_certificate(papers: Papers, tmp_path: Path) -> None:
     client = papers.visitor()
     client.load_cert_chain(Authority(tmp_path, "somebody else").issue("stranger").bundle)
-    told = explained(_alert(papers, papers.server(wants_clients=True), client), "broker:1", True)
-    assert isinstance(told, AuthenticationFailed)
-    assert "does not accept this client's certificate" in str(told)
+    reported = explained(_alert(papers, papers.server(wants_clients=True), client), "broker:1", True)
+    assert isinstance(reported, AuthenticationFailed)
+    assert "does not accept this client's certificate" in str(reported)
 
 
 def test_no_version_in_common(papers: Papers) -> None:
@@ -281,9 +281,9 @@ def test_no_version_in_common(papers: Papers) -> None:
     server.maximum_version = ssl.TLSVersion.TLSv1_2
     client = papers.visitor()
     client.minimum_version = ssl.TLSVersion.TLSv1_3
-    told = explained(_alert(papers, server, client), "broker:1", False)
-    assert isinstance(told, AuthenticationFailed)
-    assert "ssl.enabled.protocols" in str(told)
+    reported = explained(_alert(papers, server, client), "broker:1", False)
+    assert isinstance(reported, AuthenticationFailed)
+    assert "ssl.enabled.protocols" in str(reported)
 
 
 def test_sending_after_tls_ended_is_a_connection_lost_and_no_error_of_tls(papers: Papers) -> None:

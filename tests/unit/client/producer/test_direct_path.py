@@ -144,9 +144,9 @@ def test_no_broker_is_left_unread_for_the_sake_of_another(scene: Scene) -> None:
             scene.send(partition).result(PATIENCE_S)
         eventually(lambda: not scene.direct._is_watched)
         for partition in (0, 1):
-            told = threading.Event()
-            scene.send(partition).add_done_callback(lambda _, told=told: told.set())  # type: ignore[misc]
-            assert told.wait(PATIENCE_S), f"nobody reads what broker {partition} answers"
+            reported = threading.Event()
+            scene.send(partition).add_done_callback(lambda _, reported=reported: reported.set())  # type: ignore[misc]
+            assert reported.wait(PATIENCE_S), f"nobody reads what broker {partition} answers"
 
 
 def test_a_record_that_is_written_ends_a_problem_whoever_reads_the_answer(scene: Scene) -> None:

@@ -35,7 +35,7 @@ class DressedScene(Scene):
 class Seen:
     def __init__(self) -> None:
         self.sent: list[ProducerRecord] = []
-        self.told: list[tuple[Any, Any]] = []
+        self.reported: list[tuple[Any, Any]] = []
         self.closed = False
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -43,7 +43,7 @@ class Seen:
         return record._replace(value=f"{record.value}!", headers=(*record.headers, ("seen", b"1")))
 
     def on_acknowledgement(self, metadata: Any, error: Any) -> None:
-        self.told.append((metadata, error))
+        self.reported.append((metadata, error))
 
     def close(self) -> None:
         self.closed = True
@@ -61,7 +61,7 @@ def test_interceptors_come_before_serializers() -> None:
     (record,) = scene.records()[0]
     assert (record.value, record.headers) == (b"V!", (("a", b"0"), ("seen", b"1")))
     assert seen.sent == [ProducerRecord("t", "v", None, 0, None, (("a", b"0"),))]
-    ((metadata, error),) = seen.told
+    ((metadata, error),) = seen.reported
     assert (metadata.partition, error) == (0, None)
     scene.dressing.close()
     assert seen.closed
@@ -72,7 +72,7 @@ def test_interceptors_hear_of_what_was_refused() -> None:
     scene = DressedScene(interceptor_classes=[seen])
     with pytest.raises(RecordTooLargeError):
         scene.send("v" * 2_000_000)
-    ((metadata, error),) = seen.told
+    ((metadata, error),) = seen.reported
     assert metadata is None
     assert isinstance(error, RecordTooLargeError)
 

@@ -267,13 +267,13 @@ def test_a_delivery_waits_calls_back_and_tells_its_state() -> None:
 
 def test_a_callback_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
-    told: list[object] = []
+    reported: list[object] = []
 
     def broken(metadata: object, error: object) -> None:
         raise ValueError("of the program")
 
     scene.intake.send("t", b"", partition=0, on_delivery=broken)
-    scene.intake.send("t", b"", partition=0, on_delivery=lambda metadata, error: told.append(metadata))
+    scene.intake.send("t", b"", partition=0, on_delivery=lambda metadata, error: reported.append(metadata))
     scene.records()
-    assert len(told) == 1
+    assert len(reported) == 1
     assert "a delivery callback failed" in caplog.text

@@ -116,14 +116,14 @@ def test_without_a_leader_batches_wait_for_one(world: ProducerWorld) -> None:
 def test_a_batch_too_large_for_the_broker_is_split(world: ProducerWorld) -> None:
     world.logs[(TOPIC, 0)].largest = 250
     world.run(1.0)
-    told: list[int] = []
+    reported: list[int] = []
     deliveries = [
-        world.send(b"%02d" % number + bytes(18), on_delivery=lambda metadata, error: told.append(metadata.offset))
+        world.send(b"%02d" % number + bytes(18), on_delivery=lambda metadata, error: reported.append(metadata.offset))
         for number in range(40)
     ]
     world.run(10.0)
     assert [delivery.result(0).offset for delivery in deliveries] == list(range(40))
-    assert told == list(range(40))
+    assert reported == list(range(40))
     assert [value[:2] for value in values(world) if value] == [b"%02d" % number for number in range(40)]
     assert world.accumulator.pool.available == world.limits.memory
     assert world.outcomes.batches_split > 1

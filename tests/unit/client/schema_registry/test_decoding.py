@@ -68,7 +68,7 @@ def test_what_cannot_be_read_says_why(running: RunningRegistry) -> None:
     contents.schemas[15] = {"schema": '"text"', "schemaType": "THRIFT"}
     contents.schemas[16] = {"schema": "abc", "schemaType": "PROTOBUF"}
     decoder = RecordDecoder(Registry(running.url))
-    for data, told in (
+    for data, reported in (
         (b'{"id": 1}', "does not begin with a schema id: 7b 22 69 64 22"),
         (b"", "it is empty"),
         (header(99), "names the schema 99, which the registry does not have"),
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_says_why(running: RunningRegistry) -> None:
         (header(15) + b"\x00", "names the schema 15, which is THRIFT"),
         (header(16) + b"\x00", "is neither .proto text nor a descriptor in base64"),
     ):
-        with pytest.raises(Undecodable, match=told):
+        with pytest.raises(Undecodable, match=reported):
             decoder.decode(data)
 
 

@@ -119,9 +119,9 @@ def test_all_that_the_language_has() -> None:
     file = parse_proto(ALL, "all.proto")
     pool.AddSerializedFile(file.SerializeToString())
     order = pool.FindMessageTypeByName("shop.orders.Order")
-    told = described(order)
+    reported = described(order)
     assert list(file.public_dependency) == [0]
-    assert {name: field[0] for name, field in told["fields"].items()} == {
+    assert {name: field[0] for name, field in reported["fields"].items()} == {
         "id": 1,
         "result": 3,
         "line_items": 8,
@@ -130,10 +130,10 @@ def test_all_that_the_language_has() -> None:
         "message": 13,
         "optional": 20,
     }
-    assert told["fields"]["id"] == (1, 5, False, True, True, "ID", None, None, None)
-    assert told["fields"]["message"][7:] == ("shop.orders.Kind", "way")
-    assert told["order"] == ["Result", "ByNameEntry", "Line"]
-    assert told["messages"]["shop.orders.Order.Line"]["fields"]["unit"][7] == "shop.orders.Order.Line.Unit"
+    assert reported["fields"]["id"] == (1, 5, False, True, True, "ID", None, None, None)
+    assert reported["fields"]["message"][7:] == ("shop.orders.Kind", "way")
+    assert reported["order"] == ["Result", "ByNameEntry", "Line"]
+    assert reported["messages"]["shop.orders.Order.Line"]["fields"]["unit"][7] == "shop.orders.Order.Line.Unit"
     assert [tuple(each) for each in order.extension_ranges] == [(100, 200), (1000, 2**29)]
     kind = pool.FindEnumTypeByName("shop.orders.Kind")
     assert [(each.name, each.number) for each in kind.values] == [("UNKNOWN", 0), ("NEW", 1), ("FRESH", 1), ("OLD", -2)]
@@ -148,7 +148,7 @@ def test_optional_fields_of_proto3_know_whether_they_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("message M {", "x.proto, line 1: a field, message, .* or extensions expected, not the end"),
         ('syntax = "proto3";\nmessage M {\n int32 = 1;\n}', "x.proto, line 3: a field's name expected, not '='"),
@@ -164,6 +164,6 @@ def test_optional_fields_of_proto3_know_whether_they_are_there() -> None:
         ("import 5;", "the name of a file expected"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_line(text: str, told: str) -> None:
-    with pytest.raises(ProtoSyntaxError, match=told):
+def test_mistakes_are_told_with_their_line(text: str, reported: str) -> None:
+    with pytest.raises(ProtoSyntaxError, match=reported):
         parse_proto(text, "x.proto")

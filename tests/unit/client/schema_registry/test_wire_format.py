@@ -38,10 +38,11 @@ def test_message_indexes_are_zigzag_varints(written: str, path: tuple[int, ...])
 
 
 @pytest.mark.parametrize(
-    ("written", "told"), [("", "ends within"), ("01", "path of -1"), ("02 01", "index -1"), ("ff" * 11, "ten bytes")]
+    ("written", "reported"),
+    [("", "ends within"), ("01", "path of -1"), ("02 01", "index -1"), ("ff" * 11, "ten bytes")],
 )
-def test_what_is_no_path_is_told(written: str, told: str) -> None:
-    with pytest.raises(NotFramed, match=told):
+def test_what_is_no_path_is_told(written: str, reported: str) -> None:
+    with pytest.raises(NotFramed, match=reported):
         message_indexes(bytes.fromhex(written), 0)
 
 

@@ -138,8 +138,8 @@ def test_a_leader_that_joins_again_starts_a_rebalance_a_follower_is_told_of_the_
     driver: ClassicDriver,
 ) -> None:
     leader, follower = driver.stable(2)
-    told = driver.join(follower).response
-    assert (told.generation_id, told.leader, told.members) == (1, leader, [])
+    reported = driver.join(follower).response
+    assert (reported.generation_id, reported.leader, reported.members) == (1, leader, [])
     assert driver.group().state == "Stable"
     again = driver.join(leader)
     assert not again.answered

@@ -17,16 +17,16 @@ def driver() -> ClassicDriver:
 def test_describe_shows_the_protocol_only_when_stable_and_always_the_last_assignment(driver: ClassicDriver) -> None:
     assert driver.describe().error_code == GROUP_ID_NOT_FOUND
     (member,) = driver.stable()
-    told = driver.describe().response
-    assert (told.group_state, told.protocol_type, told.protocol_data) == ("Stable", "consumer", "range")
-    shown = told.members[0]
+    reported = driver.describe().response
+    assert (reported.group_state, reported.protocol_type, reported.protocol_data) == ("Stable", "consumer", "range")
+    shown = reported.members[0]
     assert (shown.member_id, shown.client_id, shown.client_host) == (member, "app", "/10.0.0.1")
     assert (shown.member_metadata, shown.member_assignment) == (subscription("t"), member.encode())
     driver.join()
     driver.join(member)
-    told = driver.describe().response
-    assert (told.group_state, told.protocol_data) == ("PreparingRebalance", "")
-    assert (told.members[0].member_metadata, told.members[0].member_assignment) == (b"", member.encode())
+    reported = driver.describe().response
+    assert (reported.group_state, reported.protocol_data) == ("PreparingRebalance", "")
+    assert (reported.members[0].member_metadata, reported.members[0].member_assignment) == (b"", member.encode())
 
 
 def test_list_filters_by_state_and_type_whatever_the_case(driver: ClassicDriver) -> None:

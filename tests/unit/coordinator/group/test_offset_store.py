@@ -168,8 +168,8 @@ def test_partitions_without_an_offset_are_told_among_the_others() -> None:
     driver = OffsetsDriver("t", "u")
     driver.commit("g", "t", 1, 5)
     answer = driver.fetch("g", {"t": [0, 1], "u": [0]}).response.groups[0]
-    told = {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
-    assert told == {("t", 0): -1, ("t", 1): 5, ("u", 0): -1}
+    reported = {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
+    assert reported == {("t", 0): -1, ("t", 1): 5, ("u", 0): -1}
 
 
 # Transactions

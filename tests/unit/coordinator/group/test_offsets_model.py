@@ -171,9 +171,9 @@ class Offsets(RuleBasedStateMachine):
         for group in GROUPS:
             answer = self.driver.fetch(group, {t: list(PARTITIONS) for t in TOPICS}, stable=True).response.groups[0]
             for topic in answer.topics:
-                for told in topic.partitions:
-                    unstable = self._is_pending(Place(group, topic.name, told.partition_index))
-                    assert (told.error_code == UnstableOffsetCommitError.code) == unstable
+                for reported in topic.partitions:
+                    unstable = self._is_pending(Place(group, topic.name, reported.partition_index))
+                    assert (reported.error_code == UnstableOffsetCommitError.code) == unstable
 
     @invariant()
     def whoever_has_offsets_is_a_group(self) -> None:

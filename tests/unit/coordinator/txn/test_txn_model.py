@@ -265,17 +265,17 @@ class Transactions(RuleBasedStateMachine):
         self.repeat_end_of(able[number % len(able)], which)
 
     def repeat_end_of(self, instance: Instance, which: int) -> None:
-        request, told, decided = instance.ended[which % len(instance.ended)]
+        request, reported, decided = instance.ended[which % len(instance.ended)]
         durable = self.driver.shard.durable_state()
         transaction = self.state_of(instance)
         ticket = self.ask_end(request, instance)
         assert self.driver.shard.durable_state() == durable, "late: a repeated EndTxn changed something"
         if ticket.response is not None:
-            assert ticket.response == told
+            assert ticket.response == reported
         settled = transaction is not None and not transaction.prepared and transaction.state != TxnState.Ongoing
         if settled and transaction is not None and transaction.state != TxnState.Empty:
             last = len(self.decided[instance.transactional_id]) == decided and not self.is_stale(instance)
-            assert not last or ticket.response == told, "a repeated EndTxn is told something else"
+            assert not last or ticket.response == reported, "a repeated EndTxn is told something else"
 
     @precondition(lambda self: any(i.version == 2 and i.adds and i.ended for i in self.instances))
     @rule(number=st.integers(0, 4), which=st.integers(0, 3))

@@ -150,7 +150,7 @@ def refusal(ticket: RecordingTicket) -> type[ProtocolError] | None:
     return None if ticket.error is None else type(ticket.error)
 
 
-def told(ticket: RecordingTicket) -> Producer:
+def reported(ticket: RecordingTicket) -> Producer:
     assert ticket.error is None, ticket.error
     return ticket.response.producer_id, ticket.response.producer_epoch
 
@@ -164,9 +164,9 @@ def world() -> World:
 
 
 def test_each_start_of_a_producer_gets_the_next_epoch(world: World) -> None:
-    assert told(world.init()) == (FRESH_ID, 0)
-    assert told(world.init()) == (FRESH_ID, 1)
-    assert told(world.init(name="other")) == (FRESH_ID + 1, 0)
+    assert reported(world.init()) == (FRESH_ID, 0)
+    assert reported(world.init()) == (FRESH_ID, 1)
+    assert reported(world.init(name="other")) == (FRESH_ID + 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -202,11 +202,11 @@ def test_without_a_producer_id_at_hand_the_client_tries_again(world: World) -> N
 
 def test_a_producer_that_recovers_gets_the_next_epoch_and_a_lost_answer_again(world: World) -> None:
     first = world.started()
-    second = told(world.init(first))
+    second = reported(world.init(first))
     assert second == (FRESH_ID, 1)
-    assert told(world.init(first)) == second
+    assert reported(world.init(first)) == second
     world.crash()
-    assert told(world.init(first)) == second, "a restart must not make a zombie of it"
+    assert reported(world.init(first)) == second, "a restart must not make a zombie of it"
 
 
 def test_a_zombie_that_recovers_is_fenced(world: World) -> None:
@@ -226,9 +226,9 @@ def test_a_zombie_that_recovers_does_not_touch_an_open_transaction(world: World)
 
 def test_a_late_copy_of_a_recovery_does_not_touch_the_transaction_that_followed(world: World) -> None:
     before = world.started()
-    producer = told(world.init(before))
+    producer = reported(world.init(before))
     world.add(producer)
-    assert told(world.init(before)) == producer
+    assert reported(world.init(before)) == producer
     assert world.transaction.state == TxnState.Ongoing
 
 
@@ -243,7 +243,7 @@ def test_a_new_producer_aborts_what_is_open_and_is_told_to_come_back(world: Worl
     assert refusal(world.init()) is ConcurrentTransactionsError
     assert world.actions == [], "the markers are on their way already"
     world.confirm(action)
-    assert told(world.init()) == (FRESH_ID, 2)
+    assert reported(world.init()) == (FRESH_ID, 2)
     assert refusal(world.add(zombie)) is ProducerFencedError
     assert refusal(world.end(zombie)) is ProducerFencedError
 
@@ -259,7 +259,7 @@ def test_a_producer_that_was_replaced_has_no_way_back(world: World, version: int
     world.confirm(action)
     assert refusal(world.end(zombie, commits=False, version=version)) is ProducerFencedError
     assert refusal(world.end(zombie, commits=True, version=version)) is ProducerFencedError
-    assert told(world.init()) == (FRESH_ID, 2)
+    assert reported(world.init()) == (FRESH_ID, 2)
 
 
 def test_a_producer_that_recovers_from_an_open_transaction_goes_on(world: World) -> None:
@@ -267,15 +267,15 @@ def test_a_producer_that_recovers_from_an_open_transaction_goes_on(world: World)
     world.add(producer, version=2)
     assert refusal(world.init(producer)) is ConcurrentTransactionsError
     world.confirm(world.sent())
-    assert told(world.init(producer)) == (FRESH_ID, 1)
+    assert reported(world.init(producer)) == (FRESH_ID, 1)
 
 
 def test_used_up_epochs_lead_to_a_new_producer_id(world: World) -> None:
     last = world.preset(producer_epoch=LAST_EPOCH)
-    renewed = told(world.init(last))
+    renewed = reported(world.init(last))
     assert renewed == (FRESH_ID, 0)
-    assert told(world.init(last)) == renewed, "the answer was lost"
-    assert told(world.init(last)) == renewed, "and once more"
+    assert reported(world.init(last)) == renewed, "the answer was lost"
+    assert reported(world.init(last)) == renewed, "and once more"
     world.add(renewed)
     assert refusal(world.init(last)) is ProducerFencedError
     assert world.transaction.state == TxnState.Ongoing
@@ -289,7 +289,7 @@ def test_fencing_takes_the_epoch_that_no_producer_gets(world: World) -> None:
     assert action.producer_epoch == LAST_EPOCH + 1
     world.confirm(action)
     assert refusal(world.add((last[0], LAST_EPOCH + 1))) is ProducerFencedError, "nor may one take it"
-    assert told(world.init()) == (FRESH_ID, 0)
+    assert reported(world.init()) == (FRESH_ID, 0)
 
 
 # Partitions
@@ -351,7 +351,7 @@ def codes(ticket: RecordingTicket) -> list[int]:
 def test_a_transaction_ends_in_two_steps(world: World, commits: bool) -> None:
     producer = world.started()
     world.add(producer)
-    assert told(world.end(producer, commits)) == (-1, -1)
+    assert reported(world.end(producer, commits)) == (-1, -1)
     assert world.transaction.state == (TxnState.PrepareCommit if commits else TxnState.PrepareAbort)
     assert refusal(world.end(producer, commits)) is ConcurrentTransactionsError
     assert refusal(world.end(producer, not commits)) is InvalidTxnStateError
@@ -381,7 +381,7 @@ def test_who_may_not_end_a_transaction(world: World) -> None:
 def test_each_end_moves_the_epoch_and_a_retry_hears_the_same(world: World) -> None:
     producer = world.started()
     world.add(producer, version=2)
-    following = told(world.end(producer, version=2))
+    following = reported(world.end(producer, version=2))
     assert following == (FRESH_ID, 1)
     assert refusal(world.end(producer, version=2)) is ConcurrentTransactionsError
     assert refusal(world.end(producer, commits=False, version=2)) is InvalidTxnStateError
@@ -389,7 +389,7 @@ def test_each_end_moves_the_epoch_and_a_retry_hears_the_same(world: World) -> No
     assert action.producer_epoch == 1, "the marker fences what is late of the epoch before"
     assert refusal(world.add(following, version=2)) is ConcurrentTransactionsError
     world.confirm(action)
-    assert told(world.end(producer, version=2)) == following
+    assert reported(world.end(producer, version=2)) == following
     assert refusal(world.end(producer, commits=False, version=2)) is InvalidTxnStateError
     world.add(following, version=2)
     assert refusal(world.end(producer, version=2)) is ProducerFencedError
@@ -402,10 +402,10 @@ def test_an_abort_of_nothing_ends_at_once(world: World, state: TxnState) -> None
     producer = world.preset(state=state, producer_epoch=4, started_ms=-1 if state == TxnState.Empty else START_MS)
     assert refusal(world.end((50, 3), commits=state == TxnState.CompleteCommit, version=2)) is ProducerFencedError
     assert refusal(world.end(producer, commits=True, version=2)) is InvalidTxnStateError
-    assert told(world.end(producer, commits=False, version=2)) == (50, 5)
+    assert reported(world.end(producer, commits=False, version=2)) == (50, 5)
     assert world.transaction.state == TxnState.CompleteAbort
     assert world.actions == []
-    assert told(world.end(producer, commits=False, version=2)) == (50, 5)
+    assert reported(world.end(producer, commits=False, version=2)) == (50, 5)
 
 
 def test_a_retry_in_empty_is_fenced(world: World) -> None:
@@ -417,7 +417,7 @@ def test_a_retry_in_empty_is_fenced(world: World) -> None:
 def test_an_end_with_the_last_epoch_hands_out_a_new_producer_id(world: World) -> None:
     last = world.preset(producer_epoch=LAST_EPOCH)
     world.add(last, version=2)
-    renewed = told(world.end(last, version=2))
+    renewed = reported(world.end(last, version=2))
     assert renewed == (FRESH_ID, 0)
     action = world.sent()
     assert (action.producer_id, action.producer_epoch) == (50, LAST_EPOCH + 1)
@@ -426,7 +426,7 @@ def test_an_end_with_the_last_epoch_hands_out_a_new_producer_id(world: World) ->
     assert refusal(world.init(renewed)) is ConcurrentTransactionsError
     world.crash()
     world.confirm(world.sent())
-    assert told(world.end(last, version=2)) == renewed
+    assert reported(world.end(last, version=2)) == renewed
     assert refusal(world.end((50, 3), version=2)) is InvalidProducerIdMappingError
     assert refusal(world.add(renewed, version=2)) is None
     assert refusal(world.end(last, version=2)) is InvalidProducerIdMappingError
@@ -446,7 +446,7 @@ def test_a_producer_that_was_timed_out_learns_of_the_abort_and_goes_on(world: Wo
     world.advance(61)
     world.confirm(world.sent())
     assert refusal(world.end(producer, commits=True, version=2)) is InvalidTxnStateError
-    assert told(world.end(producer, commits=False, version=2)) == (FRESH_ID, 1)
+    assert reported(world.end(producer, commits=False, version=2)) == (FRESH_ID, 1)
 
 
 def test_the_fencing_epoch_is_not_told_to_a_producer_that_was_timed_out(world: World) -> None:
@@ -455,7 +455,7 @@ def test_the_fencing_epoch_is_not_told_to_a_producer_that_was_timed_out(world: W
     world.advance(61)
     world.confirm(world.sent())
     assert refusal(world.end(last, commits=False, version=2)) is ProducerFencedError
-    assert told(world.init(last)) == (FRESH_ID, 0)
+    assert reported(world.init(last)) == (FRESH_ID, 0)
 
 
 # Markers
@@ -525,7 +525,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(wo
     world.confirm(action)
     assert refusal(world.end(producer)) is ProducerFencedError
     assert refusal(world.init(producer)) is ProducerFencedError
-    assert told(world.init()) == (FRESH_ID, 2)
+    assert reported(world.init()) == (FRESH_ID, 2)
 
 
 def test_the_timeout_counts_on_over_a_restart(world: World) -> None:

@@ -157,9 +157,9 @@ def test_watching_tells_of_a_failure_and_ends_when_told() -> None:
     failing = FakeQuery("a", [report(0, 1)], fails=True)
     going = FakeQuery("b", [report(number, 1) for number in range(1000)])
     assert str(Watch([going, failing], lambda _: None).run(threading.Event())) == "broken"
-    told = threading.Event()
-    told.set()
-    assert Watch([going], lambda _: None).run(told) is None
+    reported = threading.Event()
+    reported.set()
+    assert Watch([going], lambda _: None).run(reported) is None
     assert going.isActive
 
 

@@ -80,7 +80,7 @@ def test_a_missing_topic_is_told_with_its_line(tmp_path: Path) -> None:
         # A stream may go on without its topic, if it is told to.
         file.write_text(f'{template}.option("subscribe", "nope").option("failOnDataLoss", False).load()')
         check_sources(file, "pipeline")
-        for told, said in (("nope", "topic nope does not exist at"), ("", "option subscribe")):
-            file.write_text(f'{template}.option("subscribe", "{told}").load()')
+        for reported, said in (("nope", "topic nope does not exist at"), ("", "option subscribe")):
+            file.write_text(f'{template}.option("subscribe", "{reported}").load()')
             with pytest.raises(UserError, match=re.escape(f"{file}, line 4: {said}")):
                 check_sources(file, "pipeline")

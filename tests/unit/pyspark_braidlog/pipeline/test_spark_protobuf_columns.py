@@ -145,7 +145,7 @@ def test_records_name_their_message(form: str) -> None:
         assert order["lines"][0]["cents"] == Decimal(2**64 - 1)
         line = plan(own.source, "shop.Order.Line.Tag", registry)
         assert one(line, by_name["protobuf shop.Order.Line.Tag"]) == {"word": "w"}
-        for data, told in (
+        for data, reported in (
             (by_name["protobuf shop.Header"], "value is a shop.Header, not a shop.Order"),
             (by_name["avro"], "value was written with schema 1, which is AVRO, not Protobuf"),
             (b"{}", "value does not begin with a schema id: 7b 7d"),
@@ -157,7 +157,7 @@ def test_records_name_their_message(form: str) -> None:
             ((value, error),) = decoded(own, data)
             assert value is None
             assert error is not None
-            assert error.startswith(told)
+            assert error.startswith(reported)
         running.contents.troubles += [(500, "{}")] * 3
         with pytest.raises(RegistryError, match="does not answer"):
             decoded(own, header(98) + b"\x00")
@@ -193,8 +193,8 @@ def test_schemas_from_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"), [("Loop", "types.Loop contains itself"), ("Nothing", "types.Nothing has no fields")]
+    ("message", "reported"), [("Loop", "types.Loop contains itself"), ("Nothing", "types.Nothing has no fields")]
 )
-def test_messages_that_spark_cannot_hold(message: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_messages_that_spark_cannot_hold(message: str, reported: str) -> None:
+    with pytest.raises(UserError, match=reported):
         spark_struct(messages_of(TYPES).named(message).DESCRIPTOR)

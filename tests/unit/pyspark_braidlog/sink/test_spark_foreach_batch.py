@@ -17,44 +17,44 @@ class FakeWriter:
     """A batch and its writer; remembers what it was told."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
 
     @property
     def write(self) -> FakeWriter:
         return self
 
     def format(self, name: str) -> FakeWriter:
-        self.told["format"] = name
+        self.reported["format"] = name
         return self
 
     def mode(self, name: str) -> FakeWriter:
-        self.told["mode"] = name
+        self.reported["mode"] = name
         return self
 
     def options(self, **options: str) -> FakeWriter:
-        self.told["options"] = options
+        self.reported["options"] = options
         return self
 
     def save(self) -> None:
-        self.told["saved"] = True
+        self.reported["saved"] = True
 
 
 def written(options: dict[str, str]) -> dict[str, Any]:
     batch: Any = FakeWriter()
     topic_sink(options)(batch, 7)
-    told: dict[str, Any] = batch.told
-    return told
+    reported: dict[str, Any] = batch.reported
+    return reported
 
 
 def test_a_batch_is_appended_exactly_once_under_the_name_of_its_topic() -> None:
-    told = written({**SERVERS, "topic": "totals"})
-    assert (told["format"], told["mode"], told["saved"]) == ("braidlog", "append", True)
-    assert told["options"] == {**SERVERS, "topic": "totals", "delivery": "exactly-once", "sinkname": "totals"}
+    reported = written({**SERVERS, "topic": "totals"})
+    assert (reported["format"], reported["mode"], reported["saved"]) == ("braidlog", "append", True)
+    assert reported["options"] == {**SERVERS, "topic": "totals", "delivery": "exactly-once", "sinkname": "totals"}
 
 
 def test_options_win() -> None:
-    told = written({**SERVERS, "Topic": "totals", "Delivery": "at-least-once", "sinkName": "mine"})
-    assert told["options"] == {**SERVERS, "topic": "totals", "delivery": "at-least-once", "sinkname": "mine"}
+    reported = written({**SERVERS, "Topic": "totals", "Delivery": "at-least-once", "sinkName": "mine"})
+    assert reported["options"] == {**SERVERS, "topic": "totals", "delivery": "at-least-once", "sinkname": "mine"}
 
 
 def test_mistakes_are_told_at_once() -> None:

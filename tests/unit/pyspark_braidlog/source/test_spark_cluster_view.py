@@ -18,7 +18,7 @@ from braidlog.core.protocol_errors import (
     TopicAuthorizationFailedError,
 )
 from braidlog.testing import Broker
-from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, NoAnswer, told
+from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, NoAnswer, reported
 from pyspark_braidlog.source.topics import Assign, Subscribe, SubscribePattern, TopicFacts
 
 
@@ -143,15 +143,15 @@ class TestFailures:
         ],
     )
     def test_each_is_one_sentence_of_the_users(self, problem: Exception, begins: str) -> None:
-        sentence = told(problem, "kafka:9092")
+        sentence = reported(problem, "kafka:9092")
         assert isinstance(sentence, UserError)
         assert str(sentence).startswith(begins)
 
     def test_what_may_pass_is_told_from_what_will_not(self) -> None:
         for problem in (RequestTimeout("too slow"), NoConnection("gone"), LeaderNotAvailableError("t-0")):
-            assert isinstance(told(problem, "kafka:9092"), NoAnswer)
+            assert isinstance(reported(problem, "kafka:9092"), NoAnswer)
         for lasting in (AuthenticationFailed("wrong password"), SettingError("port=x"), InvalidTopicError("t!")):
-            assert not isinstance(told(lasting, "kafka:9092"), NoAnswer)
+            assert not isinstance(reported(lasting, "kafka:9092"), NoAnswer)
 
     def test_waits_ten_seconds_unless_told_otherwise(self) -> None:
         with ClusterView({"bootstrap.servers": "127.0.0.1:1"}) as view:

@@ -342,8 +342,8 @@ class TestCommittedStarts:
         others = ({"startingOffsets": "earliest"}, {"startingTimestamp": "5", "startingOffsets": "committed"}, {})
         for name in ("startingGroupId", "startingOffsetsFallback"):
             for start in others:
-                told = refused({**BASE, **start, name: "latest"})
-                assert f"option {name} goes with startingOffsets=committed" in told
+                reported = refused({**BASE, **start, name: "latest"})
+                assert f"option {name} goes with startingOffsets=committed" in reported
         assert "is neither earliest nor latest nor JSON" in refused({**BASE, "endingOffsets": "committed"})
         assert "nor committed nor JSON" in refused({**BASE, "startingOffsets": "comitted"})
         assert "did you mean startingGroupId" in refused({**given, "startingGroupid_": "x"})

@@ -42,15 +42,15 @@ def test_what_the_log_has_is_no_loss(now: LogNow) -> None:
 
 
 def test_advice_fits_the_cause() -> None:
-    def told(now: LogNow | None) -> str:
+    def reported(now: LogNow | None) -> str:
         loss = loss_of(WORK, 100, now)
         assert loss is not None
         return str(loss.refusal())
 
-    assert "retention.ms" in told(LogNow("id", 150, 500))
-    assert "run the query again" in told(LogNow("other", 0, 500))
-    assert "unclean leader election" in told(LogNow("id", 0, 120))
-    assert "created again" not in told(LogNow("id", 0, 120))
+    assert "retention.ms" in reported(LogNow("id", 150, 500))
+    assert "run the query again" in reported(LogNow("other", 0, 500))
+    assert "unclean leader election" in reported(LogNow("id", 0, 120))
+    assert "created again" not in reported(LogNow("id", 0, 120))
     nameless = loss_of(OffsetRange("t", 0, 100, 200), 150, LogNow("", 0, 120))
     assert "or the topic was deleted and created again" in str(nameless)
 

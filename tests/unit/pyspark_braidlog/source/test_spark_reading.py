@@ -158,14 +158,14 @@ def test_what_retention_left_is_read(capsys: pytest.CaptureFixture[str]) -> None
         *range(5),
         *range(10, 15),
     ]
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "retention deleted 5 offsets" in told
-    assert "the 5 offsets from 10 on are read" in told
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert "retention deleted 5 offsets" in reported
+    assert "the 5 offsets from 10 on are read" in reported
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "reported"),
     [
         (None, "the topic was deleted, and with it 10 offsets"),
         (LogNow(OTHER_ID, 0, 20), f"its id was {TOPIC_ID} and is {OTHER_ID}"),
@@ -174,13 +174,13 @@ def test_what_retention_left_is_read(capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_where_nothing_is_left_the_range_ends(
-    now: LogNow | None, told: str, capsys: pytest.CaptureFixture[str]
+    now: LogNow | None, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(DataLoss, match="5 to 14") as caught:
         values(log_without(5), RANGE, now=now)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert values(log_without(5), RANGE, now=now, fail_on_data_loss=False) == list(range(5))
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_a_replaced_topic_is_told_without_having_read_of_it() -> None:

@@ -22,7 +22,7 @@ def test_headers_whose_parts_are_said_not_to_be_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "reported"),
     [
         (StructType().add("values", "binary"), "no column 'values'; .*key binary, value binary, topic string"),
         (StructType().add("value", "string"), r"value is binary, not string; .*CAST\(value AS STRING\)"),
@@ -38,6 +38,6 @@ def test_headers_whose_parts_are_said_not_to_be_null() -> None:
         ),
     ],
 )
-def test_refusals(schema: StructType, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_refusals(schema: StructType, reported: str) -> None:
+    with pytest.raises(UserError, match=reported):
         check_schema(schema)

@@ -57,15 +57,15 @@ def read_subscription(member_id: str, instance_id: str | None, content: bytes) -
     version = layout_version(content)
     if version < 0:
         raise MalformedError(f"the subscription of {member_id} has version {version}")
-    told = ConsumerProtocolSubscription.decode(layout_reader(content), min(version, NEWEST))
+    decoded = ConsumerProtocolSubscription.decode(layout_reader(content), min(version, NEWEST))
     return Subscriber(
         member_id,
-        tuple(told.topics),
+        tuple(decoded.topics),
         instance_id,
-        tuple([TopicPartition(each.topic, number) for each in told.owned_partitions for number in each.partitions]),
-        told.generation_id,
-        told.rack_id or None,
-        told.user_data,
+        tuple([TopicPartition(each.topic, number) for each in decoded.owned_partitions for number in each.partitions]),
+        decoded.generation_id,
+        decoded.rack_id or None,
+        decoded.user_data,
     )
 
 
@@ -85,6 +85,8 @@ def read_assignment(content: bytes) -> Share:
     version = layout_version(content)
     if version < 0:
         raise MalformedError(f"an assignment has version {version}")
-    told = ConsumerProtocolAssignment.decode(layout_reader(content), min(version, NEWEST))
-    partitions = [TopicPartition(each.topic, number) for each in told.assigned_partitions for number in each.partitions]
-    return Share(partitions, told.user_data)
+    decoded = ConsumerProtocolAssignment.decode(layout_reader(content), min(version, NEWEST))
+    partitions = [
+        TopicPartition(each.topic, number) for each in decoded.assigned_partitions for number in each.partitions
+    ]
+    return Share(partitions, decoded.user_data)

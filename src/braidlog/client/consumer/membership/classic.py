@@ -102,7 +102,7 @@ class ClassicMember:
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=told) for name, told in offers],
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=subscription) for name, subscription in offers],
             reason=(self.rejoin or "")[:LONGEST_REASON],
         )
 

@@ -165,7 +165,7 @@ class ClassicTalk:
                 return Next.RESET
             sync = self.member.sync_request(shares)
         try:
-            told = await self.link.ask(
+            response = await self.link.ask(
                 SYNC_GROUP, lambda _: sync, SyncGroupResponse, at_most=_SYNC, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
@@ -174,14 +174,14 @@ class ClassicTalk:
                     return Next.RESET
                 self.member.no_answer()
             return self._again(problem)
-        share = _share_of(told)
+        share = _share_of(response)
         with self.lock:
             if self._is_over(Classic.SYNCING):
                 return Next.RESET
-            step = self.member.on_sync(told)
+            step = self.member.on_sync(response)
             if step is Next.GO_ON:
                 self.share = share
-        self.link.heed(told.error_code)
+        self.link.heed(response.error_code)
         return step
 
     def _again(self, problem: ClientError) -> Next:
@@ -333,8 +333,8 @@ class ClassicTalk:
         return self._context.clock.monotonic()
 
 
-def _share_of(told: SyncGroupResponse) -> Share:
+def _share_of(response: SyncGroupResponse) -> Share:
     try:
-        return read_assignment(told.assignment) if told.error_code == NONE else Share()
+        return read_assignment(response.assignment) if response.error_code == NONE else Share()
     except MalformedError as problem:
         raise ClientError(f"the group's leader gave a share that no consumer can read ({problem})") from problem

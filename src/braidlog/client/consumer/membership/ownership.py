@@ -43,13 +43,13 @@ class Ownership:
 
     def _tell(self, name: str, partitions: list[TopicPartition], otherwise: str = "") -> None:
         listener = self._subscription.listener
-        told: Callable[[list[TopicPartition]], object] | None = getattr(listener, name, None)
-        if told is None and otherwise:
-            told = getattr(listener, otherwise, None)
-        if told is None:
+        callback: Callable[[list[TopicPartition]], object] | None = getattr(listener, name, None)
+        if callback is None and otherwise:
+            callback = getattr(listener, otherwise, None)
+        if callback is None:
             return
         try:
-            told(partitions)
+            callback(partitions)
         except BaseException as problem:
             # The group goes on without asking; the program hears of its own error when everything is in its place.
             if self._error is None:

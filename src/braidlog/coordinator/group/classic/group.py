@@ -211,8 +211,8 @@ class ClassicGroup:
 
     def validate_generation(self, generation: int) -> None:
         if generation != self.generation:
-            told = f"group {self._group_id!r} is in generation {self.generation}, not {generation}"
-            raise IllegalGenerationError(told)
+            message = f"group {self._group_id!r} is in generation {self.generation}, not {generation}"
+            raise IllegalGenerationError(message)
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, transactional: bool, version: int

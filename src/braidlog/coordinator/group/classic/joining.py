@@ -72,8 +72,8 @@ class Joining:
         settings = self._settings()
         least, most = settings.min_session_timeout_ms, settings.max_session_timeout_ms
         if not least <= request.session_timeout_ms <= most:
-            told = f"session timeout {request.session_timeout_ms} ms is not within {least}…{most} ms"
-            raise InvalidSessionTimeoutError(told)
+            message = f"session timeout {request.session_timeout_ms} ms is not within {least}…{most} ms"
+            raise InvalidSessionTimeoutError(message)
 
     def join(self, group: ClassicGroup, attempt: Attempt) -> None:
         group.validate_alive()

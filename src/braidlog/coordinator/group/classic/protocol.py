@@ -82,12 +82,12 @@ class ClassicProtocol:
         group = self._member_group(request.group_id)
         group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
-        for told, known in (
+        for requested, known in (
             (request.protocol_type, group.protocol_type),
             (request.protocol_name, group.protocol_name),
         ):
-            if told is not None and known is not None and told != known:
-                raise InconsistentGroupProtocolError(f"the group uses {known!r}, not {told!r}")
+            if requested is not None and known is not None and requested != known:
+                raise InconsistentGroupProtocolError(f"the group uses {known!r}, not {requested!r}")
         if group.state == PREPARING:
             raise RebalanceInProgressError(f"group {group.group_id!r} rebalances; join again")
         effects = Effects()

@@ -76,18 +76,20 @@ def restore(group_id: str, value: bytes) -> ClassicGroup:
     group.protocol_type = stored.protocol_type or None
     group.protocol_name = stored.protocol
     group.leader = stored.leader
-    for told in stored.members:
-        rebalance_timeout_ms = told.rebalance_timeout if told.rebalance_timeout >= 0 else told.session_timeout
+    for stored_member in stored.members:
+        rebalance_timeout_ms = (
+            stored_member.rebalance_timeout if stored_member.rebalance_timeout >= 0 else stored_member.session_timeout
+        )
         group.add(
             Member(
-                told.member_id,
-                told.group_instance_id,
-                told.client_id,
-                told.client_host,
+                stored_member.member_id,
+                stored_member.group_instance_id,
+                stored_member.client_id,
+                stored_member.client_host,
                 rebalance_timeout_ms,
-                told.session_timeout,
-                [Protocol(stored.protocol or "", told.subscription)],
-                told.assignment,
+                stored_member.session_timeout,
+                [Protocol(stored.protocol or "", stored_member.subscription)],
+                stored_member.assignment,
             )
         )
     group.state = STABLE if group.members else EMPTY

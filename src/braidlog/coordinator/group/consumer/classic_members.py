@@ -118,8 +118,8 @@ class ClassicMembers:
         if request.protocol_type not in (None, CONSUMER) or (
             request.protocol_name is not None and request.protocol_name not in names
         ):
-            told = f"member {member.member_id!r} offered {sorted(names)}, not {request.protocol_name!r}"
-            raise InconsistentGroupProtocolError(told)
+            message = f"member {member.member_id!r} offered {sorted(names)}, not {request.protocol_name!r}"
+            raise InconsistentGroupProtocolError(message)
         if group.epoch > member.epoch and member.progress.state != UNREVOKED:
             # One that has to give something up first takes what it keeps, and joins again after.
             self._ask_to_join(group, member, now)
@@ -149,8 +149,8 @@ class ClassicMembers:
             or (state == UNRELEASED and not group.waits_for_others(member))
         ):
             self._ask_to_join(group, member, now)
-            told = f"there is something new for member {member.member_id!r}; join again"
-            effects.reply(ticket, RebalanceInProgressError(told))
+            message = f"there is something new for member {member.member_id!r}; join again"
+            effects.reply(ticket, RebalanceInProgressError(message))
         else:
             effects.reply(ticket, HeartbeatResponse())
         return effects
@@ -232,5 +232,5 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
 
 def _require_generation(member: Member, generation: int) -> None:
     if generation != member.epoch:
-        told = f"member {member.member_id!r} is in generation {member.epoch}, not {generation}"
-        raise IllegalGenerationError(told)
+        message = f"member {member.member_id!r} is in generation {member.epoch}, not {generation}"
+        raise IllegalGenerationError(message)

@@ -48,10 +48,10 @@ def parse_assignment(content: bytes, topics: Topics) -> Assignment | None:
         version = layout_version(content)
         if version < 0:
             return None
-        told = ConsumerProtocolAssignment.decode(layout_reader(content), min(version, NEWEST))
+        decoded = ConsumerProtocolAssignment.decode(layout_reader(content), min(version, NEWEST))
     except MalformedError:
         return None
-    return by_id([(entry.topic, entry.partitions) for entry in told.assigned_partitions], topics)
+    return by_id([(entry.topic, entry.partitions) for entry in decoded.assigned_partitions], topics)
 
 
 def owned_by_id(owned: list[OwnedTopicPartition], topics: Topics) -> Assignment:

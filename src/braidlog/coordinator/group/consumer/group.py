@@ -209,8 +209,8 @@ class ConsumerGroup:
             return  # a producer from before KIP-447 does not say who it is
         member = self.member(member_id)
         if not transactional and not member.is_classic and version < EPOCH_COMMIT_FROM:
-            told = f"members of the newer protocol commit with OffsetCommit v{EPOCH_COMMIT_FROM} or later"
-            raise UnsupportedVersionError(told)
+            message = f"members of the newer protocol commit with OffsetCommit v{EPOCH_COMMIT_FROM} or later"
+            raise UnsupportedVersionError(message)
         _validate_epoch(member, generation)
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:

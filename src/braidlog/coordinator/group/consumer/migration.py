@@ -108,8 +108,8 @@ class Migration:
         metadata = member.metadata_of(classic.protocol_name) or next((p.metadata for p in member.protocols), b"")
         subscription = parse_subscription(metadata)
         if subscription is None:
-            told = f"member {member.member_id!r} of group {classic.group_id!r} does not say what it reads"
-            raise GroupIdNotFoundError(told)
+            message = f"member {member.member_id!r} of group {classic.group_id!r} does not say what it reads"
+            raise GroupIdNotFoundError(message)
         protocols = tuple(ClassicProtocol(name, bytes(content)) for name, content in member.protocols)
         return Profile(
             instance_id=member.instance_id,
@@ -124,8 +124,8 @@ class Migration:
     def _assigned(self, classic: ClassicGroup, member: ClassicMember) -> Assignment:
         assigned = parse_assignment(member.assignment, self._topics)
         if assigned is None:
-            told = f"the assignment of member {member.member_id!r} of group {classic.group_id!r} cannot be read"
-            raise GroupIdNotFoundError(told)
+            message = f"the assignment of member {member.member_id!r} of group {classic.group_id!r} cannot be read"
+            raise GroupIdNotFoundError(message)
         return assigned
 
     # And back

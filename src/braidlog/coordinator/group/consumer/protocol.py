@@ -97,8 +97,8 @@ class ConsumerProtocol:
         found = self._groups.get(request.group_id)
         group = self._group(found, request, effects)
         require_room(group, request.member_id, settings.consumer_max_size)
-        told = request.topic_partitions
-        owned = None if told is None else partitions_of((entry.topic_id, entry.partitions) for entry in told)
+        reported = request.topic_partitions
+        owned = None if reported is None else partitions_of((entry.topic_id, entry.partitions) for entry in reported)
         member_id = request.member_id or self._new_member_id()
         entry = enter(group, member_id, request.instance_id, request.member_epoch, owned, effects)
         before = entry.member
@@ -247,7 +247,7 @@ class ConsumerProtocol:
 def _updated(profile: Profile, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Profile:
     """What the request does not mention stays as it was."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
-    told = Profile(
+    reported = Profile(
         instance_id=profile.instance_id if request.instance_id is None else request.instance_id,
         rack_id=profile.rack_id if request.rack_id is None else request.rack_id,
         client_id=caller.client_id,
@@ -257,7 +257,7 @@ def _updated(profile: Profile, request: ConsumerGroupHeartbeatRequest, caller: C
         rebalance_timeout_ms=profile.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         assignor=profile.assignor if request.server_assignor is None else request.server_assignor,
     )
-    return profile if told == profile else told
+    return profile if reported == profile else reported
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

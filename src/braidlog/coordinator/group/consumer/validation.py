@@ -42,8 +42,8 @@ def validate_heartbeat(
     elif epoch < LEFT:
         raise InvalidRequestError(f"MemberEpoch {epoch} is invalid")
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        told = f"there is no assignor {request.server_assignor!r}, only {', '.join(assignors)}"
-        raise UnsupportedAssignorError(told)
+        message = f"there is no assignor {request.server_assignor!r}, only {', '.join(assignors)}"
+        raise UnsupportedAssignorError(message)
     if request.subscribed_topic_regex:
         resolver.validate(request.subscribed_topic_regex)
 
@@ -88,5 +88,5 @@ def require_static(member: Member | None, member_id: str, instance_id: str) -> M
 def require_released(member: Member, member_id: str, instance_id: str) -> None:
     """An instance can be taken over once its member said that it goes for a while."""
     if member.epoch != AWAY:
-        told = f"member {member_id!r} cannot join: instance {instance_id!r} belongs to member {member.member_id!r}"
-        raise UnreleasedInstanceIdError(told)
+        message = f"member {member_id!r} cannot join: instance {instance_id!r} belongs to member {member.member_id!r}"
+        raise UnreleasedInstanceIdError(message)

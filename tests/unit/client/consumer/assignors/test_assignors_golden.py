@@ -59,9 +59,9 @@ def text(partitions: list[TopicPartition]) -> list[str]:
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
 def test_shares_are_those_of_kafka(name: str) -> None:
-    told = [case for case in cases("assign") if case.order[1] == name]
-    assert len(told) > 20
-    for case in told:
+    reported = [case for case in cases("assign") if case.order[1] == name]
+    assert len(reported) > 20
+    for case in reported:
         [assignor] = choose(name)
         shares = assignor.assign(case.members, TopicFacts(case.counts, case.racks))
         assert {member: text(share.partitions) for member, share in shares.items()} == case.expected, vars(case)
@@ -78,9 +78,9 @@ def test_some_cases_depend_on_racks() -> None:
 
 
 def test_user_data_is_that_of_kafka() -> None:
-    told = list(cases("userdata"))
-    assert len(told) == 4
-    for case in told:
+    reported = list(cases("userdata"))
+    assert len(reported) == 4
+    for case in reported:
         _, name, generation, listed = case.order
         partitions = [TopicPartition(each.split(":")[0], int(each.split(":")[1])) for each in listed.split(",")]
         [assignor] = choose(name)

@@ -87,11 +87,11 @@ def test_cooperative_members_give_up_before_others_get(
     members, facts, owned = group
 
     def rebalance() -> Owned:
-        told = [
+        reported = [
             Subscriber(each.member_id, each.topics, owned=tuple(owned[each.member_id]), generation=3)
             for each in members
         ]
-        return {name: share.partitions for name, share in CooperativeStickyAssignor().assign(told, facts).items()}
+        return {name: share.partitions for name, share in CooperativeStickyAssignor().assign(reported, facts).items()}
 
     # Two rounds where all read the same topics; where they do not, what was given up may change the best shares again.
     for _ in range(10):
@@ -124,8 +124,10 @@ def test_sticky_members_tell_what_they_had() -> None:
     facts = TopicFacts({"a": 5, "b": 4})
 
     def rebalance(generation: int) -> dict[str, set[TopicPartition]]:
-        told = [Subscriber(name, ("a", "b"), user_data=each.user_data(["a", "b"])) for name, each in members.items()]
-        shares = next(iter(members.values())).assign(told, facts)
+        reported = [
+            Subscriber(name, ("a", "b"), user_data=each.user_data(["a", "b"])) for name, each in members.items()
+        ]
+        shares = next(iter(members.values())).assign(reported, facts)
         for name, share in shares.items():
             members[name].on_assignment(share, generation)
         return {name: set(share.partitions) for name, share in shares.items()}
@@ -141,15 +143,15 @@ def test_sticky_members_tell_what_they_had() -> None:
 
 def test_what_two_members_have_with_equal_right_goes_to_neither_at_first() -> None:
     zero, one = TopicPartition("a", 0), TopicPartition("a", 1)
-    told = [
+    reported = [
         Subscriber("m1", ("a",), owned=(zero,), generation=5),
         Subscriber("m2", ("a",), owned=(zero, one), generation=5),
     ]
-    shares = CooperativeStickyAssignor().assign(told, TopicFacts({"a": 2}))
+    shares = CooperativeStickyAssignor().assign(reported, TopicFacts({"a": 2}))
     assert {name: share.partitions for name, share in shares.items()} == {"m1": [], "m2": [one]}
     # An older claim is not believed, and keeps nobody waiting.
-    told[1] = Subscriber("m2", ("a",), owned=(zero, one), generation=4)
-    shares = CooperativeStickyAssignor().assign(told, TopicFacts({"a": 2}))
+    reported[1] = Subscriber("m2", ("a",), owned=(zero, one), generation=4)
+    shares = CooperativeStickyAssignor().assign(reported, TopicFacts({"a": 2}))
     assert {name: share.partitions for name, share in shares.items()} == {"m1": [zero], "m2": [one]}
 
 
@@ -157,11 +159,11 @@ def test_cooperative_reads_the_generation_of_older_clients() -> None:
     mine = CooperativeStickyAssignor()
     mine.on_assignment(Share([]), 8)
     zero = TopicPartition("a", 0)
-    told = [
+    reported = [
         Subscriber("old", ("a",), owned=(zero,), generation=7),
         Subscriber("v1", ("a",), owned=(zero,), user_data=mine.user_data(["a"])),
     ]
-    shares = CooperativeStickyAssignor().assign(told, TopicFacts({"a": 1}))
+    shares = CooperativeStickyAssignor().assign(reported, TopicFacts({"a": 1}))
     assert shares["v1"].partitions == [zero]
     assert shares["old"].partitions == []
 

@@ -23,10 +23,10 @@ OWNED = (TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0))
 
 def test_a_subscription_comes_back() -> None:
     content = write_subscription(["b", "a"], b"mine", OWNED, 4, "rack")
-    told = read_subscription("m", "instance", content)
-    assert told == Subscriber("m", ("a", "b"), "instance", OWNED, 4, "rack", b"mine")
+    reported = read_subscription("m", "instance", content)
+    assert reported == Subscriber("m", ("a", "b"), "instance", OWNED, 4, "rack", b"mine")
     later = b"\x00\x09" + content[2:] + b"of a later version"
-    assert read_subscription("m", "instance", later) == told
+    assert read_subscription("m", "instance", later) == reported
 
 
 def test_a_subscription_of_the_first_version_says_less() -> None:

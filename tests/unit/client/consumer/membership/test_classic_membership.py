@@ -40,7 +40,7 @@ def test_a_member_joins_leads_and_is_heard_of() -> None:
         Coordinator(here.script)
         here.subscribe("t")
         here.settle()
-        assert here.diary.told == [("assigned", partitions("t", 0, 1, 2))]
+        assert here.diary.reported == [("assigned", partitions("t", 0, 1, 2))]
         assert names(here.subscription.assigned()) == ["t-0", "t-1", "t-2"]
         first, second = here.script.asked(JOIN, JoinGroupRequest)
         assert (first.member_id, second.member_id) == ("member-1", "member-1") or first.member_id == ""
@@ -67,9 +67,9 @@ def test_eager_members_give_everything_up_before_they_join() -> None:
         here.script.then(BEAT, refusing(errors.RebalanceInProgressError))
         group.others["other"] = write_subscription(["t"], None, [], -1, None)
         here.until(lambda: here.diary.words == ["assigned", "revoked", "assigned"])
-        assert here.diary.told[1] == ("revoked", partitions("t", 0, 1, 2))
+        assert here.diary.reported[1] == ("revoked", partitions("t", 0, 1, 2))
         # The other comes first by name, so the one partition more is ours.
-        assert here.diary.told[2] == ("assigned", partitions("t", 0, 1))
+        assert here.diary.reported[2] == ("assigned", partitions("t", 0, 1))
         assert {name: names(share) for name, share in group.shares.items()} == {
             "member-1": ["t-0", "t-1"],
             "other": ["t-2"],
@@ -89,7 +89,7 @@ def test_cooperative_members_give_up_only_what_moves() -> None:
         joins = here.script.count(JOIN)
         here.script.then(BEAT, refusing(errors.RebalanceInProgressError))
         here.until(lambda: here.membership.is_settled and here.script.count(JOIN) == joins + 2)
-        assert here.diary.told == [
+        assert here.diary.reported == [
             ("assigned", partitions("t", 0, 1, 2)),
             ("revoked", partitions("t", 2)),
             ("assigned", []),
@@ -180,7 +180,7 @@ def test_unsubscribing_leaves_and_a_new_subscription_joins() -> None:
         here.subscription.unsubscribe()
         assert here.script.count(LEAVE) == 1
         here.subscribe("u")
-        here.until(lambda: here.diary.told[-1] == ("assigned", partitions("u", 0)))
+        here.until(lambda: here.diary.reported[-1] == ("assigned", partitions("u", 0)))
 
 
 def test_a_changed_subscription_joins_again() -> None:
@@ -189,7 +189,7 @@ def test_a_changed_subscription_joins_again() -> None:
         here.subscribe("t")
         here.settle()
         here.subscribe("t", "u")
-        here.until(lambda: here.diary.told[-1] == ("assigned", [*partitions("t", 0, 1), *partitions("u", 0)]))
+        here.until(lambda: here.diary.reported[-1] == ("assigned", [*partitions("t", 0, 1), *partitions("u", 0)]))
         assert here.script.count(LEAVE) == 0
 
 
@@ -199,8 +199,8 @@ def test_cooperative_members_give_up_what_they_no_longer_subscribe_to() -> None:
         here.subscribe("t", "u")
         here.settle()
         here.subscribe("u")
-        here.until(lambda: here.membership.is_settled and len(here.diary.told) >= 3)
-        assert here.diary.told[1:] == [("revoked", partitions("t", 0, 1)), ("assigned", [])]
+        here.until(lambda: here.membership.is_settled and len(here.diary.reported) >= 3)
+        assert here.diary.reported[1:] == [("revoked", partitions("t", 0, 1)), ("assigned", [])]
         assert names(here.subscription.assigned()) == ["u-0"]
 
 
@@ -210,7 +210,7 @@ def test_a_share_that_no_longer_fits_the_subscription_is_not_taken() -> None:
         here.subscribe("u")
         group.give(partitions("t", 0))
         here.settle()
-        assert here.diary.told == [("assigned", partitions("u", 0))]
+        assert here.diary.reported == [("assigned", partitions("u", 0))]
         assert group.generation == 2
 
 
@@ -223,7 +223,7 @@ def test_a_leader_notices_that_topics_grow() -> None:
         here.poll()
         assert here.membership.is_settled
         here.on_engine(lambda: here.metadata.become({"t": 3}))
-        here.until(lambda: here.diary.told[-1] == ("assigned", partitions("t", 0, 1, 2)))
+        here.until(lambda: here.diary.reported[-1] == ("assigned", partitions("t", 0, 1, 2)))
 
 
 def test_a_leader_learns_of_topics_that_only_others_read() -> None:
@@ -247,7 +247,7 @@ def test_a_leader_that_is_to_keep_the_shares_still_watches_topics() -> None:
         assert here.script.asked(SYNC, SyncGroupRequest)[0].assignments == []
         group.skips = False
         here.on_engine(lambda: here.metadata.become({"t": 4}))
-        here.until(lambda: here.diary.told[-1] == ("assigned", partitions("t", 0, 1, 2, 3)))
+        here.until(lambda: here.diary.reported[-1] == ("assigned", partitions("t", 0, 1, 2, 3)))
 
 
 class Own(Assignor):
@@ -385,9 +385,9 @@ def test_a_pattern_waits_for_metadata_and_follows_it() -> None:
 
         here.on_engine(lambda: learn("t1", "other"))
         here.settle()
-        assert here.diary.told == [("assigned", partitions("t1", 0))]
+        assert here.diary.reported == [("assigned", partitions("t1", 0))]
         here.on_engine(lambda: learn("t1", "t2"))
-        here.until(lambda: here.diary.told[-1] == ("assigned", [*partitions("t1", 0), *partitions("t2", 0)]))
+        here.until(lambda: here.diary.reported[-1] == ("assigned", [*partitions("t1", 0), *partitions("t2", 0)]))
 
 
 def test_older_brokers_are_spoken_to_in_their_version() -> None:

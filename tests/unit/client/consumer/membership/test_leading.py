@@ -40,8 +40,8 @@ def test_racks_are_told_where_they_are_wanted() -> None:
 
 
 def test_members_are_read_from_what_they_said() -> None:
-    told = write_subscription(["b", "a"], None, [], -1, None)
-    [one] = subscribers([JoinGroupResponseMember(member_id="m", metadata=told)])
+    reported = write_subscription(["b", "a"], None, [], -1, None)
+    [one] = subscribers([JoinGroupResponseMember(member_id="m", metadata=reported)])
     assert topics_of([one]) == {"a", "b"}
     with pytest.raises(ClientError, match="describe_groups"):
         subscribers([JoinGroupResponseMember(member_id="m", metadata=b"?")])
@@ -64,12 +64,12 @@ class Careless(Assignor):
 
 
 @pytest.mark.parametrize(
-    ("shares", "told"),
+    ("shares", "reported"),
     [
         ({"z": Share()}, "do not exist"),
         ({"x": Share([TopicPartition("t", 0)]), "y": Share([TopicPartition("t", 0)])}, "t-0 to both x and y"),
     ],
 )
-def test_careless_assignors_are_refused(shares: dict[str, Share], told: str) -> None:
-    with pytest.raises(ClientError, match=told):
+def test_careless_assignors_are_refused(shares: dict[str, Share], reported: str) -> None:
+    with pytest.raises(ClientError, match=reported):
         share_out(Careless(shares), BOTH, TopicFacts({"t": 1}))

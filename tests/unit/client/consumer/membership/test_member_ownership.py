@@ -26,7 +26,7 @@ def test_partitions_are_told_in_order_and_nothing_is_no_news_of_a_loss() -> None
     ownership.revoke([])
     ownership.lose([])
     ownership.take([])
-    assert diary.told == [("revoked", partitions("t", 1, 2)), ("assigned", [])]
+    assert diary.reported == [("revoked", partitions("t", 1, 2)), ("assigned", [])]
 
 
 def test_the_first_error_is_kept_until_everything_is_told() -> None:
@@ -45,16 +45,16 @@ def test_the_first_error_is_kept_until_everything_is_told() -> None:
 def test_a_listener_may_have_only_what_it_needs() -> None:
     class OnlyRevoked:
         def __init__(self) -> None:
-            self.told: list[object] = []
+            self.reported: list[object] = []
 
         def on_partitions_revoked(self, going: list[object]) -> None:
-            self.told.append(going)
+            self.reported.append(going)
 
     listener = OnlyRevoked()
     ownership = made(listener)
     ownership.take(partitions("t", 0))
     ownership.lose(partitions("t", 0))
-    assert listener.told == [partitions("t", 0)]
+    assert listener.reported == [partitions("t", 0)]
 
 
 def test_a_log_line_does_not_name_thousands(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,8 +25,8 @@ def member(instance: str | None = None) -> NewerMember:
 def answer(epoch: int = 1, target: Owned | None = None, *, member_id: str = "me") -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if target is not None:
-        told = [ResponseTopicPartitions(topic_id=each, partitions=sorted(target[each])) for each in target]
-        assignment = Assignment(topic_partitions=told)
+        reported = [ResponseTopicPartitions(topic_id=each, partitions=sorted(target[each])) for each in target]
+        assignment = Assignment(topic_partitions=reported)
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=100, assignment=assignment
     )

@@ -47,16 +47,19 @@ class Coordinator:
             return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.topic_partitions is not None:
             self.has = {self._names[each.topic_id]: each.partitions for each in request.topic_partitions}
-        told = None
+        reported = None
         if self.has != self.target or request.member_epoch == 0:
-            told = Assignment(
+            reported = Assignment(
                 topic_partitions=[
                     ResponseTopicPartitions(topic_id=topic_id(name), partitions=list(numbers))
                     for name, numbers in self.target.items()
                 ]
             )
         return ConsumerGroupHeartbeatResponse(
-            member_id=request.member_id or "given", member_epoch=self.epoch, heartbeat_interval_ms=5, assignment=told
+            member_id=request.member_id or "given",
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=5,
+            assignment=reported,
         )
 
     def want(self, target: Target) -> None:
@@ -80,7 +83,7 @@ def test_a_member_joins_takes_and_says_what_it_has() -> None:
         group = Coordinator(here, {"t": [0, 2]})
         here.subscribe("t")
         here.until(lambda: here.membership.is_settled and group.is_content)
-        assert here.diary.told == [("assigned", partitions("t", 0, 2))]
+        assert here.diary.reported == [("assigned", partitions("t", 0, 2))]
         first = group.asked()[0]
         assert (first.member_epoch, first.subscribed_topic_names, first.topic_partitions) == (0, ["t"], [])
         metadata = here.membership.group_metadata()
@@ -97,7 +100,7 @@ def test_what_moves_is_given_up_then_the_new_is_taken() -> None:
         here.position(partitions("t", 1)[0], 4)
         group.want({"t": [0, 2]})
         here.until(lambda: group.is_content and here.membership.is_settled)
-        assert here.diary.told[1:] == [("revoked", partitions("t", 1)), ("assigned", partitions("t", 2))]
+        assert here.diary.reported[1:] == [("revoked", partitions("t", 1)), ("assigned", partitions("t", 2))]
         [commit] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert commit.topics[0].partitions[0].committed_offset == 4
         assert commit.generation_id_or_member_epoch == 2
@@ -109,19 +112,19 @@ def test_an_empty_share_is_told_of_once() -> None:
         here.subscribe("t")
         here.settle()
         here.until(lambda: here.script.count(NEWER_BEAT) > 4)
-        assert here.diary.told == [("assigned", [])]
+        assert here.diary.reported == [("assigned", [])]
 
 
 def test_topics_that_are_not_known_by_name_yet_are_taken_later() -> None:
     with scene({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0], "u": [0]})
         here.subscribe("t", "u")
-        here.until(lambda: here.diary.told and here.metadata.updates)
-        assert here.diary.told == [("assigned", partitions("t", 0))]
+        here.until(lambda: here.diary.reported and here.metadata.updates)
+        assert here.diary.reported == [("assigned", partitions("t", 0))]
         assert not here.membership.is_settled
         here.on_engine(lambda: here.metadata.become({"t": 1, "u": 1}))
         here.until(lambda: here.membership.is_settled and group.is_content)
-        assert here.diary.told[1:] == [("assigned", partitions("u", 0))]
+        assert here.diary.reported[1:] == [("assigned", partitions("u", 0))]
 
 
 @pytest.mark.parametrize("error", [errors.FencedMemberEpochError, errors.UnknownMemberIdError])
@@ -248,17 +251,17 @@ def test_a_commit_does_not_follow_the_epoch_for_what_others_have_by_now() -> Non
         group = Coordinator(here, {"t": [0, 1]})
         here.subscribe("t")
         here.until(lambda: group.is_content)
-        told: list[Exception | None] = []
+        reported: list[Exception | None] = []
         here.script.then(COMMIT, None)
         here.commits.commit_async(
-            {partitions("t", 0)[0]: OffsetAndMetadata(3)}, lambda offsets, problem: told.append(problem)
+            {partitions("t", 0)[0]: OffsetAndMetadata(3)}, lambda offsets, problem: reported.append(problem)
         )
         here.eventually(lambda: here.script.parked)
         group.want({"t": [1]})
         here.until(lambda: group.is_content)
         here.on_engine(lambda: here.script.parked[0].set_result(stale(OffsetCommitRequest(), 9)))
-        here.until(lambda: told)
-        assert isinstance(told[0], CommitFailedError)
+        here.until(lambda: reported)
+        assert isinstance(reported[0], CommitFailedError)
         assert here.script.count(COMMIT) == 1
 
 
@@ -268,10 +271,10 @@ def test_committed_offsets_are_asked_for_as_a_member() -> None:
         here.subscribe("t")
         here.until(lambda: group.is_content)
 
-        def told(code: int) -> OffsetFetchResponse:
+        def reported(code: int) -> OffsetFetchResponse:
             return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="readers", error_code=code)])
 
-        here.script.then(FETCH, told(errors.StaleMemberEpochError.code), told(0))
+        here.script.then(FETCH, reported(errors.StaleMemberEpochError.code), reported(0))
         here.commits.committed(partitions("t", 0), here.deadline())
         asked = here.script.asked(FETCH, OffsetFetchRequest)
         assert len(asked) == 2
@@ -308,6 +311,6 @@ def test_an_answer_to_an_earlier_life_brings_no_partitions() -> None:
         )
         here.on_engine(lambda: here.script.parked[0].set_result(old))
         here.until(lambda: group.is_content and here.membership.is_settled)
-        assert here.diary.told[-1] == ("assigned", partitions("t", 1))
+        assert here.diary.reported[-1] == ("assigned", partitions("t", 1))
         assert here.diary.words == ["assigned", "revoked", "assigned"]
         assert [each.member_epoch for each in group.asked()].count(0) == 2, "it has to come as one who joins"

@@ -59,7 +59,7 @@ def holds(driver: ConsumerDriver) -> None:
 
 def test_a_group_goes_over_with_its_members_and_what_they_have(driver: ConsumerDriver) -> None:
     old = settled_classic(driver)
-    assert driver.told(driver.join("new", "t")) == {}
+    assert driver.assignment_of(driver.join("new", "t")) == {}
     assert isinstance(driver.shard.groups[GROUP], ConsumerGroup)
     assert driver.group.epoch == 2
     assert driver.named(driver.group.members[old].progress.assigned) == ALL
@@ -76,7 +76,7 @@ def test_a_group_goes_over_with_its_members_and_what_they_have(driver: ConsumerD
     assert again.response.generation_id == 2
     assert synced(driver.sync_classic(old, 2)) == kept
     assert driver.beat_classic(old, 2).error_code == 0
-    assert driver.told(driver.beat("new", 2)) == {"t": numbers(2, 3)}
+    assert driver.assignment_of(driver.beat("new", 2)) == {"t": numbers(2, 3)}
     assert driver.group.state_name() == "Stable"
     holds(driver)
 
@@ -165,7 +165,7 @@ def test_a_group_that_cannot_go_over_stays_as_it_is(
 def test_an_empty_group_takes_either_protocol(driver: ConsumerDriver) -> None:
     old = settled_classic(driver)
     driver.leave_classic(old)
-    assert driver.told(driver.join("new", "t")) == ALL
+    assert driver.assignment_of(driver.join("new", "t")) == ALL
     holds(driver)
     driver.leave("new")
     assert driver.group.is_empty()
@@ -282,7 +282,7 @@ def test_a_waiting_member_is_called_when_its_partitions_are_free(driver: Consume
     old, _ = driver.enter_classic("t")
     assert synced(driver.sync_classic(old, 2)) == {}
     assert driver.beat_classic(old, 2).error_code == 0
-    kept = driver.told(driver.beat("new", 1, ALL))
+    kept = driver.assignment_of(driver.beat("new", 1, ALL))
     assert driver.group.members["new"].progress.state == UNREVOKED
     driver.beat("new", 1, kept)
     assert driver.beat_classic(old, 2).error_code == RebalanceInProgressError.code

@@ -52,21 +52,21 @@ class Client:
     # What it reads from right now. It takes something new only after it let go of what it must.
     owned: Owned = field(default_factory=dict)
     # What it was last told, where it has not acted upon it yet.
-    told: Owned | None = None
+    assignment_of: Owned | None = None
     must_join: bool = False
     # It missed an answer: the next request tells everything, and is told everything.
     unsure: bool = False
 
     def obey(self) -> None:
-        if self.told is not None:
-            self.owned, self.told = self.told, None
+        if self.assignment_of is not None:
+            self.owned, self.assignment_of = self.assignment_of, None
 
     def says(self) -> Owned | None:
         """One that has yet to act upon what it was told says nothing: what it does not own now it may soon."""
-        return self.owned if self.told is None else None
+        return self.owned if self.assignment_of is None else None
 
     def drops(self) -> None:
-        self.epoch, self.owned, self.told = 0, {}, None
+        self.epoch, self.owned, self.assignment_of = 0, {}, None
 
 
 class Members(RuleBasedStateMachine):
@@ -224,8 +224,8 @@ class Members(RuleBasedStateMachine):
             self.topics.delete(name)
             for client in self.clients:
                 client.owned.pop(name, None)
-                if client.told is not None:
-                    client.told.pop(name, None)
+                if client.assignment_of is not None:
+                    client.assignment_of.pop(name, None)
         self.driver.topics_changed()
 
     def crash(self, data: st.DataObject) -> None:
@@ -244,10 +244,10 @@ class Members(RuleBasedStateMachine):
             self._classic_group_ends()
             return
         client.epoch = answer.response.member_epoch
-        told = self.driver.told(answer)
-        if told is not None:
-            told.pop("gone", None)
-            client.told = told
+        assignment_of = self.driver.assignment_of(answer)
+        if assignment_of is not None:
+            assignment_of.pop("gone", None)
+            client.assignment_of = assignment_of
 
     def _beat_classic(self, client: Client, lost: bool) -> None:
         if client.must_join and not lost:

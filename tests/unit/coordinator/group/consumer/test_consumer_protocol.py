@@ -44,7 +44,7 @@ def described(driver: ConsumerDriver) -> Any:
 
 def test_the_first_member_gets_everything_at_once(driver: ConsumerDriver) -> None:
     answer = driver.join("a", "t", "u")
-    assert driver.told(answer) == {"t": numbers(0, 1, 2, 3), "u": numbers(0, 1)}
+    assert driver.assignment_of(answer) == {"t": numbers(0, 1, 2, 3), "u": numbers(0, 1)}
     assert (answer.response.member_id, answer.response.member_epoch) == ("a", 1)
     assert answer.response.heartbeat_interval_ms == 5_000
     assert driver.group.state_name() == "Stable"
@@ -60,7 +60,7 @@ def test_a_settled_member_is_told_nothing_new_and_nothing_is_written(driver: Con
     driver.beat("a", 1)
     before = len(driver.log)
     answer = driver.beat("a", 1)
-    assert driver.told(answer) is None
+    assert driver.assignment_of(answer) is None
     assert answer.response.member_epoch == 1
     assert len(driver.log) == before
 
@@ -68,11 +68,11 @@ def test_a_settled_member_is_told_nothing_new_and_nothing_is_written(driver: Con
 def test_a_member_that_tells_everything_is_told_everything(driver: ConsumerDriver) -> None:
     driver.join("a", "t")
     answer = driver.beat("a", 1, {"t": numbers(0)}, subscribed_topic_names=["t"], rebalance_timeout_ms=1000)
-    assert driver.told(answer) == {"t": numbers(0, 1, 2, 3)}
+    assert driver.assignment_of(answer) == {"t": numbers(0, 1, 2, 3)}
 
 
 def test_a_member_without_topics_is_a_member_all_the_same(driver: ConsumerDriver) -> None:
-    assert driver.told(driver.join("a", version=1)) == {}
+    assert driver.assignment_of(driver.join("a", version=1)) == {}
     assert driver.group.members["a"].epoch == 1
     assert driver.join("b", version=0).error_code == InvalidRequestError.code
 
@@ -120,18 +120,18 @@ def test_the_protocol_can_be_off(driver: ConsumerDriver) -> None:
 
 def test_a_partition_is_given_on_only_after_its_owner_let_go(driver: ConsumerDriver) -> None:
     driver.join("a", "t")
-    assert driver.told(driver.join("b", "t")) == {}
+    assert driver.assignment_of(driver.join("b", "t")) == {}
     assert driver.group.members["b"].progress.state == UNRELEASED
     assert driver.group.state_name() == "Reconciling"
-    kept = driver.told(driver.beat("a", 1, {"t": numbers(0, 1, 2, 3)}))
+    kept = driver.assignment_of(driver.beat("a", 1, {"t": numbers(0, 1, 2, 3)}))
     assert kept == {"t": numbers(0, 1)}
     assert driver.group.members["a"].progress.state == UNREVOKED
-    assert driver.told(driver.beat("b", 2)) is None
+    assert driver.assignment_of(driver.beat("b", 2)) is None
     still = driver.beat("a", 1, {"t": numbers(0, 1, 2)})
-    assert (driver.told(still), still.response.member_epoch) == (None, 1)
+    assert (driver.assignment_of(still), still.response.member_epoch) == (None, 1)
     gone = driver.beat("a", 1, kept)
-    assert (driver.told(gone), gone.response.member_epoch) == (None, 2)
-    assert driver.told(driver.beat("b", 2)) == {"t": numbers(2, 3)}
+    assert (driver.assignment_of(gone), gone.response.member_epoch) == (None, 2)
+    assert driver.assignment_of(driver.beat("b", 2)) == {"t": numbers(2, 3)}
     assert driver.group.state_name() == "Stable"
 
 
@@ -143,7 +143,7 @@ def test_what_a_member_leaves_behind_goes_to_the_others(driver: ConsumerDriver) 
     assert (answer.response.member_id, answer.response.member_epoch) == ("b", -1)
     assert answer.response.assignment is None
     assert driver.group.state_name() == "Assigning"
-    assert driver.told(driver.beat("a", 2)) == {"t": numbers(0, 1, 2, 3)}
+    assert driver.assignment_of(driver.beat("a", 2)) == {"t": numbers(0, 1, 2, 3)}
     assert driver.leave("b").error_code == UnknownMemberIdError.code
 
 
@@ -212,7 +212,7 @@ def test_a_static_member_comes_back_to_what_it_had(driver: ConsumerDriver) -> No
     driver.settle("b")
     assert driver.group.targets["b"] == driver.group.members["b"].progress.assigned
     answer = driver.join("c", "t", instance_id="one")
-    assert driver.told(answer) == owned["a"]
+    assert driver.assignment_of(answer) == owned["a"]
     assert answer.response.member_epoch == 2
     assert list(driver.group.members) == ["b", "c"]
     assert driver.beat("a", 2, instance_id="one").error_code == FencedInstanceIdError.code
@@ -231,7 +231,7 @@ def test_a_static_member_comes_back_reading_something_else(driver: ConsumerDrive
     driver.settle("a", "b")
     driver.leave("a", -2, instance_id="one")
     answer = driver.join("c", "u", instance_id="one")
-    assert driver.told(answer) == {"u": numbers(0, 1)}
+    assert driver.assignment_of(answer) == {"u": numbers(0, 1)}
     assert driver.settle("b", "c") == {"b": {"t": numbers(0, 1, 2, 3)}, "c": {"u": numbers(0, 1)}}
     assert driver.rebuilt().durable_state() == driver.shard.durable_state()
 
@@ -262,7 +262,7 @@ def test_a_silent_member_is_out_after_its_session(driver: ConsumerDriver) -> Non
     driver.advance(2)
     assert list(driver.group.members) == ["a"]
     assert driver.beat("b", 2).error_code == UnknownMemberIdError.code
-    assert driver.told(driver.beat("a", 2)) == {"t": numbers(0, 1, 2, 3)}
+    assert driver.assignment_of(driver.beat("a", 2)) == {"t": numbers(0, 1, 2, 3)}
 
 
 def test_members_that_fall_silent_together_go_together(driver: ConsumerDriver) -> None:
@@ -283,7 +283,7 @@ def test_a_member_that_does_not_let_go_is_out_after_its_rebalance_timeout(driver
     driver.beat("b", 2)
     driver.advance(2)
     assert driver.beat("a", 1).error_code == UnknownMemberIdError.code
-    assert driver.told(driver.beat("b", 2)) == {"t": numbers(0, 1, 2, 3)}
+    assert driver.assignment_of(driver.beat("b", 2)) == {"t": numbers(0, 1, 2, 3)}
 
 
 def test_a_member_that_lets_go_in_time_stays(driver: ConsumerDriver) -> None:
@@ -352,16 +352,16 @@ def test_after_a_crash_members_have_a_whole_session_and_rebalance_timeout(driver
 
 
 def test_topics_that_come_grow_and_go(driver: ConsumerDriver) -> None:
-    assert driver.told(driver.join("a", "later")) == {}
+    assert driver.assignment_of(driver.join("a", "later")) == {}
     driver.topics.create("later", 1)
     driver.topics_changed()
-    assert driver.told(driver.beat("a", 1)) == {"later": numbers(0)}
+    assert driver.assignment_of(driver.beat("a", 1)) == {"later": numbers(0)}
     driver.topics.grow("later", 2)
     driver.topics_changed()
-    assert driver.told(driver.beat("a", 2)) == {"later": numbers(0, 1)}
+    assert driver.assignment_of(driver.beat("a", 2)) == {"later": numbers(0, 1)}
     driver.topics.delete("later")
     driver.topics_changed()
-    assert driver.told(driver.beat("a", 3, {})) == {}
+    assert driver.assignment_of(driver.beat("a", 3, {})) == {}
     assert driver.group.state_name() == "Stable"
     assert driver.group.epoch == 4
 
@@ -371,7 +371,7 @@ def test_a_topic_that_comes_back_is_another_one(driver: ConsumerDriver) -> None:
     driver.topics.delete("t")
     driver.topics.create("t", 1)
     driver.topics_changed()
-    assert driver.told(driver.beat("a", 1, {})) == {"t": numbers(0)}
+    assert driver.assignment_of(driver.beat("a", 1, {})) == {"t": numbers(0)}
 
 
 def test_a_change_of_other_topics_costs_nothing(driver: ConsumerDriver) -> None:
@@ -395,9 +395,9 @@ def test_racks_are_written_down_and_a_change_of_them_is_seen(driver: ConsumerDri
 
 def test_a_member_that_subscribes_otherwise(driver: ConsumerDriver) -> None:
     driver.join("a", "t")
-    assert driver.told(driver.beat("a", 1, {"t": numbers(0)}, subscribed_topic_names=["u"])) == {}
+    assert driver.assignment_of(driver.beat("a", 1, {"t": numbers(0)}, subscribed_topic_names=["u"])) == {}
     answer = driver.beat("a", 1, {})
-    assert (driver.told(answer), answer.response.member_epoch) == ({"u": numbers(0, 1)}, 2)
+    assert (driver.assignment_of(answer), answer.response.member_epoch) == ({"u": numbers(0, 1)}, 2)
 
 
 def test_members_that_read_different_topics(driver: ConsumerDriver) -> None:
@@ -426,21 +426,21 @@ def test_members_choose_the_assignor(driver: ConsumerDriver) -> None:
 
 def test_a_pattern_follows_the_topics(driver: ConsumerDriver) -> None:
     regex = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|new.*"}
-    assert driver.told(driver.join("a", **regex)) == {"t": numbers(0, 1, 2, 3)}
+    assert driver.assignment_of(driver.join("a", **regex)) == {"t": numbers(0, 1, 2, 3)}
     driver.topics.create("new-1", 1)
     driver.topics_changed()
-    assert driver.told(driver.beat("a", 1)) == {"t": numbers(0, 1, 2, 3), "new-1": numbers(0)}
+    assert driver.assignment_of(driver.beat("a", 1)) == {"t": numbers(0, 1, 2, 3), "new-1": numbers(0)}
     group = driver.group
     assert (group.is_subscribed_to("new-1"), group.is_subscribed_to("u")) == (True, False)
-    assert driver.told(driver.beat("a", 2, {}, subscribed_topic_regex="")) == {}
+    assert driver.assignment_of(driver.beat("a", 2, {}, subscribed_topic_regex="")) == {}
     assert not driver.group.is_subscribed_to("t")
 
 
 def test_a_pattern_beside_names(driver: ConsumerDriver) -> None:
     answer = driver.join("a", "t", subscribed_topic_regex="[u-z]")
-    assert driver.told(answer) == {"t": numbers(0, 1, 2, 3), "u": numbers(0, 1)}
+    assert driver.assignment_of(answer) == {"t": numbers(0, 1, 2, 3), "u": numbers(0, 1)}
     driver.crash()
-    assert driver.told(driver.beat("a", 1)) is None
+    assert driver.assignment_of(driver.beat("a", 1)) is None
     assert driver.group.is_subscribed_to("u")
 
 
@@ -492,7 +492,7 @@ def test_a_change_of_topics_is_not_lost_with_a_write_that_fails(driver: Consumer
     apply, driver.apply = driver.apply, lambda effects: None  # type: ignore[method-assign]
     driver.beat("a", 1)
     driver.apply = apply  # type: ignore[method-assign]
-    assert driver.told(driver.beat("a", 1)) == {"t": numbers(0, 1, 2, 3, 4)}
+    assert driver.assignment_of(driver.beat("a", 1)) == {"t": numbers(0, 1, 2, 3, 4)}
     assert driver.group.members["a"].progress.state == STABLE
 
 
