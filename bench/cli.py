@@ -172,9 +172,9 @@ class Run:
         return seconds, usage.ru_utime + usage.ru_stime
 
     def _records_in(self, name: str) -> int:
-        from braidlog.client.cluster import LATEST, Cluster
+        from braidlog.client.admin.cluster_connection import LATEST, ClusterConnection
 
-        with Cluster(f"127.0.0.1:{self.broker.port}") as cluster:
+        with ClusterConnection(f"127.0.0.1:{self.broker.port}") as cluster:
             return sum(cluster.offsets(name, dict.fromkeys(range(PARTITIONS), LATEST)).values())
 
 

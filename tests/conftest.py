@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,13 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-
-ROOT = Path(__file__).parent.parent
-sys.path[:0] = [path for path in (str(ROOT), str(ROOT / "tests")) if path not in sys.path]
-
-from tools.peers.kafka import kafka_libs  # noqa: E402
-from tools.peers.kcat import kcat_path  # noqa: E402
-from tools.peers.maven import PeerMissing  # noqa: E402
+from tools.peers.kafka import kafka_libs
+from tools.peers.kcat import kcat_path
+from tools.peers.maven import PeerMissing
 
 pytest.register_assert_rewrite("support")
 

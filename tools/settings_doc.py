@@ -53,7 +53,7 @@ The stronger first:
 | default | as in Kafka 3.9, except below |
 
 In an environment variable one underscore stands for a dot, two for an underscore, three for a dash. A variable that
-names no setting, and a key that nobody knows, is warned about at start; the key is kept, as Kafka does.
+names no setting, and an unknown key, is warned about at start; the key is kept, as Kafka does.
 A topic's own settings go before the broker's, which are named beside them below. So do those of a group of the newer
 protocol (config resource 32, KIP-848, as from Kafka 4.0 on): `braidlog configs alter --group billing --set ...`.
 `listener.name.<listener>.<key>` sets a key for one listener, its name in lower case: `max.connections` and

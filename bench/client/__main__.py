@@ -106,9 +106,9 @@ class Run:
         return name
 
     def _records_in(self, name: str) -> int:
-        from braidlog.client.cluster import LATEST, Cluster
+        from braidlog.client.admin.cluster_connection import LATEST, ClusterConnection
 
-        with Cluster(self.bootstrap) as cluster:
+        with ClusterConnection(self.bootstrap) as cluster:
             return sum(cluster.offsets(name, dict.fromkeys(range(PARTITIONS), LATEST)).values())
 
     def _work(self, row: Row, client: str, name: str, count: int) -> dict[str, float]:

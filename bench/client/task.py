@@ -46,7 +46,7 @@ class Task(NamedTuple):
         return [(b"%08d" % number + filler)[: self.size] for number in range(1000)]
 
 
-class Watch:
+class Stopwatch:
     """Wall time and the process's own processor time, user and system, of all of its threads."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 
 from bench.client.rows import ARROW
-from bench.client.task import Task, Watch
+from bench.client.task import Stopwatch, Task
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
         # What is wanted of it is wanted of one core; the broker may have the others.
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     driver = import_module(f"bench.client.drivers.{task.client}")
-    watch = Watch()
+    watch = Stopwatch()
     (driver.produce if task.action == "produce" else driver.consume)(task, watch)
     print(json.dumps(watch.as_json()), flush=True)
 

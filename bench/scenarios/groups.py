@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench import members
+from bench import group_members
 from bench.brokers import Broker, make
 from bench.machine import resident_bytes
 from bench.measures import Better
@@ -45,11 +45,11 @@ async def _measure(session: Session, broker: Broker, delay: str, crowd: int, alo
 
     await asyncio.to_thread(time.sleep, SETTLE_SECONDS)
     idle = resident_bytes(broker.pid)
-    add("first FindCoordinator to first assignment", await members.first_join(broker.port) * 1e3, "ms")
-    add(f"{crowd} members join one group", await members.one_group(broker.port, crowd), "s")
+    add("first FindCoordinator to first assignment", await group_members.first_join(broker.port) * 1e3, "ms")
+    add(f"{crowd} members join one group", await group_members.one_group(broker.port, crowd), "s")
     add(f"{crowd} members: memory gained", (resident_bytes(broker.pid) - idle) / MIB, "MiB")
     before = resident_bytes(broker.pid)
-    seconds, connections = await members.many_groups(broker.port, alone)
+    seconds, connections = await group_members.many_groups(broker.port, alone)
     add(f"{alone:,} groups of one member", seconds, "s")
     add(f"{alone:,} groups: memory gained", (resident_bytes(broker.pid) - before) / MIB, "MiB")
     add(f"{alone:,} groups: memory in all", resident_bytes(broker.pid) / MIB, "MiB")
@@ -57,6 +57,6 @@ async def _measure(session: Session, broker: Broker, delay: str, crowd: int, alo
         await connection.close()
     with Requester(broker.port) as requester:
         requester.create_topic("bench", 1)
-    heartbeats, commits = await members.rates(broker.port, BUSY, session.plan.scaled(4, 2))
+    heartbeats, commits = await group_members.rates(broker.port, BUSY, session.plan.scaled(4, 2))
     for title, value in (("heartbeats", heartbeats), ("commits", commits)):
         session.add(broker, "groups", f"{title} of {BUSY} members, {delay}", value, "requests/s", Better.HIGHER)

@@ -14,7 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
         _prepare_standard_streams()
         words = sys.argv[1:] if arguments is None else arguments
         if words and words[0] == "serve":
-            from braidlog.cli.serve import main as serve
+            from braidlog.cli.commands.serve import main as serve
 
             return serve(words[1:])
         from braidlog.cli.program import leave

@@ -176,7 +176,7 @@ class _ReadOne(_Family):
         return [_line(self.metric, (), self._read())]
 
 
-class Registry:
+class MetricsRegistry:
     """Everything on the metrics page, by name."""
 
     def __init__(self, catalogue: Mapping[str, Metric] = CATALOGUE) -> None:

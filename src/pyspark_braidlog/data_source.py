@@ -59,12 +59,12 @@ class DefaultSource(SentToWorkers, DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from braidlog.core.errors import UserError
-        from pyspark_braidlog.source.stream import RefusedStream, new_stream_reader
+        from pyspark_braidlog.source.stream import FailedStreamReader, new_stream_reader
 
         try:
             return new_stream_reader(_merged(self.options, schema), schema)
         except UserError as problem:
-            return RefusedStream(problem.with_traceback(None))
+            return FailedStreamReader(problem.with_traceback(None))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from pyspark_braidlog.sink.batch import new_batch_writer

@@ -5,7 +5,7 @@ Spark runs a source and a sink in processes of its own, and hands their Python e
     [STREAM_FAILED] Query [id = …] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when
     Python streaming data source perform initialOffset: Traceback (most recent call last):
       File …
-    pyspark_braidlog.source.cluster_view.MissingTopics: topic nope does not exist at …; create it first
+    pyspark_braidlog.source.offset_reader.MissingTopics: topic nope does not exist at …; create it first
      SQLSTATE: 38000 SQLSTATE: XXKST
     === Streaming Query ===
     …
@@ -52,7 +52,7 @@ _ADVICE: Final = {
 
 
 def clear_error(problem: BaseException) -> str:
-    """One line for a person; of errors that nobody foresaw also their kind."""
+    """One line for a person; for unexpected errors also their class."""
     if isinstance(problem, ProtocolError):
         return _one_line(f"{problem.message or 'the broker refused'} [{problem.name}]")
     if isinstance(problem, BraidlogError):

@@ -58,7 +58,7 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     java: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A session on `master` (default: what Spark is told, or `local[*]`), or on a Spark Connect server at `remote`.
+    """A session on `master` (default: Spark's own setting, or `local[*]`), or on a Spark Connect server at `remote`.
 
     `conf` has Spark's settings; they win over what is set here.
     """
@@ -98,7 +98,7 @@ def workers_python(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def check_workers_python(environment: Mapping[str, str] = os.environ) -> None:
-    """UserError where somebody chose another Python for the workers which cannot do the work."""
+    """UserError where the Python chosen for the workers cannot run the data source."""
     other = workers_python(environment) if "PYSPARK_PYTHON" in environment else None
     if other is None:
         return
@@ -120,7 +120,7 @@ def check_workers_python(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def default_master(environment: Mapping[str, str] = os.environ) -> str | None:
-    """`local[*]`, or None where Spark is told by other means, of which `spark-submit` is one."""
+    """`local[*]`, or None where Spark is configured by other means, such as `spark-submit`."""
     if _SUBMITTED in environment or "--master" in environment.get("PYSPARK_SUBMIT_ARGS", ""):
         return None
     folder = environment.get("SPARK_CONF_DIR") or os.path.join(environment.get("SPARK_HOME", ""), "conf")

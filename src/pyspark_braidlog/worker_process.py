@@ -1,5 +1,5 @@
 """The Python processes that Spark starts for planning and for tasks: what costs a small batch more than its rows do,
-and an end without a word when Spark hangs up.
+and a silent end when Spark closes the connection.
 
 - Workers are reused, and after every task their daemon collects garbage among all of their objects. With PyArrow,
   PySpark and a client imported that is tens of milliseconds of a core, for every worker that a batch uses. What was
@@ -8,8 +8,8 @@ and an end without a word when Spark hangs up.
   acknowledged (Nagle's algorithm); and this side, with nothing to say yet, delays that by 40 ms. What Spark unpickles
   between the two acknowledges at once. Unix domain sockets, which `spark_session` chooses, have no such wait.
 - When a query is stopped, Spark hangs up. PySpark takes it for an error, tries to report it over the very connection
-  that is gone, fails, and prints both failures to standard error, which is the user's terminal. All else that goes
-  wrong is still told.
+  that is gone, fails, and prints both failures to standard error, which is the user's terminal. All other
+  errors are still printed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SentToWorkers:
 
 
 def acknowledge(source: IO[bytes]) -> None:
-    """Of what arrived on a TCP connection: say so now. A wait saved at most, so nothing fails with it."""
+    """Acknowledge at once what arrived on a TCP connection. This only saves a wait, so errors are ignored."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     try:

@@ -11,7 +11,7 @@ from tools.peers.kafka import run_tool
 from support.broker import Broker, StartBroker
 from support.confluent import create_topic
 from support.eventually import eventually
-from support.group_scenes import commit, fill, members, newer_member, worker
+from support.group_setup import commit, fill, members, newer_member, worker
 
 COLUMNS = [
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),

@@ -13,7 +13,7 @@ from braidlog.wire.records.reading import Record
 from support.broker import Broker, StartBroker
 from support.confluent import DEADLINE_S, create_topic
 from support.eventually import eventually
-from support.group_scenes import fill, open_transaction
+from support.group_setup import fill, open_transaction
 from support.raw import ask
 from support.samples import BASE_TIMESTAMP_MS
 

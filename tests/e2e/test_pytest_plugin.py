@@ -37,10 +37,10 @@ def run_pytest(tmp_path: Path) -> RunPytest:
 def test_the_session_broker_is_shared_and_a_fresh_one_is_not(run_pytest: RunPytest) -> None:
     source = """
         import pytest
-        from braidlog.client.cluster import Cluster
+        from braidlog.client.admin.cluster_connection import ClusterConnection
 
         def topics(broker):
-            with Cluster(broker.bootstrap_servers) as cluster:
+            with ClusterConnection(broker.bootstrap_servers) as cluster:
                 return {topic.name for topic in cluster.metadata(None)}
 
         def test_makes_a_topic(braidlog_broker):
@@ -66,10 +66,10 @@ def test_settings_come_from_ini_option_and_marker(run_pytest: RunPytest) -> None
     outcome = run_pytest(
         """
         import pytest
-        from braidlog.client.cluster import Cluster
+        from braidlog.client.admin.cluster_connection import ClusterConnection
 
         def partitions(broker):
-            with Cluster(broker.bootstrap_servers) as cluster:
+            with ClusterConnection(broker.bootstrap_servers) as cluster:
                 return len(cluster.topic("new", create=True).partitions)
 
         def test_ini_and_option(braidlog_broker):

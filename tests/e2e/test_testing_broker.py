@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.client.cluster import Cluster
+from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.core.protocol_errors import TopicAlreadyExistsError
 from braidlog.testing import Broker, BrokerFailed, Kind
 
@@ -25,7 +25,7 @@ both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def topics_of(broker: Broker) -> dict[str | None, int]:
-    with Cluster(broker.bootstrap_servers) as cluster:
+    with ClusterConnection(broker.bootstrap_servers) as cluster:
         return {topic.name: len(topic.partitions) for topic in cluster.metadata(None)}
 
 
@@ -85,7 +85,7 @@ def test_a_thread_cannot_be_killed_and_says_what_can() -> None:
 def test_settings_are_the_tests_and_not_the_environments(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "9")
     settings = {"num.partitions": 4, "auto_create_topics_enable": True}
-    with Broker(kind, settings=settings) as broker, Cluster(broker.bootstrap_servers) as cluster:
+    with Broker(kind, settings=settings) as broker, ClusterConnection(broker.bootstrap_servers) as cluster:
         assert len(cluster.topic("made-by-asking", create=True).partitions) == 4
 
 

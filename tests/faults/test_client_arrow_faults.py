@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from braidlog import Consumer, Producer
-from braidlog.client.arrow.delivery import TableDelivery
 from braidlog.client.arrow.reading import RangeReader
+from braidlog.client.arrow.table_delivery import TableDelivery
 from braidlog.client.errors import AbortableError
 from braidlog.core.types import TopicPartition
 from support import confluent

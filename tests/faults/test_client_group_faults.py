@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from braidlog.client.consumer.consumer import Consumer
-from braidlog.client.consumer.listener import RebalanceListener
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
+from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.errors import CommitFailedError
 from braidlog.core.types import TopicPartition
 from support.broker import Broker

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from braidlog import Producer
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.errors import AbortableError, DeliveryTimeoutError
 from braidlog.core.types import TopicPartition
 from support import confluent
 from support.broker import Broker
 from support.cutting_proxy import CuttingProxy
-from support.exactly_once import Copying
+from support.exactly_once import CopyScenario
 from support.group_scenarios import committed
 from support.groups import LastingBroker
 from support.request_cutting import ANSWER, REQUEST, RequestCutter
@@ -44,7 +44,7 @@ EXPLICIT = ("AddPartitionsToTxn", "AddOffsetsToTxn")
 
 def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool) -> None:
     seed = int(os.environ.get("BRAIDLOG_SEED", seed))
-    copying = Copying(kind, place, seed, static=static, client="braidlog")
+    copying = CopyScenario(kind, place, seed, static=static, client="braidlog")
     print(f"seed {seed}, {kills} kills")
     copying.run(kills)
     print(f"{copying.aborted} records of aborted transactions; deaths: {copying.deaths}")

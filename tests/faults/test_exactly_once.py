@@ -1,4 +1,4 @@
-"""Copying one topic into another exactly once, while workers and broker are killed at random moments.
+"""CopyScenario one topic into another exactly once, while workers and broker are killed at random moments.
 
 The seed is printed and decides everything that is killed and when; `BRAIDLOG_SEED=7` runs that one again.
 """
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from support.exactly_once import Copying
+from support.exactly_once import CopyScenario
 from support.soak import scaled
 
 
 def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool) -> None:
     seed = int(os.environ.get("BRAIDLOG_SEED", seed))
-    copying = Copying(kind, place, seed, static=static)
+    copying = CopyScenario(kind, place, seed, static=static)
     print(f"seed {seed}, {kills} kills")
     copying.run(kills)
     print(f"{copying.aborted} records of aborted transactions; deaths: {copying.deaths}")

@@ -44,7 +44,9 @@ FLAVOURS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_members_go_on_in_their_generation_after_a_crash(target_kind: str, tmp_path: Path, flavour: str) -> None:
     if (target_kind, flavour) == (KAFKA, "consumer"):
-        pytest.skip("librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not")
+        pytest.skip(
+            "librdkafka speaks the consumer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
+        )
     lasting = LastingBroker(target_kind, tmp_path / "data", {"group.consumer.session.timeout.ms": "60000"})
     with lasting.life() as broker, group_under_test(lasting.bootstrap, "records", "confluent", 10) as group:
         group.settings.update(FLAVOURS[flavour])

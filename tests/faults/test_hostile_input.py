@@ -18,7 +18,7 @@ from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRe
 from braidlog.wire.records.batch import CODEC_GZIP, CODEC_LZ4, CODEC_SNAPPY, CODEC_ZSTD
 from support.broker import Broker, start_braidlog
 from support.confluent import create_topic, read_all
-from support.hostile import TOPICS, Hostility, Sender, bomb, framed, header, seed_of_the_day, served
+from support.hostile import TOPICS, HostileFrames, Sender, bomb, framed, header, seed_of_the_day, served
 from support.metrics import total
 from support.numbered import NumberedWriter
 from support.raw import RawConnection, as_plain, ask
@@ -114,7 +114,7 @@ def besieged(place: Path) -> Iterator[tuple[Broker, NumberedWriter]]:
 def besiege(place: Path, frames: int, seed: int) -> str:
     """The whole story; returns a line that sums it up."""
     with besieged(place) as (broker, writer):
-        sender = Sender(broker.port, Hostility(seed, served(broker.port)))
+        sender = Sender(broker.port, HostileFrames(seed, served(broker.port)))
         bombs = cycle([bomb(codec) for codec in (CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD)])
         loiterers = Loiterers(broker.port)
         before = broker.rss_bytes()

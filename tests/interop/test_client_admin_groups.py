@@ -10,13 +10,13 @@ from confluent_kafka import TopicPartition as TheirPartition
 
 from braidlog.client import admin as ours
 from braidlog.client.admin import Admin, GroupState, GroupType, OffsetSpec, TransactionState
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import TopicPartition
 from support import confluent
 from support.broker import Broker
 from support.eventually import eventually
-from support.group_scenes import commit, fill, members, newer_member, open_transaction
+from support.group_setup import commit, fill, members, newer_member, open_transaction
 
 SECONDS = 30.0
 

@@ -147,7 +147,7 @@ def test_quotas_of_every_kind_of_entity(admin: Admin, topic: str) -> None:
     eventually(lambda: client not in admin.describe_client_quotas())
     assert admin.alter_client_quotas({each: dict.fromkeys(changes[each]) for each in changes}).errors == {}
     eventually(lambda: not set(admin.describe_client_quotas()) & set(changes))
-    with pytest.raises(UserError, match="for somebody"):
+    with pytest.raises(UserError, match="a quota needs an entity"):
         admin.alter_client_quotas({QuotaEntity(): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 
 
@@ -178,7 +178,7 @@ def test_a_user_logs_in_with_the_password_that_was_salted_here(
         # Without a rule nothing of the topic can be seen.
         refused = user.describe_topics([topic]).errors[topic]
         assert isinstance(refused, errors.TopicAuthorizationFailedError)
-        assert "ask whoever keeps the cluster" in str(refused)
+        assert "ask the administrator of the cluster" in str(refused)
         admin.create_acls([Acl(AclResourceType.TOPIC, topic, f"User:{topic}", AclOperation.DESCRIBE)])
         eventually(lambda: not user.describe_topics([topic]).errors)
     login = {

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from braidlog.client.consumer.consumer import Consumer
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import (
     ClosedError,

@@ -24,7 +24,7 @@ FLAVOURS: dict[str, dict[str, Any]] = {
     "consumer-range": {"group.protocol": "consumer", "group.remote.assignor": "range"},
 }
 BOTH_PROTOCOLS = ("cooperative-sticky", "consumer-uniform")
-NOT_ON_KAFKA = "librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
+NOT_ON_KAFKA = "librdkafka speaks the consumer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
 
 # The other client, the assignor as we and as it names it.
 FELLOWS: dict[str, tuple[str, str, dict[str, Any]]] = {

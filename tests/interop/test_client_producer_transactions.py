@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from braidlog import Consumer, Producer
-from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
 from braidlog.client.errors import (
     AbortableError,
     ClientError,
@@ -470,7 +470,7 @@ def test_a_member_of_an_older_generation_commits_no_offsets(quick_broker: Broker
         stale = consumer.group_metadata()
         assert stale.generation_id > 0
     with transactor(quick_broker.bootstrap, topic) as producer:
-        for whose in (stale, GroupMetadata(group, 99, "nobody")):
+        for whose in (stale, ConsumerGroupMetadata(group, 99, "nobody")):
             producer.begin_transaction()
             with pytest.raises(AbortableError, match="the group has") as refused:
                 producer.send_offsets_to_transaction({here: OffsetAndMetadata(3)}, whose)

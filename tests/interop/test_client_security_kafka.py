@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from braidlog import Admin, Consumer, Producer
-from braidlog.client.cluster import Cluster
+from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.errors import AuthenticationFailed, NoConnection
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
@@ -52,7 +52,7 @@ def _token() -> str:
 
 
 def _brokers(bootstrap: str, settings: dict[str, Any]) -> list[int]:
-    with Cluster(bootstrap, 10.0, settings) as cluster:
+    with ClusterConnection(bootstrap, 10.0, settings) as cluster:
         ids = cluster.broker_ids
         assert cluster.node(ids[0]).call(METADATA, MetadataRequest(topics=[]), MetadataResponse).cluster_id
         return ids
@@ -61,7 +61,10 @@ def _brokers(bootstrap: str, settings: dict[str, Any]) -> list[int]:
 def _refusal(bootstrap: str, settings: dict[str, Any]) -> str:
     """What is told to who is not let in, soon enough and without the secret."""
     began = time.monotonic()
-    with pytest.raises((AuthenticationFailed, NoConnection)) as caught, Cluster(bootstrap, 10.0, settings) as cluster:
+    with (
+        pytest.raises((AuthenticationFailed, NoConnection)) as caught,
+        ClusterConnection(bootstrap, 10.0, settings) as cluster,
+    ):
         cluster.metadata([])
     assert time.monotonic() - began < TOLD_WITHIN_S
     reported = str(caught.value)

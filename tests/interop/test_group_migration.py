@@ -1,4 +1,4 @@
-"""A live group of confluent-kafka consumers goes over to the newer protocol member by member, and back."""
+"""A live group of confluent-kafka consumers goes over to the consumer protocol member by member, and back."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_group_goes_over_and_back_under_way(crew: Crew, topic: str) -> None:
     crew.join("b", newer=False)
     crew.settle()
     assert crew.kind() == ConsumerGroupType.CLASSIC
-    # The first member of the newer protocol takes the group along; the others follow one by one.
+    # The first member of the consumer protocol takes the group along; the others follow one by one.
     for gone, came, newer in (
         (None, "c", True),
         ("a", "a-over", True),

@@ -1,4 +1,4 @@
-"""What braidlog wrote of groups of the newer protocol is read by Apache Kafka's own coordinator."""
+"""What braidlog wrote of groups of the consumer protocol is read by Apache Kafka's own coordinator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from braidlog.wire.records.batch import iterate_headers
 from support.broker import BRAIDLOG, KAFKA, start_target
-from support.consumer_protocol import Cast, offsets_log
+from support.consumer_protocol import RawConsumerGroup, offsets_log
 from support.eventually import eventually
 from support.groups import KAFKA_SETTINGS
 from support.offset_requests import find_coordinator
@@ -32,10 +32,11 @@ OFFSETS = "__consumer_offsets"
 ADMIN = "__admin_client"
 
 
-def lived_through(side: Side) -> list[Cast]:
+def lived_through(side: Side) -> list[RawConsumerGroup]:
     """Groups in every state that leaves its traces in the log."""
     handover, static, upgraded, downgraded, empty, gone, reborn = casts = [
-        Cast(side, name) for name in ("handover", "static", "upgraded", "downgraded", "empty", "gone", "reborn")
+        RawConsumerGroup(side, name)
+        for name in ("handover", "static", "upgraded", "downgraded", "empty", "gone", "reborn")
     ]
     handover.join("a", "four")
     handover.settle("a")
@@ -104,7 +105,7 @@ def test_kafka_loads_the_groups(apache_kafka: object, tmp_path: Path) -> None:
         assert {cast.group: _known(cast) for cast in casts} == expected
 
 
-def _known(cast: Cast) -> Any:
+def _known(cast: RawConsumerGroup) -> Any:
     """Without the partitions, whose topics only the first broker has."""
     head, members = cast.describe()
     return head, [member[:8] for member in members]

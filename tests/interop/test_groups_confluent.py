@@ -17,7 +17,7 @@ FLAVOURS: dict[str, dict[str, Any]] = {
     "consumer-uniform": {"group.protocol": "consumer"},
     "consumer-range": {"group.protocol": "consumer", "group.remote.assignor": "range"},
 }
-NOT_ON_KAFKA = "librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
+NOT_ON_KAFKA = "librdkafka speaks the consumer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
 BOTH_PROTOCOLS = ("cooperative-sticky", "consumer-uniform")
 
 

@@ -54,7 +54,9 @@ def error_of(future: Any) -> int:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_group_is_listed_and_described(quick_broker: Broker, topic: str, flavour: str, target_kind: str) -> None:
     if (target_kind, flavour) == (KAFKA, "consumer"):
-        pytest.skip("librdkafka speaks the newer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not")
+        pytest.skip(
+            "librdkafka speaks the consumer protocol from ConsumerGroupHeartbeat v1 on, which Kafka 3.9 has not"
+        )
     client = confluent.admin(quick_broker.bootstrap)
     with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
         ann, bob = group.start("ann"), group.start("bob")

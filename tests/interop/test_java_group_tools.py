@@ -55,7 +55,7 @@ def new_offset(said: str, topic: str) -> int:
 def member(broker: Broker, topic: str, protocol: str) -> Iterator[Consumer]:
     """A member that holds the topic's two partitions."""
     if broker.is_kafka and protocol == "consumer":
-        pytest.skip("librdkafka joins by a version of the newer protocol that Apache Kafka 3.9 does not serve")
+        pytest.skip("librdkafka joins by a version of the consumer protocol that Apache Kafka 3.9 does not serve")
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-g", "group.protocol": protocol}
     consumer = Consumer({**settings, "client.id": "reader", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])

@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka 3.9 and to us: the newer group protocol, and groups that change between both."""
+"""The same requests to Apache Kafka 3.9 and to us: the consumer group protocol, and groups that change between both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.peers.kafka import SHIPPED_SETTINGS
 
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.wire.generated.consumer_protocol import AssignedTopicPartition, ConsumerProtocolAssignment
@@ -18,12 +18,12 @@ from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
 from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
 from braidlog.wire.generated.list_groups import ListGroupsRequest
 from braidlog.wire.generated.sync_group import SyncGroupRequestAssignment
-from braidlog.wire.layouts import versioned
 from braidlog.wire.records.batch import iterate_headers
 from braidlog.wire.records.reading import read_batch
+from braidlog.wire.version_prefix import version_prefixed_bytes
 from support.broker import KAFKA, start_target
 from support.consumer_groups import ChangingTopics
-from support.consumer_protocol import Cast, offsets_log
+from support.consumer_protocol import RawConsumerGroup, offsets_log
 from support.eventually import eventually
 from support.groups import KAFKA_SETTINGS
 from support.offset_requests import find_coordinator
@@ -41,7 +41,7 @@ SETTINGS = {
     "group.consumer.migration.policy": "bidirectional",
     "offsets.topic.num.partitions": "2",
 }
-Script = Callable[[Cast], list[Any]]
+Script = Callable[[RawConsumerGroup], list[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def groups(target_kind: str, apache_kafka: object, tmp_path_factory: pytest.Temp
 
 def alike(pair: Pair, group: str, script: Script) -> list[Any]:
     """Both brokers play the script, step by step the same; returns what Kafka answered."""
-    expected, actual = (script(Cast(side, group)) for side in pair.sides)
+    expected, actual = (script(RawConsumerGroup(side, group)) for side in pair.sides)
     for step, (theirs, ours) in enumerate(zip(expected, actual, strict=True)):
         assert ours == theirs, f"step {step}: Kafka {theirs!r}, here {ours!r}"
     return expected
@@ -104,7 +104,7 @@ def test_requests_that_make_no_sense(groups: Pair, fields: dict[str, Any]) -> No
 
 
 def test_a_member_comes_stays_and_goes(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four"), cast.describe()]
         reported += [cast.beat("a"), cast.settle("a"), cast.describe()]
         # Everything once more, as after an error.
@@ -131,7 +131,7 @@ REJOIN: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "subscribed_topic_name
 
 
 def test_a_partition_waits_for_its_owner(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four"), cast.describe(), cast.beat("b")]
         reported += [cast.beat("a"), cast.describe(), cast.beat("b"), cast.beat("a"), cast.settle("a"), cast.describe()]
         reported += [cast.beat("b"), cast.settle("b"), cast.describe()]
@@ -143,7 +143,7 @@ def test_a_partition_waits_for_its_owner(groups: Pair) -> None:
 
 
 def test_a_member_that_misses_answers(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four"), cast.beat("a"), cast.settle("a")]
         # It is in epoch 2 now, but believes to be in the first one.
         reported += [cast.beat("a", cast.actor("a").owned, member_epoch=1), cast.beat("a", member_epoch=1)]
@@ -154,7 +154,7 @@ def test_a_member_that_misses_answers(groups: Pair) -> None:
 
 
 def test_more_members_than_partitions(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join(name, "two") for name in "abcd"]
         reported.append(cast.refusal(**{**JOIN, "subscribed_topic_names": ["two"]}))
         reported.append(cast.refusal(member_id=cast.actor("a").member_id, member_epoch=cast.actor("a").epoch))
@@ -166,7 +166,7 @@ def test_more_members_than_partitions(groups: Pair) -> None:
 
 
 def test_static_members(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four", instance_id="one"), cast.settle("a")]
         reported += [cast.join("b", "four", instance_id="one"), cast.join("b", "four", instance_id="two")]
         reported += [cast.beat("b", instance_id="one"), cast.beat("b", instance_id="three"), cast.beat("b")]
@@ -189,7 +189,7 @@ def test_static_members(groups: Pair) -> None:
 
 
 def test_an_instance_comes_back_under_the_same_id(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four", instance_id="one"), cast.settle("a"), cast.leave("a", -2, instance_id="one")]
         reported += [cast.beat("a", member_epoch=0, instance_id="one", **REJOIN), cast.settle("a"), cast.describe()]
         reported += [cast.leave("a", -2, instance_id="one")]
@@ -200,7 +200,7 @@ def test_an_instance_comes_back_under_the_same_id(groups: Pair) -> None:
 
 
 def test_members_that_fall_silent(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four"), cast.settle("a"), cast.join("b", "four", rebalance_timeout_ms=500)]
         cast.settle_all("a", "b")
         reported.append(cast.describe())
@@ -216,7 +216,7 @@ def test_members_that_fall_silent(groups: Pair) -> None:
 
 
 def test_topics_that_come_grow_and_go(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "later"), cast.settle("a"), cast.describe()]
         cast.side.create("later", 2, {})
         reported += [cast.beat_until("a", 2), cast.settle("a")]
@@ -231,7 +231,7 @@ def test_topics_that_come_grow_and_go(groups: Pair) -> None:
 
 
 def test_range(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("a", "four", "two", instance_id="1", server_assignor="range"), cast.settle("a")]
         reported += [cast.join("b", "four", "two", instance_id="2", server_assignor="range")]
         reported += [cast.join("c", "four", instance_id="3", server_assignor="range")]
@@ -248,7 +248,7 @@ def test_range(groups: Pair) -> None:
 
 
 def test_records_are_those_of_kafka(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         count = int(SETTINGS["offsets.topic.num.partitions"])
         cast.join("a", "four", instance_id="one", server_assignor="uniform", rack_id="r")
         cast.settle("a")
@@ -275,7 +275,7 @@ def test_records_are_those_of_kafka(groups: Pair) -> None:
 
 
 def test_offsets_of_members(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported: list[Any] = [cast.commit("", -1, "four", 1), cast.fetch(None, -1, "four")]
         reported += [cast.join("a", "four"), cast.settle("a")]
         mine = cast.actor("a").member_id
@@ -289,7 +289,7 @@ def test_offsets_of_members(groups: Pair) -> None:
 
 
 def test_groups_as_others_see_them(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         def as_classic() -> list[Any]:
             answer: Any = cast.side.ask("DescribeGroups", 5, DescribeGroupsRequest(groups=[cast.group]))
             group = answer.groups[0]
@@ -320,7 +320,7 @@ def test_groups_as_others_see_them(groups: Pair) -> None:
 
 
 def test_a_group_goes_over_and_back(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join_classic("old", "four")]
         # Alone, it leads: it gives itself everything.
         reported.append(cast.sync_classic("old", assignments=_all_to(cast, "old", "four", 4)))
@@ -351,7 +351,7 @@ def test_a_group_goes_over_and_back(groups: Pair) -> None:
 
 
 def test_members_of_both_kinds(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join("new", "four"), cast.settle("new"), cast.join_classic("old", "four"), cast.describe()]
         reported += [cast.sync_classic("old"), cast.beat_classic("old"), cast.beat("new"), cast.settle("new")]
         reported += [cast.beat_classic("old"), cast.join_classic("old", "four"), cast.sync_classic("old")]
@@ -363,7 +363,7 @@ def test_members_of_both_kinds(groups: Pair) -> None:
 
 
 def test_an_empty_group_takes_any_protocol(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join_classic("old", "four"), cast.sync_classic("old"), cast.leave_classic("old")]
         reported += [cast.join("new", "four"), cast.leave("new"), cast.describe()]
         reported += [cast.join_classic("again", "two"), cast.sync_classic("again"), cast.describe()]
@@ -373,7 +373,7 @@ def test_an_empty_group_takes_any_protocol(groups: Pair) -> None:
 
 
 def test_a_group_that_cannot_go_over(groups: Pair) -> None:
-    def script(cast: Cast) -> list[Any]:
+    def script(cast: RawConsumerGroup) -> list[Any]:
         reported = [cast.join_classic("worker", "four", protocol_type="connect")]
         return [*reported, cast.join("new", "four"), cast.leave_classic("worker"), cast.join("new", "four")]
 
@@ -383,7 +383,7 @@ def test_a_group_that_cannot_go_over(groups: Pair) -> None:
 def test_kafkas_own_log_is_understood(groups: Pair) -> None:
     """Everything that the scripts before left in Kafka's log, deletions and changes of protocol included."""
     kafka = groups.kafka
-    shard = GroupShard(GroupSettings, ChangingTopics(), lambda: "nobody")
+    shard = GroupCoordinatorShard(GroupSettings, ChangingTopics(), lambda: "nobody")
     for partition in range(int(SETTINGS["offsets.topic.num.partitions"])):
         data = offsets_log(kafka, partition)
         for header in iterate_headers(data, 0, len(data)):
@@ -404,7 +404,7 @@ def test_kafkas_own_log_is_understood(groups: Pair) -> None:
             }
 
 
-def _all_to(cast: Cast, name: str, topic: str, partitions: int) -> list[SyncGroupRequestAssignment]:
+def _all_to(cast: RawConsumerGroup, name: str, topic: str, partitions: int) -> list[SyncGroupRequestAssignment]:
     everything = [AssignedTopicPartition(topic=topic, partitions=list(range(partitions)))]
-    content = versioned(ConsumerProtocolAssignment(assigned_partitions=everything), 1)
+    content = version_prefixed_bytes(ConsumerProtocolAssignment(assigned_partitions=everything), 1)
     return [SyncGroupRequestAssignment(member_id=cast.actor(name).member_id, assignment=content)]

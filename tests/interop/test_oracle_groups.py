@@ -14,11 +14,11 @@ from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue
 from braidlog.wire.generated.list_groups import ListGroupsRequest
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
 from braidlog.wire.records.batch import iterate_headers
 from braidlog.wire.records.reading import read_batch
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
 from support.broker import KAFKA, start_target
-from support.group_script import SUBSCRIPTION, Script
+from support.group_script import SUBSCRIPTION, PairedGroupScript
 from support.groups import KAFKA_SETTINGS
 from support.offset_requests import commit_request, find_coordinator
 from support.oracle import Pair, Side
@@ -53,15 +53,15 @@ def groups(target_kind: str, apache_kafka: object, tmp_path_factory: pytest.Temp
         yield both
 
 
-Open = Callable[[str], Script]
+Open = Callable[[str], PairedGroupScript]
 
 
 @pytest.fixture
 def script(groups: Pair) -> Iterator[Open]:
-    opened: list[Script] = []
+    opened: list[PairedGroupScript] = []
 
-    def open_script(group: str) -> Script:
-        opened.append(Script(groups, group))
+    def open_script(group: str) -> PairedGroupScript:
+        opened.append(PairedGroupScript(groups, group))
         return opened[-1]
 
     yield open_script
@@ -69,7 +69,7 @@ def script(groups: Pair) -> Iterator[Open]:
         one.close()
 
 
-def stable(run: Script, labels: str = "ab") -> None:
+def stable(run: PairedGroupScript, labels: str = "ab") -> None:
     """Dynamic members, the first one leading, in a stable group."""
     first, rest = labels[0], labels[1:]
     run.enter(first)
@@ -87,7 +87,7 @@ def stable(run: Script, labels: str = "ab") -> None:
         run.receive(labels[1:number])
 
 
-def stable_static(run: Script, labels: str = "ab") -> None:
+def stable_static(run: PairedGroupScript, labels: str = "ab") -> None:
     """Static members, whose instances are named like them."""
     first = labels[0]
     run.join(first, instance=first)
@@ -403,13 +403,13 @@ def test_deleting(script: Open, groups: Pair, version: int) -> None:
 # What is written
 
 
-def records_of(side: Side, run: Script) -> list[Any]:
+def records_of(side: Side, run: PairedGroupScript) -> list[Any]:
     """The versions and contents of the group's own records, in order and without what is drawn or timed."""
     wanted = FetchPartition(partition=partition_for(run.group, 50), fetch_offset=0, partition_max_bytes=1_000_000)
     request = FetchRequest(max_bytes=1_000_000, topics=[FetchTopic(topic=OFFSETS, partitions=[wanted])])
     answer: Any = side.ask("Fetch", 11, request)
     data = bytes(as_plain(answer.responses[0].partitions[0].records))
-    key = versioned(GroupMetadataKey(group=run.group), 2)
+    key = version_prefixed_bytes(GroupMetadataKey(group=run.group), 2)
     found: list[Any] = []
     for header in iterate_headers(data, 0, len(data)):
         for record in read_batch(data, header):
@@ -419,8 +419,8 @@ def records_of(side: Side, run: Script) -> list[Any]:
                 found.append(None)
                 continue
             value = bytes(record.value)
-            version = layout_version(value)
-            content: Any = GroupMetadataValue.decode(layout_reader(value), version)
+            version = read_version_prefix(value)
+            content: Any = GroupMetadataValue.decode(reader_after_version(value), version)
             assert content.current_state_timestamp > 0
             content.current_state_timestamp = 0
             for member in content.members:

@@ -237,7 +237,7 @@ def test_offsets_of_a_deleted_topic(groups: Pair) -> None:
         eventually(lambda side=side: gone(side))
 
 
-# Members of the newer protocol
+# Members of the consumer protocol
 
 
 def modern_members(pair: Pair, group: str, *topics: str) -> dict[Side, ModernMember]:

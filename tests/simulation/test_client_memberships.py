@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from client_group_world import Program, World
 
 from braidlog.core.types import TopicPartition
+from support.simulation.client_groups import Program, World
 
 FLAVOURS: dict[str, dict[str, Any]] = {
     "range": {"partition_assignment_strategy": "range"},

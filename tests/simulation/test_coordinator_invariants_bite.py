@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from coordinator_history import GroupHistory, TransactionHistory
-from simulation_invariants import InvariantBroken
 
-from braidlog.testing.producer import Target
+from braidlog.testing.simulated.scripted_producer import PartitionTarget
+from support.simulation.coordinator_history import GroupHistory, TransactionHistory
+from support.simulation.invariants import InvariantBroken
 
-HERE, THERE = Target("work", b"1" * 16, 0), Target("work", b"1" * 16, 1)
+HERE, THERE = PartitionTarget("work", b"1" * 16, 0), PartitionTarget("work", b"1" * 16, 1)
 
 
 def a_transaction(commits: bool | None = True, ended: bool = True) -> TransactionHistory:
@@ -52,7 +52,7 @@ def test_a_sound_transaction_is_let_pass() -> None:
     ],
 )
 def test_a_broken_transaction_is_noticed(
-    history: TransactionHistory, visible: dict[Target, list[str]], offset: int, reported: str
+    history: TransactionHistory, visible: dict[PartitionTarget, list[str]], offset: int, reported: str
 ) -> None:
     with pytest.raises(InvariantBroken, match=reported):
         history.check_visible(visible, {"group": offset})

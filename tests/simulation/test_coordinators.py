@@ -15,18 +15,18 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 import pytest
-from coordinator_history import GroupHistory, TransactionHistory
-from simulation_invariants import check, every_request_was_answered, no_bug_was_met
 
-from braidlog.client.visibility import AbortedRange
+from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
 from braidlog.core.errors import BraidlogError
-from braidlog.testing.client import Admin, Client
-from braidlog.testing.consumer import bytes_of
-from braidlog.testing.member import ScriptedMember, fetch_offsets
-from braidlog.testing.producer import Target
-from braidlog.testing.simulation import BrokerEnded, Simulation
-from braidlog.testing.transactor import ScriptedTransactor
+from braidlog.testing.simulated.scripted_client import ScriptedAdmin, ScriptedClient
+from braidlog.testing.simulated.scripted_consumer import bytes_of
+from braidlog.testing.simulated.scripted_member import ScriptedMember, fetch_offsets
+from braidlog.testing.simulated.scripted_producer import PartitionTarget
+from braidlog.testing.simulated.scripted_transactor import ScriptedTransactor
+from braidlog.testing.simulated.simulation import BrokerEnded, Simulation
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.simulation.coordinator_history import GroupHistory, TransactionHistory
+from support.simulation.invariants import check, every_request_was_answered, no_bug_was_met
 from support.soak import scaled
 from support.visible import visible_records
 
@@ -67,14 +67,14 @@ class CoordinatorWorkload:
         self._random = simulation.random
         self._steps = steps
         self._synced = synced
-        self._clients: list[Client] = []
+        self._clients: list[ScriptedClient] = []
         self._running = True
-        self._targets: list[Target] = []
+        self._targets: list[PartitionTarget] = []
 
     async def run(self) -> None:
         await self._restart()
-        topic_id = await Admin(Client(self._simulation, "admin")).create_topic(TOPIC, PARTITIONS, {})
-        self._targets = [Target(TOPIC, topic_id, index) for index in range(PARTITIONS)]
+        topic_id = await ScriptedAdmin(ScriptedClient(self._simulation, "admin")).create_topic(TOPIC, PARTITIONS, {})
+        self._targets = [PartitionTarget(TOPIC, topic_id, index) for index in range(PARTITIONS)]
         workers = [
             *(asyncio.create_task(self._member(f"member-{n}", f"group-{n % 2}")) for n in range(5)),
             *(asyncio.create_task(self._transactor(f"teller-{n}")) for n in range(3)),
@@ -103,8 +103,8 @@ class CoordinatorWorkload:
         every_request_was_answered(self._simulation)
         no_bug_was_met(self._simulation)
 
-    def _client(self, name: str) -> Client:
-        self._clients.append(Client(self._simulation, name))
+    def _client(self, name: str) -> ScriptedClient:
+        self._clients.append(ScriptedClient(self._simulation, name))
         return self._clients[-1]
 
     async def _member(self, name: str, group: str) -> None:
@@ -178,7 +178,7 @@ class CoordinatorWorkload:
 
     async def _judge(self) -> None:
         """Once everything has come to rest: what can be read is what was promised."""
-        client = Client(self._simulation, "judge")
+        client = ScriptedClient(self._simulation, "judge")
         # Whatever was left lying is aborted by then.
         await asyncio.sleep(20)
         visible = {target: await self._read(client, target) for target in self._targets}
@@ -197,7 +197,7 @@ class CoordinatorWorkload:
             for index, offset in (await self._committed(client, group, range(PARTITIONS))).items():
                 self.groups.fetched(group, index, offset, promised[index])
 
-    async def _committed(self, client: Client, group: str, partitions: range | list[int]) -> dict[int, int]:
+    async def _committed(self, client: ScriptedClient, group: str, partitions: range | list[int]) -> dict[int, int]:
         for _ in range(100):
             found = await fetch_offsets(client, group, TOPIC, list(partitions))
             if found is not None:
@@ -205,7 +205,7 @@ class CoordinatorWorkload:
             await asyncio.sleep(0.1)
         raise AssertionError(f"the offsets of {group} are not to be had")
 
-    async def _read(self, client: Client, target: Target) -> list[str]:
+    async def _read(self, client: ScriptedClient, target: PartitionTarget) -> list[str]:
         """What a read_committed reader gets, and that it gets to the end."""
         names: list[str] = []
         offset = 0

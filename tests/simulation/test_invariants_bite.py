@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from simulation_history import NAME_HEADER, History, Kind, PartitionHistory
-from simulation_invariants import (
+
+from braidlog.testing.simulated.disk import FileNode, MemoryDisk
+from braidlog.testing.simulated.loop import Process
+from braidlog.testing.simulated.scripted_consumer import PartitionRead
+from braidlog.testing.simulated.scripted_producer import PartitionTarget
+from braidlog.testing.simulated.simulation import Simulation
+from braidlog.wire.records.reading import Record
+from support.simulation.history import NAME_HEADER, History, Kind, PartitionHistory
+from support.simulation.invariants import (
     InvariantBroken,
     examine,
     idempotence_is_never_lost,
     observe,
     what_survived_is_what_was_written,
 )
-from simulation_settings import settings_for
-from simulation_workload import Workload
+from support.simulation.settings import settings_for
+from support.simulation.workload import Workload
 
-from braidlog.testing.consumer import PartitionRead
-from braidlog.testing.disk import FileNode, MemoryDisk
-from braidlog.testing.loop import Process
-from braidlog.testing.producer import Target
-from braidlog.testing.simulation import Simulation
-from braidlog.wire.records.reading import Record
-
-TARGET = Target("topic", bytes(16), 0)
+TARGET = PartitionTarget("topic", bytes(16), 0)
 PLAIN = Kind("plain", {})
 SYNCED = Kind("synced", {}, synced=True)
 COMPACTED = Kind("compacted", {}, compacted=True)

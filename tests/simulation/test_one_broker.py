@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from simulation_settings import settings_for
-from simulation_workload import Workload
 
-from braidlog.testing.simulation import Simulation
+from braidlog.testing.simulated.simulation import Simulation
+from support.simulation.settings import settings_for
+from support.simulation.workload import Workload
 from support.soak import scaled
 
 QUICK_SEEDS = 60

@@ -25,7 +25,6 @@ from random import Random
 from typing import Final, NamedTuple
 
 import pytest
-from simulation_invariants import every_request_was_answered, no_bug_was_met
 
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import (
@@ -35,14 +34,15 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
 )
 from braidlog.core.types import TopicPartition
-from braidlog.testing.client import EARLIEST, Admin, Client, NoAnswer
-from braidlog.testing.consumer import read_once
-from braidlog.testing.disk import CHANGES, GROWTH, SYNC
-from braidlog.testing.producer import Target
-from braidlog.testing.simulation import BrokerEnded, Simulation
+from braidlog.testing.simulated.disk import CHANGES, GROWTH, SYNC
+from braidlog.testing.simulated.scripted_client import EARLIEST, NoAnswer, ScriptedAdmin, ScriptedClient
+from braidlog.testing.simulated.scripted_consumer import read_once
+from braidlog.testing.simulated.scripted_producer import PartitionTarget
+from braidlog.testing.simulated.simulation import BrokerEnded, Simulation
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
+from support.simulation.invariants import every_request_was_answered, no_bug_was_met
 
 SEED: Final = 11
 # The store's journal lies in the first.
@@ -74,11 +74,11 @@ class Books:
 
     def __init__(self) -> None:
         self.ids: dict[str, bytes] = {}
-        self.acknowledged: dict[Target, dict[int, bytes]] = {}
-        self.sent: dict[Target, set[bytes]] = {}
+        self.acknowledged: dict[PartitionTarget, dict[int, bytes]] = {}
+        self.sent: dict[PartitionTarget, set[bytes]] = {}
 
-    def targets(self) -> list[Target]:
-        return [Target(name, self.ids[name], index) for name in self.ids for index in range(PARTITIONS)]
+    def targets(self) -> list[PartitionTarget]:
+        return [PartitionTarget(name, self.ids[name], index) for name in self.ids for index in range(PARTITIONS)]
 
 
 class World:
@@ -86,8 +86,8 @@ class World:
         self.simulation = simulation
         self.broker = simulation.broker
         self.books = Books()
-        self.client = Client(simulation, "client")
-        self.admin = Admin(self.client)
+        self.client = ScriptedClient(simulation, "client")
+        self.admin = ScriptedAdmin(self.client)
         self._numbers = itertools.count()
 
     async def prepare(self) -> None:
@@ -103,7 +103,7 @@ class World:
     async def create(self, name: str) -> None:
         self.books.ids[name] = await self.admin.create_topic(name, PARTITIONS, TOPICS.get(name, {}))
 
-    async def produce(self, target: Target, *, must: bool = False, size: int = 150) -> bool:
+    async def produce(self, target: PartitionTarget, *, must: bool = False, size: int = 150) -> bool:
         """One batch; whether it was acknowledged."""
         number = next(self._numbers)
         value = b"%d " % number + bytes(size)
@@ -126,7 +126,7 @@ class World:
             raise Lost(f"{target}: a produce was answered with {answer.error_code}")
         return False
 
-    async def read(self, target: Target) -> dict[int, bytes]:
+    async def read(self, target: PartitionTarget) -> dict[int, bytes]:
         """All that is in the partition, by offset; raises KafkaStorageError while it is offline."""
         found: dict[int, bytes] = {}
         offset = 0
@@ -147,7 +147,7 @@ class World:
                 return found
             offset = got.next_offset
 
-    async def check(self, target: Target) -> None:
+    async def check(self, target: PartitionTarget) -> None:
         """Nothing acknowledged is missing, nothing is there that was not sent."""
         found = await self.read(target)
         for value in found.values():
@@ -171,13 +171,13 @@ class World:
                     raise
                 await asyncio.sleep(1)
 
-    def directory_of(self, target: Target) -> str:
+    def directory_of(self, target: PartitionTarget) -> str:
         registry = self.broker.parts.logs.registry
         return registry.directory_of(TopicPartition(target.topic, target.partition)).path
 
-    async def offline(self) -> list[Target]:
+    async def offline(self) -> list[PartitionTarget]:
         """Partitions that are not served; all others are checked."""
-        missing: list[Target] = []
+        missing: list[PartitionTarget] = []
         for target in self.books.targets():
             try:
                 await self.check(target)
@@ -253,7 +253,7 @@ async def checkpoint(world: World) -> None:
 
 async def move(world: World) -> None:
     for name, index in (("plain", 0), ("plain", 1), ("retained", 0)):
-        here = world.directory_of(Target(name, b"", index))
+        here = world.directory_of(PartitionTarget(name, b"", index))
         await world.admin.move_replica(name, index, DIRECTORIES[1 - DIRECTORIES.index(here)])
     await asyncio.sleep(3)
 

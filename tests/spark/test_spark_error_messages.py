@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from braidlog.testing import Broker
 from pyspark_braidlog.errors import clear_error
 from support.ports import lasting_port
-from support.spark_ways import READ, READ_STREAM, READS, WAYS, WRITE, WRITE_STREAM, Ways, target
+from support.spark_failures import KINDS_OF_QUERY, READ, READ_STREAM, READS, WRITE, WRITE_STREAM, FailingQueries, target
 
 TOPIC = "there"
 
@@ -24,22 +24,22 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def ways(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ways:
+def ways(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FailingQueries:
     # A session's first query has Java load and compile: that is not what is timed here.
     spark.range(10).write.format("noop").mode("overwrite").save()
-    return Ways(spark, tmp_path_factory.mktemp("ways"))
+    return FailingQueries(spark, tmp_path_factory.mktemp("ways"))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_no_broker_is_there(ways: Ways, way: str) -> None:
+@pytest.mark.parametrize("way", KINDS_OF_QUERY)
+def test_no_broker_is_there(ways: FailingQueries, way: str) -> None:
     address = f"127.0.0.1:{lasting_port()}"
     line = ways.failing(way, {"kafka.bootstrap.servers": address, **target(way, TOPIC)}).line
     assert line.startswith(f"no answer from kafka.bootstrap.servers={address}"), line
     assert "refused" in line, line
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_topic_is_missing(ways: Ways, broker: Broker, way: str) -> None:
+@pytest.mark.parametrize("way", KINDS_OF_QUERY)
+def test_the_topic_is_missing(ways: FailingQueries, broker: Broker, way: str) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, **target(way, "nowhere")}
     line = ways.failing(way, options).line
     assert line.startswith("topic nowhere does not exist"), line
@@ -67,7 +67,7 @@ BAD_OPTIONS = [
 
 @pytest.mark.parametrize(("way", "options", "cause", "advice"), BAD_OPTIONS)
 def test_an_option_is_wrong(
-    ways: Ways, broker: Broker, way: str, options: dict[str, str], cause: str, advice: str
+    ways: FailingQueries, broker: Broker, way: str, options: dict[str, str], cause: str, advice: str
 ) -> None:
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, **target(way, TOPIC), **options}
     reported = ways.failing(way, given)
@@ -78,8 +78,8 @@ def test_an_option_is_wrong(
     assert "UnboundLocalError" not in reported.text
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_option_is_missing(ways: Ways, broker: Broker, way: str) -> None:
+@pytest.mark.parametrize("way", KINDS_OF_QUERY)
+def test_an_option_is_missing(ways: FailingQueries, broker: Broker, way: str) -> None:
     line = ways.failing(way, target(way, TOPIC)).line
     assert line.startswith("option kafka.bootstrap.servers is missing"), line
     line = ways.failing(way, {"kafka.bootstrap.servers": broker.bootstrap_servers}).line

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from braidlog import Admin, Producer
 from braidlog.client.admin.topics import NewTopic
 from support.guarded_kafka import PASSWORD, USER, GuardedKafka, start_guarded_kafka
-from support.spark_ways import WAYS, Ways, target
+from support.spark_failures import KINDS_OF_QUERY, FailingQueries, target
 
 pytestmark = pytest.mark.peer
 
@@ -30,9 +30,9 @@ def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def ways(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ways:
+def ways(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FailingQueries:
     spark.range(10).write.format("noop").mode("overwrite").save()
-    return Ways(spark, tmp_path_factory.mktemp("ways"))
+    return FailingQueries(spark, tmp_path_factory.mktemp("ways"))
 
 
 def login(kafka: GuardedKafka, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
@@ -55,8 +55,8 @@ def test_the_right_password_lets_in(spark: SparkSession, kafka: GuardedKafka) ->
     assert spark.read.format("braidlog").options(**options).load().count() == len(rows) + 1
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_wrong_password(ways: Ways, kafka: GuardedKafka, way: str) -> None:
+@pytest.mark.parametrize("way", KINDS_OF_QUERY)
+def test_a_wrong_password(ways: FailingQueries, kafka: GuardedKafka, way: str) -> None:
     reported = ways.failing(way, {**login(kafka, WRONG), **target(way, TOPIC)})
     assert reported.line.startswith(f"the brokers at {kafka.at('SASL')} do not let this query in"), reported.line
     assert "uthentication failed" in reported.line, reported.line
@@ -65,8 +65,8 @@ def test_a_wrong_password(ways: Ways, kafka: GuardedKafka, way: str) -> None:
     assert WRONG not in reported.line
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_no_login_where_one_is_wanted(ways: Ways, kafka: GuardedKafka, way: str) -> None:
+@pytest.mark.parametrize("way", KINDS_OF_QUERY)
+def test_no_login_where_one_is_wanted(ways: FailingQueries, kafka: GuardedKafka, way: str) -> None:
     reported = ways.failing(way, {"kafka.bootstrap.servers": kafka.at("SASL"), **target(way, TOPIC)})
     assert kafka.at("SASL") in reported.line, reported.line
     assert "security.protocol" in reported.line, reported.line

@@ -14,20 +14,20 @@ import pytest
 from braidlog import Admin, TopicPartition
 from braidlog.client.admin.records import IsolationLevel, OffsetSpec
 from braidlog.client.admin.topics import NewTopic
-from braidlog.client.arrow.delivery import TableDeliveryError
 from braidlog.client.arrow.reading import RangeReader
+from braidlog.client.arrow.table_delivery import TableDeliveryError
 from braidlog.client.errors import AbortableError, FencedProducerError
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.clients import committed_offsets, transactional_producer
 from pyspark_braidlog.sink.columns import Columns
-from pyspark_braidlog.sink.delivery import WriteOnce, Written
-from pyspark_braidlog.sink.identity import TaskIdentity
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
-from pyspark_braidlog.sink.target import Targets
+from pyspark_braidlog.sink.row_writers import ExactlyOnceWriter, TaskResult
+from pyspark_braidlog.sink.target_topics import TargetTopics
+from pyspark_braidlog.sink.task_identity import TaskIdentity
 from support.broker import start_target
 from support.soak import scaled
 from support.spark_sink_faults import AFTER_COMMIT, BEFORE_COMMIT, BOTH, DRIVER, DRIVER_COMMIT, FIRST_ROWS, WORKER
-from support.spark_sink_kills import Copying
+from support.spark_sink_kills import KilledCopyJob
 
 SOAK_LIVES = scaled(8)
 SOAK_SEED = int(os.environ.get("BRAIDLOG_SOAK_SEED", "9"))
@@ -52,12 +52,12 @@ class Attempts:
         with Admin(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(self.topic, 1, 1)]).raise_for_errors()
 
-    def write(self, batch: int, rows: Iterable[str]) -> Written:
+    def write(self, batch: int, rows: Iterable[str]) -> TaskResult:
         task = TaskIdentity(self.query, batch, 0, "run")
         columns = Columns(self.topic, key=False, headers=False, partition=False)
         name = task.name("")
         with transactional_producer(self._options, name) as producer:
-            once = WriteOnce(
+            once = ExactlyOnceWriter(
                 producer, lambda group: committed_offsets(self._options, group), lambda: None, task, name, columns
             )
             return once.write(pa.RecordBatch.from_pydict({"value": [each]}) for each in rows)
@@ -102,7 +102,7 @@ def test_a_topic_that_does_not_exist_is_created_by_the_brokers_or_as_the_options
     names = [f"made-{uuid.uuid4().hex}" for _ in range(2)]
     for name, more in zip(names, ({}, {"topic.creation.default.partitions": "3"}), strict=True):
         options = {"kafka.bootstrap.servers": bootstrap, "topic": name, **more}
-        Targets().check(WriteOptions.checked(options, Delivery.AT_LEAST_ONCE))
+        TargetTopics().check(WriteOptions.checked(options, Delivery.AT_LEAST_ONCE))
     with Admin(bootstrap_servers=bootstrap) as admin:
         described = admin.describe_topics(names)
         assert [len(described[name].partitions) for name in names] == [1, 3]
@@ -110,7 +110,7 @@ def test_a_topic_that_does_not_exist_is_created_by_the_brokers_or_as_the_options
 
 @pytest.mark.timeout(1200)
 def test_kills_double_nothing_and_lose_nothing(bootstrap: str, tmp_path: Path) -> None:
-    copying = Copying(bootstrap, tmp_path / "once")
+    copying = KilledCopyJob(bootstrap, tmp_path / "once")
     copying.add_rows(120)
     # Workers die with rows in an open transaction, before and after their commit; then the driver, when all are done.
     of_workers = [(FIRST_ROWS, 1, WORKER), (BEFORE_COMMIT, 1, WORKER), (AFTER_COMMIT, 0, WORKER)]
@@ -124,7 +124,7 @@ def test_kills_double_nothing_and_lose_nothing(bootstrap: str, tmp_path: Path) -
 
 @pytest.mark.timeout(600)
 def test_a_driver_killed_with_flushed_rows_in_an_open_transaction(bootstrap: str, tmp_path: Path) -> None:
-    copying = Copying(bootstrap, tmp_path / "open")
+    copying = KilledCopyJob(bootstrap, tmp_path / "open")
     copying.add_rows(120)
     # The second task to flush rows dies with its driver: nobody is left who could abort what it has written.
     assert not copying.live(copying.plan([(FIRST_ROWS, 1, BOTH)]))
@@ -140,7 +140,7 @@ def test_a_driver_killed_with_flushed_rows_in_an_open_transaction(bootstrap: str
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_at_least_once_may_double_what_a_kill_interrupted(bootstrap: str, tmp_path: Path) -> None:
-    copying = Copying(bootstrap, tmp_path / "least", delivery="at-least-once")
+    copying = KilledCopyJob(bootstrap, tmp_path / "least", delivery="at-least-once")
     copying.add_rows(40)
     assert not copying.live(copying.plan([(DRIVER_COMMIT, 0, DRIVER)]))
     copying.finish()
@@ -154,7 +154,7 @@ def test_at_least_once_may_double_what_a_kill_interrupted(bootstrap: str, tmp_pa
 @pytest.mark.parametrize("shuffle", ["", "2"], ids=["as read", "shuffled"])
 def test_many_kills_double_nothing_and_lose_nothing(bootstrap: str, tmp_path: Path, shuffle: str) -> None:
     draw = random.Random(SOAK_SEED)
-    copying = Copying(bootstrap, tmp_path / f"soak{shuffle}", shuffle=shuffle)
+    copying = KilledCopyJob(bootstrap, tmp_path / f"soak{shuffle}", shuffle=shuffle)
     for _ in range(SOAK_LIVES):
         copying.add_rows()
         copying.live(copying.drawn_plan(draw))

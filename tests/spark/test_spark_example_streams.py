@@ -13,8 +13,8 @@ import pytest
 
 from braidlog.testing import Broker
 from pyspark_braidlog.examples import activity_tracking, messaging, metrics_monitoring, stream_processing
-from pyspark_braidlog.examples.stage import Event
-from support.example_stage import committed_records, committed_rows, example_stage
+from pyspark_braidlog.examples.environment import Event
+from support.example_environment import committed_records, committed_rows, example_environment
 
 EVENTS = 240
 
@@ -45,11 +45,11 @@ def _floor(moment: datetime, step: timedelta) -> datetime:
 
 
 def test_messaging(spark: Any, braidlog_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stage = example_stage(spark, braidlog_broker, tmp_path, EVENTS)
-    messaging.run(stage)
+    env = example_environment(spark, braidlog_broker, tmp_path, EVENTS)
+    messaging.run(env)
 
-    reply_topics = [f"{stage.prefix}-replies-web", f"{stage.prefix}-replies-app"]
-    dead_letters = f"{stage.prefix}-dead-letters"
+    reply_topics = [f"{env.prefix}-replies-web", f"{env.prefix}-replies-app"]
+    dead_letters = f"{env.prefix}-dead-letters"
     expected = []
     for event in messaging.requests(EVENTS, reply_topics):
         headers = dict(event.headers)
@@ -63,7 +63,7 @@ def test_messaging(spark: Any, braidlog_broker: Broker, tmp_path: Path, capsys: 
         expected.append((topic, event.key, str(sorted(reply.items())), headers["correlation-id"]))
     written = []
     for topic in (*reply_topics, dead_letters):
-        for record in committed_records(stage.bootstrap, topic):
+        for record in committed_records(env.bootstrap, topic):
             ((name, correlation),) = record.headers
             assert name == "correlation-id"
             assert record.key is not None
@@ -72,12 +72,12 @@ def test_messaging(spark: Any, braidlog_broker: Broker, tmp_path: Path, capsys: 
     assert _sorted(written) == _sorted(expected)
     assert {topic for topic, *_ in written} == {*reply_topics, dead_letters}
     shown = capsys.readouterr().out
-    assert f"$ braidlog groups describe {stage.prefix}-workers" in shown
+    assert f"$ braidlog groups describe {env.prefix}-workers" in shown
 
 
 def test_activity_tracking(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> None:
-    stage = example_stage(spark, braidlog_broker, tmp_path, EVENTS)
-    activity_tracking.run(stage)
+    env = example_environment(spark, braidlog_broker, tmp_path, EVENTS)
+    activity_tracking.run(env)
 
     away, lateness = timedelta(minutes=30), timedelta(minutes=10)
     by_user = defaultdict(list)
@@ -98,14 +98,14 @@ def test_activity_tracking(spark: Any, braidlog_broker: Broker, tmp_path: Path) 
     assert len(expected) < len(all_visits), "some visits should still be open"
     written = [
         (row["user"], _time(row["began"]), _time(row["ended"]), row["views"], row["landed_on"])
-        for row in committed_rows(stage, "visits")
+        for row in committed_rows(env, "visits")
     ]
     assert _sorted(written) == _sorted(expected)
 
 
 def test_metrics_monitoring(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> None:
-    stage = example_stage(spark, braidlog_broker, tmp_path, EVENTS)
-    metrics_monitoring.run(stage)
+    env = example_environment(spark, braidlog_broker, tmp_path, EVENTS)
+    metrics_monitoring.run(env)
 
     minute = timedelta(minutes=1)
     samples = _decoded(metrics_monitoring.samples(EVENTS))
@@ -126,7 +126,7 @@ def test_metrics_monitoring(spark: Any, braidlog_broker: Broker, tmp_path: Path)
         columns = ("requests", "mean_ms", "slowest_ms", "failed")
         return _sorted(
             (row["host"], _time(row["minute"]), *(row[column] for column in columns))
-            for row in committed_rows(stage, topic)
+            for row in committed_rows(env, topic)
         )
 
     assert figures("figures") == _sorted(expected)
@@ -134,8 +134,8 @@ def test_metrics_monitoring(spark: Any, braidlog_broker: Broker, tmp_path: Path)
 
 
 def test_stream_processing(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> None:
-    stage = example_stage(spark, braidlog_broker, tmp_path, EVENTS)
-    stream_processing.run(stage)
+    env = example_environment(spark, braidlog_broker, tmp_path, EVENTS)
+    stream_processing.run(env)
 
     products: dict[str, dict[str, Any]] = {}
     for event in stream_processing.products():
@@ -157,11 +157,11 @@ def test_stream_processing(spark: Any, braidlog_broker: Broker, tmp_path: Path) 
             sums[product["category"], began][1] += order["quantity"] * product["cents"]
     written = [
         (row["category"], _time(row["began"]), row["orders"], row["revenue_cents"])
-        for row in committed_rows(stage, "revenue")
+        for row in committed_rows(env, "revenue")
     ]
     assert _sorted(written) == _sorted((*key, *figures) for key, figures in sums.items())
 
     unreadable = {(event.key, event.value) for event in events if not (event.value or "").endswith("}")}
-    letters = committed_records(stage.bootstrap, f"{stage.prefix}-dead-letters")
+    letters = committed_records(env.bootstrap, f"{env.prefix}-dead-letters")
     assert {((letter.key or b"").decode(), (letter.value or b"").decode()) for letter in letters} == unreadable
     assert len(letters) == len(unreadable)

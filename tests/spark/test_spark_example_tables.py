@@ -12,15 +12,15 @@ import pytest
 
 from braidlog.testing import Broker
 from pyspark_braidlog.examples import commit_log, event_sourcing, log_aggregation
-from support.example_stage import committed_records, committed_rows, example_stage
+from support.example_environment import committed_records, committed_rows, example_environment
 
 EVENTS = 300
 
 
 def test_log_aggregation(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> None:
     events = 1000
-    stage = example_stage(spark, braidlog_broker, tmp_path, events)
-    log_aggregation.run(stage)
+    env = example_environment(spark, braidlog_broker, tmp_path, events)
+    log_aggregation.run(env)
 
     half = events // 2
     lines = [*log_aggregation.lines(half), *log_aggregation.lines(events - half, half)]
@@ -33,7 +33,7 @@ def test_log_aggregation(spark: Any, braidlog_broker: Broker, tmp_path: Path) ->
             at, level, host, message = line.value.split(" ", 3)
             service, instance = host.split("-")
             expected[service, at[:10], level, f"{instance} {message}"] += 1
-    archive = spark.read.parquet(str(stage.scratch / "archive"))
+    archive = spark.read.parquet(str(env.scratch / "archive"))
     written: Counter[tuple[Any, ...]] = Counter()
     for row in archive.collect():
         if row.service == "unparsed":
@@ -43,24 +43,24 @@ def test_log_aggregation(spark: Any, braidlog_broker: Broker, tmp_path: Path) ->
     assert written == expected
     assert {str(row.day) for row in archive.select("day").distinct().collect()} >= {"2026-03-02", "2026-03-03"}
     # Each line once, and with its place in the topic.
-    records = committed_records(stage.bootstrap, f"{stage.prefix}-lines")
+    records = committed_records(env.bootstrap, f"{env.prefix}-lines")
     places = {(row.partition, row.offset) for row in archive.collect()}
     assert places == {(record.partition, record.offset) for record in records}
 
 
 def test_event_sourcing(spark: Any, braidlog_broker: Broker, tmp_path: Path) -> None:
-    stage = example_stage(spark, braidlog_broker, tmp_path, EVENTS)
-    event_sourcing.run(stage)
+    env = example_environment(spark, braidlog_broker, tmp_path, EVENTS)
+    event_sourcing.run(env)
 
     events = list(event_sourcing.happenings(EVENTS))
-    snapshot = {row.pop("account"): row for row in committed_rows(stage, "accounts")}
+    snapshot = {row.pop("account"): row for row in committed_rows(env, "accounts")}
     assert snapshot == _accounts(events)
     assert {row["is_open"] for row in snapshot.values()} == {True, False}
 
     history = (
         spark.read.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
-        .option("subscribe", f"{stage.prefix}-events")
+        .option("kafka.bootstrap.servers", env.bootstrap)
+        .option("subscribe", f"{env.prefix}-events")
         .option("endingTimestamp", str(events[100].timestamp_ms))
     )
     then = {row.account: row.asDict() for row in event_sourcing.accounts(history.load()).collect()}
@@ -88,8 +88,8 @@ def _accounts(events: list[Any]) -> dict[str, dict[str, Any]]:
 def test_commit_log(
     spark: Any, braidlog_fresh_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage = example_stage(spark, braidlog_fresh_broker, tmp_path, EVENTS)
-    commit_log.run(stage)
+    env = example_environment(spark, braidlog_fresh_broker, tmp_path, EVENTS)
+    commit_log.run(env)
 
     table: dict[str, tuple[str, int]] = {}
     for change in commit_log.changes(EVENTS):
@@ -99,7 +99,7 @@ def test_commit_log(
             item = json.loads(change.value)
             table[change.key] = (item["shelf"], item["stock"])
     assert len(table) < len({change.key for change in commit_log.changes(EVENTS)}), "some items should be gone"
-    with sqlite3.connect(stage.scratch / "restored.sqlite") as restored:
+    with sqlite3.connect(env.scratch / "restored.sqlite") as restored:
         rows = restored.execute("SELECT sku, shelf, stock FROM stock").fetchall()
     restored.close()
     assert sorted(rows) == sorted((sku, *item) for sku, item in table.items())

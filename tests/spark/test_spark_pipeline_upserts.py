@@ -14,8 +14,8 @@ from tools.peers.maven import Artifact, PeerMissing, fetch_classpath
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.pipeline import read_parquet_table, upsert_delta, upsert_jdbc, upsert_parquet
-from pyspark_braidlog.pipeline.upsert_jdbc import _applied, _connection, _note
-from pyspark_braidlog.pipeline.upsert_sql import DIALECTS
+from pyspark_braidlog.pipeline.upsert.jdbc import _applied, _connection, _note
+from pyspark_braidlog.pipeline.upsert.sql import DIALECTS
 
 STOCK = "id string, amount int, tags array<string>, offset long"
 Row = tuple[str | None, int | None, list[str], int]

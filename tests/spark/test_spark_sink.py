@@ -11,7 +11,7 @@ import pytest
 
 from braidlog.testing import Broker
 from pyspark_braidlog.errors import clear_error
-from support.spark_sink_scene import FileStream, Records
+from support.spark_file_stream import FileStream, Records
 
 PARTITIONS = 3
 

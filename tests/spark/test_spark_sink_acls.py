@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 
 from braidlog import Admin
+from braidlog.client.admin.acl_operations import AclOperation
 from braidlog.client.admin.acls import Acl, AclResourceType, PatternType
-from braidlog.client.admin.operations import AclOperation
 from braidlog.client.admin.scram import ScramUpsertion
 from braidlog.client.admin.topics import NewTopic
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.clients import committed_offsets, transactional_producer
 from pyspark_braidlog.sink.columns import Columns
-from pyspark_braidlog.sink.delivery import WriteOnce, Written
-from pyspark_braidlog.sink.identity import PREFIX, TaskIdentity
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
-from pyspark_braidlog.sink.target import Targets
+from pyspark_braidlog.sink.row_writers import ExactlyOnceWriter, TaskResult
+from pyspark_braidlog.sink.target_topics import TargetTopics
 from pyspark_braidlog.sink.task_count import check_task_count
-from pyspark_braidlog.sink.tasks import TaskWritten
+from pyspark_braidlog.sink.task_identity import PREFIX, TaskIdentity
+from pyspark_braidlog.sink.write_task import TaskCommitMessage
 from support.secured_kafka import SecuredKafka
 
 pytestmark = pytest.mark.peer
@@ -65,17 +65,17 @@ class Guarded:
             Delivery.EXACTLY_ONCE,
         )
 
-    def write(self) -> Written:
-        Targets().check(self.options)
+    def write(self) -> TaskResult:
+        TargetTopics().check(self.options)
         task = TaskIdentity("q", 0, 0, "run")
         columns = Columns(self.topic, key=False, headers=False, partition=False)
         name = task.name(self.topic)
         with transactional_producer(self.options, name) as producer:
-            once = WriteOnce(
+            once = ExactlyOnceWriter(
                 producer, lambda group: committed_offsets(self.options, group), lambda: None, task, name, columns
             )
             written = once.write(iter([pa.RecordBatch.from_pydict({"value": ["a", "b"]})]))
-        check_task_count(self.options, [TaskWritten(2, task)])
+        check_task_count(self.options, [TaskCommitMessage(2, task)])
         return written
 
 

@@ -11,7 +11,7 @@ import pytest
 from braidlog import Admin, Producer, TopicPartition
 from braidlog.testing import Broker
 from support.eventually import eventually
-from support.spark_driver import Batch, DoomedDriver, Stream
+from support.spark_driver import Batch, KillableDriver, Stream
 
 _GROUP = "restarts"
 
@@ -65,7 +65,7 @@ def test_killed_streams_go_on_where_they_were(
         # Dies within a later batch, with one before it done.
         Stream("second", options(second, **limited), str(tmp_path / "second"), hold=1),
     ]
-    with DoomedDriver(streams, tmp_path / "plan.json") as driver:
+    with KillableDriver(streams, tmp_path / "plan.json") as driver:
         seen: dict[tuple[str, int], Batch] = {}
         while len([each for each in seen.values() if each.is_held]) < 2:
             batch = driver.next_batch()

@@ -15,7 +15,7 @@ import pytest
 from braidlog import Admin, Consumer, Producer, TopicPartition
 from braidlog.client.admin.topics import NewTopic
 from braidlog.testing import Broker
-from pyspark_braidlog.jobs.running import Watch
+from pyspark_braidlog.jobs.running import QueryMonitor
 from pyspark_braidlog.source.progress_listener import ProgressListener
 from support.eventually import eventually
 
@@ -129,7 +129,7 @@ def test_a_run_that_only_tries_a_batch_again_has_a_lag(scene: Scene) -> None:
     for each in (scene.directory / "stream" / "commits").iterdir():
         each.unlink()
     query = scene.start("stream", {"availableNow": True}, groupId="again")
-    watch = Watch([query], lambda _: None)
+    watch = QueryMonitor([query], lambda _: None)
     assert watch.run(threading.Event()) is None
     assert scene.values == list(range(6))
     # Spark did not ask the source how much there is.

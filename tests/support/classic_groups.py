@@ -9,7 +9,7 @@ from typing import Any
 from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.wire.generated.consumer_protocol import ConsumerProtocolSubscription
@@ -25,8 +25,8 @@ from braidlog.wire.generated.offset_commit import (
 )
 from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
-from support.tickets import RecordingTicket, ShardDriver
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
+from support.responders import RecordingResponder, ShardDriver
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -50,16 +50,16 @@ class AnyTopics:
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
-    return versioned(ConsumerProtocolSubscription(topics=list(topics)), version)
+    return version_prefixed_bytes(ConsumerProtocolSubscription(topics=list(topics)), version)
 
 
-class ClassicDriver(ShardDriver[GroupShard]):
+class ClassicDriver(ShardDriver[GroupCoordinatorShard]):
     """A shard of groups; `settings` may be replaced at any time."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings()
         ids = count(1)
-        super().__init__(lambda: GroupShard(lambda: self.settings, AnyTopics(), lambda: f"id{next(ids)}"))
+        super().__init__(lambda: GroupCoordinatorShard(lambda: self.settings, AnyTopics(), lambda: f"id{next(ids)}"))
 
     def group(self, group_id: str = GROUP) -> ClassicGroup:
         group = self.shard.groups[group_id]
@@ -78,7 +78,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
         group: str = GROUP,
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         offered = {"range": subscription("t")} if protocols is None else protocols
         request = JoinGroupRequest(
             group_id=group,
@@ -90,9 +90,9 @@ class ClassicDriver(ShardDriver[GroupShard]):
             protocols=[JoinGroupRequestProtocol(name=name, metadata=reported) for name, reported in offered.items()],
         )
         caller = Caller(version, client, "/10.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.join_group(request, caller, ticket, now), "join")
+        return self.submit(lambda shard, responder, now: shard.join_group(request, caller, responder, now), "join")
 
-    def enter(self, **how: Any) -> tuple[str, RecordingTicket]:
+    def enter(self, **how: Any) -> tuple[str, RecordingResponder]:
         """A dynamic member's two steps: it has an id, and its join waits."""
         asked = self.join(**how)
         assert asked.error_code == 79, asked
@@ -108,7 +108,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         protocol_type: str | None = None,
         protocol_name: str | None = None,
         group: str = GROUP,
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         request = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
@@ -122,18 +122,18 @@ class ClassicDriver(ShardDriver[GroupShard]):
             ],
         )
         caller = Caller(5, "app", "/10.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.sync_group(request, caller, ticket, now), "sync")
+        return self.submit(lambda shard, responder, now: shard.sync_group(request, caller, responder, now), "sync")
 
     def heartbeat(
         self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
         caller = Caller(4, "app", "/10.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.heartbeat(request, caller, ticket, now), "heartbeat")
+        return self.submit(lambda shard, responder, now: shard.heartbeat(request, caller, responder, now), "heartbeat")
 
-    def leave(self, *members: str | tuple[str, str], version: int = 5, group: str = GROUP) -> RecordingTicket:
+    def leave(self, *members: str | tuple[str, str], version: int = 5, group: str = GROUP) -> RecordingResponder:
         """Members by id, or by (id, instance)."""
         named = [(member, None) if isinstance(member, str) else member for member in members]
         identities = [MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in named]
@@ -142,7 +142,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         else:
             request = LeaveGroupRequest(group_id=group, member_id=identities[0].member_id)
         caller = Caller(version, "app", "/10.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.leave_group(request, caller, ticket, now), "leave")
+        return self.submit(lambda shard, responder, now: shard.leave_group(request, caller, responder, now), "leave")
 
     def commit(
         self,
@@ -154,7 +154,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         topic: str = "t",
         partition: int = 0,
         group: str = GROUP,
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         request = OffsetCommitRequest(
             group_id=group,
@@ -164,36 +164,42 @@ class ClassicDriver(ShardDriver[GroupShard]):
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
         caller = Caller(8, "app", "/10.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.commit_offsets(request, caller, ticket, now), "commit")
+        return self.submit(
+            lambda shard, responder, now: shard.commit_offsets(request, caller, responder, now), "commit"
+        )
 
     def committed(self, partition: int = 0, topic: str = "t", group: str = GROUP) -> int:
         wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])])
         caller = Caller(8, "app", "/10.0.0.1")
-        ticket = self.submit(lambda shard, ticket, now: shard.fetch_offsets(request, caller, ticket, now), "fetch")
-        offset = ticket.response.groups[0].topics[0].partitions[0].committed_offset
+        responder = self.submit(
+            lambda shard, responder, now: shard.fetch_offsets(request, caller, responder, now), "fetch"
+        )
+        offset = responder.response.groups[0].topics[0].partitions[0].committed_offset
         assert isinstance(offset, int)
         return offset
 
-    def describe(self, group: str = GROUP) -> RecordingTicket:
-        return self.submit(lambda shard, ticket, now: shard.describe_group(group, ticket, now), "describe")
+    def describe(self, group: str = GROUP) -> RecordingResponder:
+        return self.submit(lambda shard, responder, now: shard.describe_group(group, responder, now), "describe")
 
     def listed(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Any:
         request = ListGroupsRequest(states_filter=[*states], types_filter=[*types])
-        return self.submit(lambda shard, ticket, now: shard.list_groups(request, ticket, now), "list").response.groups
+        return self.submit(
+            lambda shard, responder, now: shard.list_groups(request, responder, now), "list"
+        ).response.groups
 
-    def delete(self, group: str = GROUP) -> RecordingTicket:
-        return self.submit(lambda shard, ticket, now: shard.delete_group(group, ticket, now), "delete")
+    def delete(self, group: str = GROUP) -> RecordingResponder:
+        return self.submit(lambda shard, responder, now: shard.delete_group(group, responder, now), "delete")
 
     def last_value(self, group: str = GROUP) -> GroupMetadataValue | None:
         """The newest record of the group itself."""
-        key = versioned(GroupMetadataKey(group=group), 2)
+        key = version_prefixed_bytes(GroupMetadataKey(group=group), 2)
         for entry in reversed(self.log):
             if isinstance(entry, ReplayedRecord) and entry.key == key:
                 if entry.value is None:
                     return None
-                assert layout_version(entry.value) == 3
-                return GroupMetadataValue.decode(layout_reader(entry.value), 3)
+                assert read_version_prefix(entry.value) == 3
+                return GroupMetadataValue.decode(reader_after_version(entry.value), 3)
         raise AssertionError(f"no record of {group} was written")
 
     # Whole scenes
@@ -206,7 +212,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         followers = [member for member in members if member != group.leader]
         waiting = [self.sync(member, generation) for member in followers]
         waiting.append(self.sync(group.leader, generation, {member: member.encode() for member in members}))
-        assert [ticket.error_code for ticket in waiting] == [0] * len(members), waiting
+        assert [responder.error_code for responder in waiting] == [0] * len(members), waiting
         assert group.state == "Stable"
         return generation
 
@@ -214,7 +220,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         """A stable group of dynamic members in its first generation."""
         entered = [self.enter(**how) for _ in range(size)]
         self.advance(3.0 if size == 1 else 6.0)
-        assert all(ticket.error_code == 0 for _, ticket in entered), entered
+        assert all(responder.error_code == 0 for _, responder in entered), entered
         members = [member for member, _ in entered]
         self.settle(*members)
         return members
@@ -223,7 +229,7 @@ class ClassicDriver(ShardDriver[GroupShard]):
         """A stable group of static members: their ids by instance."""
         waiting = {instance: self.join(instance=instance, version=version) for instance in instances}
         self.advance(6.0)
-        members = {instance: str(ticket.response.member_id) for instance, ticket in waiting.items()}
+        members = {instance: str(responder.response.member_id) for instance, responder in waiting.items()}
         generation = self.group().generation
         leader = self.group().leader
         assert leader is not None

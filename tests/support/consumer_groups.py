@@ -1,4 +1,4 @@
-"""A group shard whose members speak the newer protocol, or both: requests in few words, topics that can change."""
+"""A group shard whose members speak the consumer protocol, or both: requests in few words, topics that can change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.coordinator.group.shard import GroupShard
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from braidlog.wire.generated.consumer_protocol import (
@@ -23,8 +23,8 @@ from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
-from support.tickets import RecordingTicket, ShardDriver
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
+from support.responders import RecordingResponder, ShardDriver
 
 GROUP = "g"
 SESSION_S = 45.0
@@ -71,12 +71,14 @@ class ChangingTopics:
         return self.racks.get((name, partition), frozenset())
 
 
-class ConsumerDriver(ShardDriver[GroupShard]):
+class ConsumerDriver(ShardDriver[GroupCoordinatorShard]):
     def __init__(self, topics: ChangingTopics, settings: GroupSettings | None = None) -> None:
         self.topics = topics
         self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
         numbers = itertools.count(1)
-        super().__init__(lambda: GroupShard(lambda: self.settings, topics, lambda: f"member-{next(numbers)}"))
+        super().__init__(
+            lambda: GroupCoordinatorShard(lambda: self.settings, topics, lambda: f"member-{next(numbers)}")
+        )
 
     @property
     def group(self) -> ConsumerGroup:
@@ -95,12 +97,12 @@ class ConsumerDriver(ShardDriver[GroupShard]):
 
     # The newer protocol
 
-    def heartbeat(self, version: int = 0, host: str = "/1.2.3.4", **fields: Any) -> RecordingTicket:
+    def heartbeat(self, version: int = 0, host: str = "/1.2.3.4", **fields: Any) -> RecordingResponder:
         request = ConsumerGroupHeartbeatRequest(**{"group_id": GROUP, **fields})
         caller = Caller(version, "client", host)
-        return self.submit(lambda shard, ticket, now: shard.consumer_heartbeat(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.consumer_heartbeat(request, caller, responder, now))
 
-    def join(self, member_id: str, *topics: str, version: int = 1, **fields: Any) -> RecordingTicket:
+    def join(self, member_id: str, *topics: str, version: int = 1, **fields: Any) -> RecordingResponder:
         assignment_of = {
             "member_id": member_id,
             "member_epoch": 0,
@@ -110,7 +112,7 @@ class ConsumerDriver(ShardDriver[GroupShard]):
         }
         return self.heartbeat(version, **{**assignment_of, **fields})
 
-    def beat(self, member_id: str, epoch: int, owned: Owned | None = None, **fields: Any) -> RecordingTicket:
+    def beat(self, member_id: str, epoch: int, owned: Owned | None = None, **fields: Any) -> RecordingResponder:
         parts = None
         if owned is not None:
             parts = [
@@ -122,15 +124,15 @@ class ConsumerDriver(ShardDriver[GroupShard]):
             **{"version": 1, "member_id": member_id, "member_epoch": epoch, "topic_partitions": parts, **fields}
         )
 
-    def leave(self, member_id: str, epoch: int = -1, **fields: Any) -> RecordingTicket:
+    def leave(self, member_id: str, epoch: int = -1, **fields: Any) -> RecordingResponder:
         return self.heartbeat(**{"version": 1, "member_id": member_id, "member_epoch": epoch, **fields})
 
-    def assignment_of(self, ticket: RecordingTicket) -> Owned | None:
+    def assignment_of(self, responder: RecordingResponder) -> Owned | None:
         """The assignment of an answer; None where there was none in it."""
-        assert ticket.error_code == 0, ticket
-        if ticket.response.assignment is None:
+        assert responder.error_code == 0, responder
+        if responder.response.assignment is None:
             return None
-        return self.named({p.topic_id: frozenset(p.partitions) for p in ticket.response.assignment.topic_partitions})
+        return self.named({p.topic_id: frozenset(p.partitions) for p in responder.response.assignment.topic_partitions})
 
     def named(self, assignment: Any) -> Owned:
         return {self.topics.name_of(topic_id) or "gone": numbers for topic_id, numbers in assignment.items()}
@@ -152,7 +154,7 @@ class ConsumerDriver(ShardDriver[GroupShard]):
 
     def join_classic(
         self, member_id: str, *topics: str, owned: Owned | None = None, version: int = 9, **fields: Any
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         request = JoinGroupRequest(
             **{
                 "group_id": GROUP,
@@ -165,16 +167,16 @@ class ConsumerDriver(ShardDriver[GroupShard]):
             }
         )
         caller = Caller(version, "client", "/1.2.3.4")
-        return self.submit(lambda shard, ticket, now: shard.join_group(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.join_group(request, caller, responder, now))
 
-    def enter_classic(self, *topics: str, **fields: Any) -> tuple[str, RecordingTicket]:
-        """Join in two steps; the id, and the ticket of the second."""
+    def enter_classic(self, *topics: str, **fields: Any) -> tuple[str, RecordingResponder]:
+        """Join in two steps; the id, and the responder of the second."""
         member_id = self.join_classic("", *topics, **fields).response.member_id
         return member_id, self.join_classic(member_id, *topics, **fields)
 
     def sync_classic(
         self, member_id: str, generation: int, assignments: dict[str, Owned] | None = None, **fields: Any
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         parts = [
             SyncGroupRequestAssignment(member_id=name, assignment=assignment(owned))
             for name, owned in (assignments or {}).items()
@@ -191,37 +193,37 @@ class ConsumerDriver(ShardDriver[GroupShard]):
             }
         )
         caller = Caller(5, "client", "/1.2.3.4")
-        return self.submit(lambda shard, ticket, now: shard.sync_group(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.sync_group(request, caller, responder, now))
 
-    def beat_classic(self, member_id: str, generation: int, **fields: Any) -> RecordingTicket:
+    def beat_classic(self, member_id: str, generation: int, **fields: Any) -> RecordingResponder:
         request = HeartbeatRequest(**{"group_id": GROUP, "member_id": member_id, "generation_id": generation, **fields})
         caller = Caller(4, "client", "/1.2.3.4")
-        return self.submit(lambda shard, ticket, now: shard.heartbeat(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.heartbeat(request, caller, responder, now))
 
-    def leave_classic(self, *members: MemberIdentity | str, version: int = 5) -> RecordingTicket:
+    def leave_classic(self, *members: MemberIdentity | str, version: int = 5) -> RecordingResponder:
         leaving = [MemberIdentity(member_id=m) if isinstance(m, str) else m for m in members]
         request = LeaveGroupRequest(group_id=GROUP, members=leaving)
         if version < 3:
             request = LeaveGroupRequest(group_id=GROUP, member_id=leaving[0].member_id)
         caller = Caller(version, "client", "/1.2.3.4")
-        return self.submit(lambda shard, ticket, now: shard.leave_group(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.leave_group(request, caller, responder, now))
 
 
 def subscription(topics: Iterable[str], owned: Owned | None = None, version: int = 1) -> bytes:
     parts = [OwnedTopicPartition(topic=name, partitions=sorted(numbers)) for name, numbers in (owned or {}).items()]
-    return versioned(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=parts), version)
+    return version_prefixed_bytes(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=parts), version)
 
 
 def assignment(owned: Owned, version: int = 1) -> bytes:
     parts = [AssignedTopicPartition(topic=name, partitions=sorted(numbers)) for name, numbers in owned.items()]
-    return versioned(ConsumerProtocolAssignment(assigned_partitions=parts), version)
+    return version_prefixed_bytes(ConsumerProtocolAssignment(assigned_partitions=parts), version)
 
 
-def synced(ticket: RecordingTicket) -> Owned:
+def synced(responder: RecordingResponder) -> Owned:
     """The assignment of a SyncGroup's answer."""
-    assert ticket.error_code == 0, ticket
-    content = ticket.response.assignment
-    assignment_of = ConsumerProtocolAssignment.decode(layout_reader(content), layout_version(content))
+    assert responder.error_code == 0, responder
+    content = responder.response.assignment
+    assignment_of = ConsumerProtocolAssignment.decode(reader_after_version(content), read_version_prefix(content))
     return {part.topic: frozenset(part.partitions) for part in assignment_of.assigned_partitions}
 
 

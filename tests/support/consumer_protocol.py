@@ -1,4 +1,4 @@
-"""One group of the newer protocol on one broker, with members played by hand, and answers that can be compared."""
+"""One group of the consumer protocol on one broker, with members played by hand, and answers that can be compared."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from braidlog.wire.generated.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from braidlog.wire.generated.sync_group import SyncGroupRequest
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
 from braidlog.wire.message import Message
 from braidlog.wire.records.batch import iterate_headers
 from braidlog.wire.records.reading import read_batch
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
 from support.eventually import eventually
 from support.oracle import Side
 from support.raw import as_plain
@@ -54,7 +54,7 @@ MEMBER_ID_REQUIRED = 79
 Owned = dict[str, list[int]]
 
 
-class Actor:
+class RawConsumerMember:
     """A member: what it was told, and what it owns."""
 
     def __init__(self, name: str) -> None:
@@ -65,16 +65,16 @@ class Actor:
         self.topics: list[str] = []
 
 
-class Cast:
+class RawConsumerGroup:
     """A group. Methods answer with plain values in which members go by their names."""
 
     def __init__(self, side: Side, group: str) -> None:
         self.side = side
         self.group = group
-        self.actors: dict[str, Actor] = {}
+        self.actors: dict[str, RawConsumerMember] = {}
 
-    def actor(self, name: str) -> Actor:
-        return self.actors.setdefault(name, Actor(name))
+    def actor(self, name: str) -> RawConsumerMember:
+        return self.actors.setdefault(name, RawConsumerMember(name))
 
     def _name_of(self, member_id: str | None) -> str | None:
         for actor in self.actors.values():
@@ -149,7 +149,7 @@ class Cast:
     def leave(self, name: str, epoch: int = -1, **fields: Any) -> Any:
         return self.beat(name, member_epoch=epoch, **fields)
 
-    def _take(self, actor: Actor, answer: Any) -> Any:
+    def _take(self, actor: RawConsumerMember, answer: Any) -> Any:
         assignment = None
         if answer.error_code == 0:
             actor.member_id = answer.member_id
@@ -211,7 +211,11 @@ class Cast:
                 "session_timeout_ms": SESSION_TIMEOUT_MS,
                 "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
                 "protocol_type": "consumer",
-                "protocols": [JoinGroupRequestProtocol(name="cooperative-sticky", metadata=versioned(subscription, 1))],
+                "protocols": [
+                    JoinGroupRequestProtocol(
+                        name="cooperative-sticky", metadata=version_prefixed_bytes(subscription, 1)
+                    )
+                ],
                 **fields,
             }
         )
@@ -250,8 +254,8 @@ class Cast:
         actor.owned = {}
         version = 0
         if answer.assignment:
-            version = layout_version(answer.assignment)
-            reported = ConsumerProtocolAssignment.decode(layout_reader(answer.assignment), version)
+            version = read_version_prefix(answer.assignment)
+            reported = ConsumerProtocolAssignment.decode(reader_after_version(answer.assignment), version)
             actor.owned = {part.topic: sorted(part.partitions) for part in reported.assigned_partitions}
         counts = {topic: len(numbers) for topic, numbers in sorted(actor.owned.items())}
         return 0, answer.protocol_type, answer.protocol_name, version, counts
@@ -330,16 +334,16 @@ class Cast:
         found: dict[Any, Any] = {}
         for header in iterate_headers(data, 0, len(data)):
             for record in read_batch(data, header):
-                kind = layout_version(record.key or b"")
+                kind = read_version_prefix(record.key or b"")
                 layout = LAYOUTS.get(kind)
                 if layout is None:
                     continue
                 key, value = layout
-                reported: Any = key.decode(layout_reader(record.key or b""), kind)
+                reported: Any = key.decode(reader_after_version(record.key or b""), kind)
                 if reported.group_id == self.group:
                     content = None
                     if record.value is not None:
-                        content = self._plain(as_plain(value.decode(layout_reader(record.value), 0)))
+                        content = self._plain(as_plain(value.decode(reader_after_version(record.value), 0)))
                     found[key.__name__, self._name_of(getattr(reported, "member_id", None))] = content
         return {key: value for key, value in found.items() if value is not None}
 

@@ -8,17 +8,16 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from braidlog.broker.commit import Committer
-from braidlog.broker.conversions import Conversions
-from braidlog.broker.dispatch import CALL, FLOW, Dispatch, Route
-from braidlog.broker.fetch_sessions import FetchSessions
-from braidlog.broker.handlers.describe_producers import DescribeProducersHandler
-from braidlog.broker.handlers.fetch import FetchHandler
-from braidlog.broker.handlers.list_offsets import ListOffsetsHandler
-from braidlog.broker.handlers.produce import ProduceHandler
-from braidlog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
-from braidlog.broker.markers import MarkerWriter
-from braidlog.broker.slices import Slices
+from braidlog.broker.coordinators.marker_writer import MarkerWriter
+from braidlog.broker.handlers.records.fetch import FetchHandler
+from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
+from braidlog.broker.handlers.records.list_offsets import ListOffsetsHandler
+from braidlog.broker.handlers.records.produce import ProduceHandler
+from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
+from braidlog.broker.handlers.transactions.write_txn_markers import WriteTxnMarkersHandler
+from braidlog.broker.requests.dispatch import CALL, FLOW, Dispatch, Route
+from braidlog.broker.requests.handler_pool import RequestHandlerPool
+from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock, ManualClock
 from braidlog.core.errors import StorageFault
@@ -27,15 +26,16 @@ from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Part
+from braidlog.net.fair_queue import FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.net.turns import Turns
-from braidlog.replication.meters import TopicMeter
+from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import Partition
-from braidlog.replication.registry import Registry
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.files import OsFiles
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.log import Log
+from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.apis import decode_response, encode_request
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from braidlog.wire.generated.produce import (
@@ -150,7 +150,7 @@ class FakeCoordinator:
         self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
         self._waiting: deque[tuple[list[TopicPartition], Callable[[Answers], None]]] = deque()
 
-    def check_partitions(
+    def add_or_verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -177,7 +177,7 @@ class FakeOffsets:
         self.written: list[tuple[int, int, int, bool, int]] = []
         self.error: ProtocolError | None = None
 
-    def write_marker(
+    def complete_transaction(
         self,
         partition: int,
         producer_id: int,
@@ -200,32 +200,34 @@ class DataPath:
         self.steps = Steps()
         self.clock = ManualClock(START_MS)
         self.round = Round(self.steps)
-        self.registry = Registry()
+        self.registry = PartitionRegistry()
         self.faults: list[StorageFault] = []
         self.committer = Committer(
             self.round, self.clock, lambda partition: "/data", lambda path, work, done: None, self.faults.append
         )
         self.memory = MemoryBudget(1 << 30)
-        self.turns = Turns(self.steps)
-        self.slices = Slices(self.turns, slices_clock or self.clock)
-        self.conversions = Conversions(self.steps.run_elsewhere, self.memory.conversions)
+        self.fair_queue = FairQueue(self.steps)
+        self.time_slicer = TimeSlicer(self.fair_queue, slices_clock or self.clock)
+        self.handler_pool = RequestHandlerPool(self.steps.run_elsewhere, self.memory.conversions)
         self.coordinator = FakeCoordinator()
         self.offsets = FakeOffsets()
-        self.produce_handler = ProduceHandler(self.registry, self.committer, self.clock, self.turns, self.conversions)
-        self.produce_handler.check_partitions = self.coordinator.check_partitions
+        self.produce_handler = ProduceHandler(
+            self.registry, self.committer, self.clock, self.fair_queue, self.handler_pool
+        )
+        self.produce_handler.add_or_verify = self.coordinator.add_or_verify
         self.fetch_handler = FetchHandler(
             self.registry,
-            FetchSessions(10, random.Random(1)),
+            FetchSessionCache(10, random.Random(1)),
             self.round,
             self.clock,
             self.steps.call_later,
             1 << 20,
-            self.slices,
-            self.conversions,
+            self.time_slicer,
+            self.handler_pool,
         )
         self.markers = MarkerWriter(self.registry, self.committer, self.clock, self.offsets)
         self.dispatch = Dispatch(self.clock, Tasks("test"))
-        self.dispatch.slices = self.slices
+        self.dispatch.time_slicer = self.time_slicer
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch_handler.channel_closed)
         self.dispatch.add(Route(0, FLOW, self.produce_handler.handle, None))
@@ -236,9 +238,9 @@ class DataPath:
         self.partitions = [self.add_partition(TOPIC, index, TOPIC_ID) for index in range(2)]
 
     def add_partition(self, topic: str, index: int, topic_id: bytes) -> Partition:
-        partition = Partition(topic, index, topic_id, 1, TopicMeter())
+        partition = Partition(topic, index, topic_id, 1, TopicMetrics())
         files = OsFiles()
-        partition.log = Log.open(
+        partition.log = UnifiedLog.open(
             str(self._root / f"{topic}-{index}"),
             TopicPartition(topic, index),
             self.settings,
@@ -246,11 +248,11 @@ class DataPath:
             handles=HandlePool(files),
             clock=self.clock,
         )
-        partition.assume(1, 0, (1,), (1,))
+        partition.update_leader_and_isr(1, 0, (1,), (1,))
         self.registry.add(partition)
         return partition
 
-    def log(self, index: int = 0) -> Log:
+    def log(self, index: int = 0) -> UnifiedLog:
         return self.partitions[index].require_log()
 
     def close(self) -> None:

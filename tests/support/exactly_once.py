@@ -157,7 +157,7 @@ def _insist(call: Callable[[], object]) -> None:
             print(f"again: {failure}", flush=True)
 
 
-class Copying:
+class CopyScenario:
     """A broker, a writer, workers, and somebody who kills them all by turns; `seed` decides whom and when."""
 
     def __init__(

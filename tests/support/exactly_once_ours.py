@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from braidlog import Consumer, ConsumerRecord, Producer
-from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
 from braidlog.client.errors import AbortableError, ClientError, NoOffsetError, RequestTimeout
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
@@ -62,7 +62,7 @@ class OurCopier:
             else:
                 self._rewind()
 
-    def _copy(self, records: Sequence[ConsumerRecord], membership: GroupMetadata) -> bool:
+    def _copy(self, records: Sequence[ConsumerRecord], membership: ConsumerGroupMetadata) -> bool:
         """Whether the records are copied; if not, nothing of them is."""
         ends: dict[TopicPartition, OffsetAndMetadata] = {}
         self._producer.begin_transaction()

@@ -291,8 +291,8 @@ def run_braidlog(plan: Plan, stop: Stop) -> None:
     import re
 
     from braidlog.client.consumer.consumer import Consumer
-    from braidlog.client.consumer.listener import RebalanceListener
-    from braidlog.client.consumer.offsets import OffsetAndMetadata
+    from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
+    from braidlog.client.consumer.rebalance_listener import RebalanceListener
     from braidlog.client.errors import ClientError
     from braidlog.core.protocol_errors import FencedInstanceIdError, ProtocolError
     from braidlog.core.types import TopicPartition

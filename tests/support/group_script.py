@@ -20,7 +20,7 @@ SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 UNKNOWN = "?"
 
 
-class Actor:
+class RawClassicMember:
     """One member on one broker: its connection, and what it was told."""
 
     def __init__(self, side: Side, names: dict[str, str]) -> None:
@@ -72,18 +72,18 @@ def _order(item: Any) -> str:
     return str(item.get("member_id")) if isinstance(item, dict) else ""
 
 
-class Script:
+class PairedGroupScript:
     """Labels are one letter each; a label is the same member on both brokers."""
 
     def __init__(self, pair: Pair, group: str) -> None:
         self.pair = pair
         self.group = group
         self._names: dict[Side, dict[str, str]] = {side: {} for side in pair.sides}
-        self._actors: dict[str, list[Actor]] = {}
+        self._actors: dict[str, list[RawClassicMember]] = {}
 
-    def actors(self, label: str) -> list[Actor]:
+    def actors(self, label: str) -> list[RawClassicMember]:
         if label not in self._actors:
-            self._actors[label] = [Actor(side, self._names[side]) for side in self.pair.sides]
+            self._actors[label] = [RawClassicMember(side, self._names[side]) for side in self.pair.sides]
         return self._actors[label]
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Script:
 
     # Requests
 
-    def send(self, label: str, name: str, version: int, make: Callable[[Actor], Message]) -> None:
+    def send(self, label: str, name: str, version: int, make: Callable[[RawClassicMember], Message]) -> None:
         for actor in self.actors(label):
             actor.send(name, version, make(actor))
 
@@ -112,7 +112,7 @@ class Script:
                 raise AssertionError("\n".join([f"{label} {what}", *different]))
         return expected
 
-    def ask(self, label: str, name: str, version: int, make: Callable[[Actor], Message]) -> Any:
+    def ask(self, label: str, name: str, version: int, make: Callable[[RawClassicMember], Message]) -> Any:
         self.send(label, name, version, make)
         return self.receive(label, f"{name} v{version}")
 
@@ -130,7 +130,7 @@ class Script:
     ) -> None:
         offered = {"range": SUBSCRIPTION} if protocols is None else protocols
 
-        def make(actor: Actor) -> Message:
+        def make(actor: RawClassicMember) -> Message:
             request = JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=session_ms,
@@ -163,7 +163,7 @@ class Script:
     ) -> None:  # fmt: skip
         """A leader gives everybody its own id."""
 
-        def make(actor: Actor) -> Message:
+        def make(actor: RawClassicMember) -> Message:
             request = SyncGroupRequest(
                 group_id=self.group,
                 generation_id=actor.generation + by,
@@ -188,7 +188,7 @@ class Script:
     def heartbeat(
         self, label: str, version: int = 4, *, by: int = 0, instance: str | None = None, member_id: str | None = None
     ) -> Any:
-        def make(actor: Actor) -> Message:
+        def make(actor: RawClassicMember) -> Message:
             request = HeartbeatRequest(
                 group_id=self.group,
                 generation_id=actor.generation + by,
@@ -203,7 +203,7 @@ class Script:
     def leave(self, label: str, version: int = 5, *members: tuple[str | None, str | None]) -> Any:
         """Itself, or those named by id (None: its own) and instance."""
 
-        def make(actor: Actor) -> Message:
+        def make(actor: RawClassicMember) -> Message:
             if version < 3:
                 return LeaveGroupRequest(group_id=self.group, member_id=actor.member_id)
             named = [
@@ -218,7 +218,7 @@ class Script:
         request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=version >= 3)
         answers = []
         for side in self.pair.sides:
-            actor = Actor(side, self._names[side])
+            actor = RawClassicMember(side, self._names[side])
             actor.send("DescribeGroups", version, request)
             answers.append(actor.named(actor.receive(UNKNOWN)))
             actor.connection.close()

@@ -17,7 +17,7 @@ from support.broker import KAFKA, Broker, start_braidlog
 from support.confluent import create_topic
 from support.eventually import eventually
 from support.group_members import Plan
-from support.numbered import Books, NumberedWriter
+from support.numbered import NumberedWriter, PartitionLedger
 from support.ownership import History, Note, Partition, owned, read_notes
 from support.ports import lasting_port
 
@@ -36,7 +36,7 @@ QUICK_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-# What Apache Kafka 3.9 needs on top, to serve the newer group protocol.
+# What Apache Kafka 3.9 needs on top, to serve the consumer group protocol.
 KAFKA_SETTINGS = {"group.coordinator.rebalance.protocols": "classic,consumer"}
 
 TIMEOUTS: Mapping[str, Mapping[str, Any]] = {
@@ -123,7 +123,7 @@ class GroupUnderTest:
         client = client or self.client
         settings = {**TIMEOUTS[client], **(self.settings if client == self.client else {}), **plan.pop("settings", {})}
         if settings.get("group.protocol") == "consumer":
-            # The broker says these in the newer protocol, and librdkafka will not be told otherwise.
+            # The broker says these in the consumer protocol, and librdkafka will not be told otherwise.
             settings = {key: value for key, value in settings.items() if key not in TIMEOUTS["confluent"]}
         if "pattern" not in plan:
             plan.setdefault("topics", self.topics)
@@ -141,7 +141,7 @@ class GroupUnderTest:
         self.counts.update(topics)
         for topic in topics:
             self.writer.learn(topic)
-        self.writer.books = [known.get(place) or Books(*place) for place in sorted(self.partitions)]
+        self.writer.books = [known.get(place) or PartitionLedger(*place) for place in sorted(self.partitions)]
 
     def settle(self, *members: Member, within_s: float = SETTLES_WITHIN_S) -> None:
         """Wait until exactly these members have everything among them, each at least something."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tools.peers.kafka import KafkaBroker, free_port, start_kafka
 
-from braidlog.client.cluster import Cluster
+from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.security import scram
 from braidlog.wire.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -114,7 +114,7 @@ def add_scram_user(bootstrap: str, user: str, password: str) -> None:
         )
         for number, mechanism in ((1, scram.SHA_256), (2, scram.SHA_512))
     ]
-    with Cluster(bootstrap) as cluster:
+    with ClusterConnection(bootstrap) as cluster:
         # A request may name a user once.
         for each in upsertions:
             request = AlterUserScramCredentialsRequest(upsertions=[each])

@@ -58,7 +58,7 @@ def captured() -> list[bytes]:
 @cache
 def bodies() -> list[tuple[int, int, bytes]]:
     """(api key, version, body) of every request that kafka-clients can write, in every version."""
-    from wire_golden import golden
+    from support.wire_golden import golden
 
     keys = {f"{api.name}Request": api.key for api in APIS.values()}
     found = golden()
@@ -126,7 +126,7 @@ def _bomb_contents(codec: int) -> bytes:
     return compress(codec, bytes(BOMB_SIZE if codec in (CODEC_GZIP, CODEC_ZSTD) else BOMB_SIZE // 8))
 
 
-class Hostility:
+class HostileFrames:
     """Draws frames of every kind from a seed; `served` has the versions that the broker offers, by api key."""
 
     def __init__(self, seed: int, served: dict[int, tuple[int, int]]) -> None:
@@ -271,7 +271,7 @@ class _Line:
 class Sender:
     """Sends bursts over short-lived connections, many at a time."""
 
-    def __init__(self, port: int, hostility: Hostility, lines: int = 12, patience_s: float = 0.5) -> None:
+    def __init__(self, port: int, hostility: HostileFrames, lines: int = 12, patience_s: float = 0.5) -> None:
         self._port = port
         self._hostility = hostility
         self._most_lines = lines

@@ -25,7 +25,7 @@ REQUESTS_OF_A_CHECK = 50
 
 
 @dataclass
-class Books:
+class PartitionLedger:
     """What was written to one partition; numbers are acknowledged in any order, but counted from 0."""
 
     topic: str
@@ -65,7 +65,9 @@ class NumberedWriter:
 
     def __init__(self, bootstrap: str, partitions: Mapping[str, int], compacted: Sequence[str] = (), **settings: Any):
         self.books = [
-            Books(topic, index, topic in compacted) for topic, count in partitions.items() for index in range(count)
+            PartitionLedger(topic, index, topic in compacted)
+            for topic, count in partitions.items()
+            for index in range(count)
         ]
         self.failures: list[str] = []
         self._own_requests = [0]
@@ -165,7 +167,7 @@ class NumberedWriter:
         """Read everything back, hold it against the books; how many records there were."""
         assert not self.failures, self.failures[:5]
         # What is acknowledged by now must be found by the reading that begins now.
-        books = [Books(b.topic, b.partition, b.compacted, b.sent, set(b.acknowledged)) for b in self.books]
+        books = [PartitionLedger(b.topic, b.partition, b.compacted, b.sent, set(b.acknowledged)) for b in self.books]
         self._checks += 1
         found = read_numbers(bootstrap, [(b.topic, b.partition) for b in books])
         for book, live in zip(books, self.books, strict=True):
@@ -174,7 +176,7 @@ class NumberedWriter:
         return sum(map(len, found.values()))
 
 
-def _noting(books: Books, number: int, failures: list[str]) -> Callable[[KafkaError | None, Message], None]:
+def _noting(books: PartitionLedger, number: int, failures: list[str]) -> Callable[[KafkaError | None, Message], None]:
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
             books.acknowledged.add(number)

@@ -183,7 +183,7 @@ class Member:
 
 
 class ModernMember:
-    """A member of a group of the newer protocol, alone in it."""
+    """A member of a group of the consumer protocol, alone in it."""
 
     def __init__(self, port: int, group: str) -> None:
         self.port = port

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
+from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.group import Group, Kind
 from braidlog.coordinator.group.offset_cleanup import DeadlineKey
-from braidlog.coordinator.group.offsets import OffsetStore
+from braidlog.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.shard import ReplayedRecord
@@ -34,8 +34,8 @@ from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
-from support.tickets import RecordingTicket, ShardDriver
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
+from support.responders import RecordingResponder, ShardDriver
 
 GROUP_KEY_VERSION = 2
 LATEST_COMMIT = 9
@@ -91,7 +91,7 @@ class PlainGroup:
         return commit_timestamp_ms if self.age_from_ms is None else self.age_from_ms
 
     def write_tombstones(self, effects: Effects) -> None:
-        effects.write(versioned(GroupMetadataKey(group=self.group_id), GROUP_KEY_VERSION), None)
+        effects.write(version_prefixed_bytes(GroupMetadataKey(group=self.group_id), GROUP_KEY_VERSION), None)
 
 
 class FewTopics:
@@ -121,7 +121,9 @@ class OffsetsShard:
         self.groups: dict[str, Group] = {}
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.heard: list[tuple[str, str]] = []
-        self.offsets = OffsetStore(self.groups, self.deadlines, lambda: settings, topics, PlainGroup, self._heard_from)
+        self.offsets = OffsetMetadataManager(
+            self.groups, self.deadlines, lambda: settings, topics, PlainGroup, self._heard_from
+        )
 
     def _heard_from(self, group: Group, member_id: str, now: Moment) -> None:
         self.heard.append((group.group_id, member_id))
@@ -132,27 +134,27 @@ class OffsetsShard:
         assert isinstance(group, PlainGroup)
         return group
 
-    def delete_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+    def delete_group(self, group_id: str, responder: Responder, now: Moment) -> Effects:
         effects = Effects()
         self.offsets.tombstone_all(group_id, effects)
         self.groups[group_id].write_tombstones(effects)
         return effects
 
     def replay(self, record: ReplayedRecord) -> None:
-        version = layout_version(record.key)
-        key = layout_reader(record.key)
+        version = read_version_prefix(record.key)
+        key = reader_after_version(record.key)
         if version == GROUP_KEY_VERSION:
             assert record.value is None
             self.groups.pop(GroupMetadataKey.decode(key, version).group, None)
         else:
             self.offsets.replay(version, key, record.value, record)
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
-        self.offsets.replay_marker(producer_id, producer_epoch, commits)
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
+        self.offsets.replay_end_transaction_marker(producer_id, producer_epoch, commits)
 
-    def loaded(self, now: Moment) -> Effects:
+    def on_loaded(self, now: Moment) -> Effects:
         effects = Effects()
-        self.offsets.loaded(now, effects)
+        self.offsets.on_loaded(now, effects)
         return effects
 
     def next_deadline(self) -> float | None:
@@ -164,7 +166,7 @@ class OffsetsShard:
             self.offsets.on_deadline(key, now, effects)
         return effects
 
-    def abandon(self, error: ProtocolError) -> Effects:
+    def on_unloaded(self, error: ProtocolError) -> Effects:
         return Effects()
 
     def durable_state(self) -> object:
@@ -193,7 +195,7 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
         leader_epoch: int = -1,
         retention_ms: int = -1,
         timestamp_ms: int = -1,
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         wanted = OffsetCommitRequestPartition(
             partition_index=partition,
             committed_offset=offset,
@@ -209,7 +211,7 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[wanted])],
         )
         caller = Caller(version, "test", "/127.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.offsets.commit_offsets(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.offsets.commit_offsets(request, caller, responder, now))
 
     def commit_txn(
         self,
@@ -221,7 +223,7 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
         generation: int = -1,
         member_id: str = "",
         producer_epoch: int = 0,
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         request = TxnOffsetCommitRequest(
             transactional_id=f"txn-{producer_id}",
             group_id=group_id,
@@ -242,7 +244,9 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
             ],
         )
         caller = Caller(3, "test", "/127.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.offsets.commit_txn_offsets(request, caller, ticket, now))
+        return self.submit(
+            lambda shard, responder, now: shard.offsets.commit_txn_offsets(request, caller, responder, now)
+        )
 
     def fetch(
         self,
@@ -252,7 +256,7 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
         stable: bool = False,
         member_id: str | None = None,
         member_epoch: int = -1,
-    ) -> RecordingTicket:
+    ) -> RecordingResponder:
         topics = None
         if wanted is not None:
             topics = [
@@ -263,14 +267,14 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
         )
         request = OffsetFetchRequest(groups=[group], require_stable=stable)
         caller = Caller(9, "test", "/127.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.offsets.fetch_offsets(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.offsets.fetch_offsets(request, caller, responder, now))
 
     def offsets_of(self, group_id: str) -> dict[tuple[str, int], int]:
         """Everything that is committed for the group."""
         answer = self.fetch(group_id).response.groups[0]
         return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
 
-    def delete(self, group_id: str, wanted: dict[str, list[int]]) -> RecordingTicket:
+    def delete(self, group_id: str, wanted: dict[str, list[int]]) -> RecordingResponder:
         request = OffsetDeleteRequest(
             group_id=group_id,
             topics=[
@@ -281,10 +285,10 @@ class OffsetsDriver(ShardDriver[OffsetsShard]):
             ],
         )
         caller = Caller(0, "test", "/127.0.0.1")
-        return self.submit(lambda shard, ticket, now: shard.offsets.delete_offsets(request, caller, ticket, now))
+        return self.submit(lambda shard, responder, now: shard.offsets.delete_offsets(request, caller, responder, now))
 
     def delete_group(self, group_id: str) -> None:
-        self.submit(lambda shard, ticket, now: shard.delete_group(group_id, ticket, now))
+        self.submit(lambda shard, responder, now: shard.delete_group(group_id, responder, now))
 
     def delete_topic(self, name: str) -> None:
         self.topics.there.pop(name, None)

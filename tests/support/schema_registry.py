@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from braidlog.client.schema_registry import registry
+
 Described = Mapping[str, Any]
 
 
@@ -75,6 +77,8 @@ def running_registry(
     *, user: str | None = None, password: str | None = None, tls: tuple[Path, Path] | None = None
 ) -> Iterator[RunningRegistry]:
     """On loopback; `tls` is the server's certificate and key."""
+    # Its port may be one of an earlier registry, whose schemas this process remembers.
+    registry.forget_schemas()
     contents = Contents()
     expected = None if user is None else "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(contents, expected))

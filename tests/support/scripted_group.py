@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from braidlog.client.consumer.assignors.interface import Share
-from braidlog.client.consumer.assignors.layouts import read_assignment, write_assignment
+from braidlog.client.consumer.assignors.embedded_protocol import read_assignment, write_assignment
+from braidlog.client.consumer.assignors.interface import Assignment
 from braidlog.core.protocol_errors import MemberIdRequiredError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
-from support.membership_scene import JOIN, SYNC, Script
+from support.membership_harness import JOIN, SYNC, CoordinatorScript
 
 
 class Coordinator:
     """Our member leads as long as `leader` is empty; `gives` overrules what it shares out to itself."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: CoordinatorScript) -> None:
         self.generation = 0
         self.members_made = 0
         self.others: dict[str, bytes] = {}
@@ -53,7 +53,7 @@ class Coordinator:
     def _sync(self, request: SyncGroupRequest, version: int) -> SyncGroupResponse:
         self.shares = {each.member_id: read_assignment(each.assignment).partitions for each in request.assignments}
         if self.gives:
-            return SyncGroupResponse(assignment=write_assignment(Share(self.gives.pop(0))))
+            return SyncGroupResponse(assignment=write_assignment(Assignment(self.gives.pop(0))))
         mine = [each.assignment for each in request.assignments if each.member_id == request.member_id]
         return SyncGroupResponse(assignment=mine[0] if mine else b"")
 

@@ -34,7 +34,7 @@ class Batch:
     is_held: bool
 
 
-class DoomedDriver:
+class KillableDriver:
     """Runs streams in another process until it is killed, with all that it started."""
 
     def __init__(self, streams: list[Stream], plan: Path) -> None:
@@ -47,7 +47,7 @@ class DoomedDriver:
             env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         )
 
-    def __enter__(self) -> DoomedDriver:
+    def __enter__(self) -> KillableDriver:
         return self
 
     def __exit__(

@@ -34,7 +34,7 @@ TASK_POINTS = [FIRST_ROWS, BEFORE_COMMIT, AFTER_COMMIT]
 Plan = dict[str, dict[str, str]]
 
 
-class Copying:
+class KilledCopyJob:
     """One query through many lives."""
 
     def __init__(self, bootstrap: str, place: Path, *, delivery: str = "exactly-once", shuffle: str = "") -> None:

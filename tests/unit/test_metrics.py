@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.metric_names import CATALOGUE, COUNTER, GAUGE, HISTOGRAM, Metric
-from braidlog.metrics import TIME_BOUNDS_MS, Histogram, Registry
+from braidlog.metrics import TIME_BOUNDS_MS, Histogram, MetricsRegistry
 
 METRICS = {
     metric.name: metric
@@ -24,8 +24,8 @@ METRICS = {
 }
 
 
-def registry() -> Registry:
-    return Registry(METRICS)
+def registry() -> MetricsRegistry:
+    return MetricsRegistry(METRICS)
 
 
 def parsed(text: str) -> dict[tuple[str, str], float]:

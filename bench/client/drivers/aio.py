@@ -7,14 +7,14 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from bench.client import task as shared
-from bench.client.task import BATCH, Task, Watch
+from bench.client.task import BATCH, Stopwatch, Task
 
 
-def produce(task: Task, watch: Watch) -> None:
+def produce(task: Task, watch: Stopwatch) -> None:
     asyncio.run(_produce(task, watch))
 
 
-async def _produce(task: Task, watch: Watch) -> None:
+async def _produce(task: Task, watch: Stopwatch) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=task.bootstrap,
         acks="all",
@@ -39,11 +39,11 @@ async def _produce(task: Task, watch: Watch) -> None:
     await producer.stop()
 
 
-def consume(task: Task, watch: Watch) -> None:
+def consume(task: Task, watch: Stopwatch) -> None:
     asyncio.run(_consume(task, watch))
 
 
-async def _consume(task: Task, watch: Watch) -> None:
+async def _consume(task: Task, watch: Stopwatch) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=task.bootstrap,
         enable_auto_commit=False,

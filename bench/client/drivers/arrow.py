@@ -12,8 +12,8 @@ from bench.client.task import (
     LINGER_MS,
     PARTITION_FETCH_BYTES,
     WARM_RECORDS,
+    Stopwatch,
     Task,
-    Watch,
 )
 from braidlog.client import Consumer, Producer
 
@@ -30,7 +30,7 @@ def table_of(task: Task, rows: int) -> pa.Table:
     return pa.table({"value": pa.chunked_array(chunks, pa.binary())})
 
 
-def produce(task: Task, watch: Watch) -> None:
+def produce(task: Task, watch: Stopwatch) -> None:
     table = table_of(task, min(TABLE_ROWS, task.count))
     with Producer(
         bootstrap_servers=task.bootstrap,
@@ -50,7 +50,7 @@ def produce(task: Task, watch: Watch) -> None:
         watch.stop(written)
 
 
-def consume(task: Task, watch: Watch) -> None:
+def consume(task: Task, watch: Stopwatch) -> None:
     with Consumer(
         bootstrap_servers=task.bootstrap,
         auto_offset_reset="earliest",

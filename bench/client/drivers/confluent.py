@@ -7,12 +7,12 @@ from contextlib import suppress
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.client import task as shared
-from bench.client.task import BATCH, Task, Watch
+from bench.client.task import BATCH, Stopwatch, Task
 
 _CHUNK = 1000
 
 
-def produce(task: Task, watch: Watch) -> None:
+def produce(task: Task, watch: Stopwatch) -> None:
     producer = Producer({
         "bootstrap.servers": task.bootstrap,
         "acks": "all",
@@ -66,7 +66,7 @@ def _send_batches(producer: Producer, task: Task, payloads: list[bytes]) -> None
             producer.poll(0.01 if messages else 0)
 
 
-def consume(task: Task, watch: Watch) -> None:
+def consume(task: Task, watch: Stopwatch) -> None:
     consumer = Consumer({
         "bootstrap.servers": task.bootstrap,
         "group.id": "bench",

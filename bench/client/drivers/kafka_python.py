@@ -5,10 +5,10 @@ from __future__ import annotations
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from bench.client import task as shared
-from bench.client.task import BATCH, Task, Watch
+from bench.client.task import BATCH, Stopwatch, Task
 
 
-def produce(task: Task, watch: Watch) -> None:
+def produce(task: Task, watch: Stopwatch) -> None:
     producer = KafkaProducer(
         bootstrap_servers=task.bootstrap,
         acks="all",
@@ -33,7 +33,7 @@ def produce(task: Task, watch: Watch) -> None:
     producer.close()
 
 
-def consume(task: Task, watch: Watch) -> None:
+def consume(task: Task, watch: Stopwatch) -> None:
     consumer = KafkaConsumer(
         bootstrap_servers=task.bootstrap,
         enable_auto_commit=False,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.client import task as shared
-from bench.client.task import BATCH, CALL, Task, Watch
+from bench.client.task import BATCH, CALL, Stopwatch, Task
 from braidlog import Consumer, Producer, TopicPartition
 
 
-def produce(task: Task, watch: Watch) -> None:
+def produce(task: Task, watch: Stopwatch) -> None:
     with Producer(
         bootstrap_servers=task.bootstrap,
         acks="all",
@@ -31,7 +31,7 @@ def produce(task: Task, watch: Watch) -> None:
         watch.stop(sent)
 
 
-def consume(task: Task, watch: Watch) -> None:
+def consume(task: Task, watch: Stopwatch) -> None:
     with Consumer(
         bootstrap_servers=task.bootstrap,
         enable_auto_commit=False,

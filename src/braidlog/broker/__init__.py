@@ -1,1 +1,1 @@
-"""One broker put together: composition root, dispatch, handlers; the only room that knows all the others."""
+"""One broker put together: composition root, dispatch, handlers; the only package that imports all the others."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from braidlog.cluster.image import ClusterImage
 from braidlog.config.topic_names import is_internal
 from braidlog.core.types import TopicPartition
-from braidlog.storage.manager import LogManager
+from braidlog.storage.dirs.log_manager import LogManager
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.
 KRAFT_METADATA = "__cluster_metadata"

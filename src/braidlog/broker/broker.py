@@ -9,47 +9,47 @@ from functools import partial
 from typing import Final
 
 from braidlog.broker.adoption import topics_to_adopt
-from braidlog.broker.commit import Committer
-from braidlog.broker.conversions import Conversions
-from braidlog.broker.coordination import Coordination
-from braidlog.broker.coordinator_routes import add_coordinator_routes
-from braidlog.broker.dispatch import Dispatch
-from braidlog.broker.fetch_sessions import FetchSessions
-from braidlog.broker.handlers.fetch import FetchHandler
-from braidlog.broker.handlers.produce import ProduceHandler
+from braidlog.broker.coordinators.coordinators import Coordinators
+from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.environment import Environment
+from braidlog.broker.handlers.records.fetch import FetchHandler
+from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
+from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
-from braidlog.broker.live_settings import LiveSettings
-from braidlog.broker.local_partitions import LocalPartitions
-from braidlog.broker.routes import add_routes
-from braidlog.broker.seams import Seams
-from braidlog.broker.slices import Slices
+from braidlog.broker.replica_manager import ReplicaManager
+from braidlog.broker.requests.coordinator_routes import add_coordinator_routes
+from braidlog.broker.requests.dispatch import Dispatch
+from braidlog.broker.requests.handler_pool import RequestHandlerPool
+from braidlog.broker.requests.routes import add_routes
+from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.broker.storage_settings import storage_settings
 from braidlog.cluster import paths
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import broker_entity
 from braidlog.cluster.journal import CorruptStoreError
-from braidlog.cluster.producer_ids import ProducerIds
+from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.cluster.records import BrokerRecord, decode_config
 from braidlog.cluster.registration import cluster_id, generate_broker_id, last_broker_id, prepare_store, register
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import StoreFailedError
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller.loop import Controller
+from braidlog.controller.controller import Controller
 from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.net.fair_queue import FairQueue
 from braidlog.net.memory import MemoryBudget, default_memory_max
 from braidlog.net.round import Round
-from braidlog.net.turns import Turns
+from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import Partition
-from braidlog.replication.registry import Registry
-from braidlog.storage.cleaner.service import LogCleaner
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.storage.background_jobs import BackgroundJobs
+from braidlog.storage.cleaner.log_cleaner import LogCleaner
+from braidlog.storage.dirs.log_dir_loader import LoadProgress, LoadReport
+from braidlog.storage.dirs.log_manager import LogManager
+from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.housekeeping import Housekeeping
-from braidlog.storage.loading import LoadProgress, LoadReport
-from braidlog.storage.manager import LogManager
-from braidlog.storage.moving import ReplicaMoves
 
 log = logging.getLogger("braidlog.broker")
 
@@ -63,26 +63,28 @@ class Broker:
     def __init__(
         self,
         settings: BrokerSettings,
-        seams: Seams,
+        environment: Environment,
         *,
         on_progress: Callable[[LoadProgress], None] | None = None,
         on_fatal: Callable[[Exception], None] | None = None,
     ) -> None:
-        self.settings = LiveSettings(settings)
-        self.seams = seams
+        self.settings = DynamicBrokerSettings(settings)
+        self.environment = environment
         self.tasks = Tasks("broker")
-        self.registry = Registry()
-        self.dispatch = Dispatch(seams.clock, self.tasks)
+        self.registry = PartitionRegistry()
+        self.dispatch = Dispatch(environment.clock, self.tasks)
         self.memory = MemoryBudget(
-            settings.get_int("braidlog.memory.max") or default_memory_max(seams.memory_bytes),
+            settings.get_int("braidlog.memory.max") or default_memory_max(environment.memory_bytes),
             settings.get_int("queued.max.request.bytes"),
         )
-        self.sessions = FetchSessions(settings.get_int("max.incremental.fetch.session.cache.slots"), seams.random)
+        self.sessions = FetchSessionCache(
+            settings.get_int("max.incremental.fetch.session.cache.slots"), environment.random
+        )
         self.broker_id = BrokerId(-1)
         self.broker_epoch = -1
         self.ready = False
         self.load_report = LoadReport()
-        self.handles = HandlePool(seams.files)
+        self.handles = HandlePool(environment.files)
         self._on_progress = on_progress
         self._on_fatal = on_fatal
 
@@ -90,19 +92,25 @@ class Broker:
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
-        self.turns = Turns(loop)
-        self.slices = self.dispatch.slices = Slices(self.turns, self.seams.clock)
-        self.conversions = self.dispatch.conversions = Conversions(
-            self.seams.executors.run, self.memory.conversions, max(1, min(self.seams.cpus - 1, _MOST_CONVERSIONS))
+        self.fair_queue = FairQueue(loop)
+        self.time_slicer = self.dispatch.time_slicer = TimeSlicer(self.fair_queue, self.environment.clock)
+        self.handler_pool = self.dispatch.handler_pool = RequestHandlerPool(
+            self.environment.executors.run,
+            self.memory.conversions,
+            max(1, min(self.environment.cpus - 1, _MOST_CONVERSIONS)),
         )
         self.committer = Committer(
-            self.round, self.seams.clock, self._directory_of, self.seams.executors.run, self._directory_fault
+            self.round,
+            self.environment.clock,
+            self._directory_of,
+            self.environment.executors.run,
+            self._directory_fault,
         )
         self.logs = self._make_log_manager(settings)
         self.logs.open()
         store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path
         try:
-            self.store = EmbeddedStore.open(self.seams.journal_files(store_dir), self.seams.clock)
+            self.store = EmbeddedStore.open(self.environment.journal_files(store_dir), self.environment.clock)
         except (BlockingIOError, CorruptStoreError) as problem:
             raise UserError(str(problem)) from problem
         except OSError as problem:
@@ -119,32 +127,32 @@ class Broker:
             raise FatalError(f"cannot start without the coordination store in {store_dir}: {problem}") from problem
         self.store.starting = False
         self._add_handlers(settings)
-        self.jobs = JobRunner(self.seams.executors, self.tasks, self._directory_fault, self._fatal)
-        self.housekeeping = Housekeeping(self.logs, self.moves, self.cleaner)
-        self.jobs.start([*self.housekeeping.jobs(), self.local.open_late_logs()])
+        self.jobs = JobRunner(self.environment.executors, self.tasks, self._directory_fault, self._fatal)
+        self.housekeeping = BackgroundJobs(self.logs, self.moves, self.cleaner)
+        self.jobs.start([*self.housekeeping.jobs(), self.replica_manager.retry_unopened_logs()])
         self.settings.on_change(self._storage_settings_changed)
         self.ready = True
 
     async def _start_on_store(
         self, settings: BrokerSettings, advertised: tuple[Endpoint, ...], protocols: dict[str, str]
     ) -> None:
-        await self._settle_identity(settings)
+        await self._resolve_identity(settings)
         await self._apply_stored_settings()
-        self.local = LocalPartitions(self.broker_id, self.registry, self.settings)
+        self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings)
         self.controller = self._make_controller()
-        self.producer_ids = ProducerIds(self.session, self.broker_id)
+        self.producer_ids = ProducerIdManager(self.session, self.broker_id)
         await self._register(advertised, protocols)
         await self._load_logs()
-        self.local.attach(self.logs)
-        self.local.on_fatal = self._fatal
-        self.local.epochs_lag = lambda: self._epochs_lag
-        self.store.on_caught_up(self.local.leader_epochs_written)
-        self.moves = ReplicaMoves(self.logs)
-        self.cleaner = LogCleaner(self.logs, lambda: self.seams.passes(self.seams.files))
-        self.controller.add_listener(self.local)
-        self.coordination = self._make_coordination()
-        self.controller.add_listener(self.coordination)
-        self.local.on_late_log.append(self.coordination.log_opened)
+        self.replica_manager.attach(self.logs)
+        self.replica_manager.on_fatal = self._fatal
+        self.replica_manager.epochs_lag = lambda: self._epochs_lag
+        self.store.on_caught_up(self.replica_manager.leader_epochs_written)
+        self.moves = ReplicaAlterLogDirs(self.logs)
+        self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
+        self.controller.add_listener(self.replica_manager)
+        self.coordinators = self._make_coordinators()
+        self.controller.add_listener(self.coordinators)
+        self.replica_manager.on_log_opened.append(self.coordinators.log_opened)
         await self.controller.start(bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
 
@@ -156,22 +164,22 @@ class Broker:
     def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
         return LogManager(
             settings.log_dirs,
-            settings_of=lambda topic: self.local.settings_of(topic),
-            executor_of=self.seams.executors.of,
-            files=self.seams.files,
+            settings_of=lambda topic: self.replica_manager.settings_of(topic),
+            executor_of=self.environment.executors.of,
+            files=self.environment.files,
             handles=self.handles,
-            clock=self.seams.clock,
+            clock=self.environment.clock,
             settings=storage_settings(settings),
-            lock=self.seams.lock,
-            new_id=self.seams.new_id,
-            jitter=self.seams.random,
+            lock=self.environment.lock,
+            new_id=self.environment.new_id,
+            jitter=self.environment.random,
         )
 
-    async def _settle_identity(self, settings: BrokerSettings) -> None:
+    async def _resolve_identity(self, settings: BrokerSettings) -> None:
         """Cluster and broker id: the store's word first, then the data directories', then the settings'."""
         stored_cluster = self.logs.stored_cluster_id()
         await prepare_store(self.session)
-        new_id = self.seams.new_id
+        new_id = self.environment.new_id
         if stored_cluster is not None:
             known = parse_id(stored_cluster)
             self.cluster_id = await cluster_id(self.session, lambda: known)
@@ -205,19 +213,19 @@ class Broker:
             self.session,
             self.broker_id,
             lambda: self.settings.current,
-            self.seams.clock,
-            self.seams.random,
-            self.seams.new_id,
+            self.environment.clock,
+            self.environment.random,
+            self.environment.new_id,
         )
 
-    def _make_coordination(self) -> Coordination:
-        return Coordination(
+    def _make_coordinators(self) -> Coordinators:
+        return Coordinators(
             self.broker_id,
             self.registry,
             self.committer,
             self.controller,
             self.settings,
-            self.seams,
+            self.environment,
             self.tasks,
             self._directory_of,
             self.producer_ids,
@@ -233,14 +241,14 @@ class Broker:
             endpoints=advertised,
             security_protocols=protocols,
             rack=self.settings.current.get_str("broker.rack") or None,
-            timestamp_ms=self.seams.clock.wall_ms(),
+            timestamp_ms=self.environment.clock.wall_ms(),
         )
         self.broker_epoch = await register(self.session, self.broker_id, record)
 
     async def _load_logs(self) -> None:
         loop = asyncio.get_running_loop()
         self.load_report = await loop.run_in_executor(
-            self.seams.executors.of("loading"), self.logs.load, self._on_progress
+            self.environment.executors.of("loading"), self.logs.load, self._on_progress
         )
         report = self.load_report
         for problem in report.checkpoint_problems:
@@ -256,12 +264,12 @@ class Broker:
             if image.topics:
                 log.warning("set aside %s: this cluster has no such topic", topic.name)
                 for partition in topic.partitions:
-                    self.logs.set_aside(partition)
+                    self.logs.mark_stray(partition)
             else:
-                wanted = self.coordination.topics.wanted(topic.name)._replace(
+                wanted = self.coordinators.topics.wanted(topic.name)._replace(
                     partitions=topic.partition_count,
                     replication_factor=1,
-                    topic_id=topic.topic_id or self.seams.new_id(),
+                    topic_id=topic.topic_id or self.environment.new_id(),
                 )
                 (result,) = await self.controller.create_topics([wanted])
                 if result.error is not None:
@@ -270,18 +278,20 @@ class Broker:
 
     def _add_handlers(self, settings: BrokerSettings) -> None:
         loop = asyncio.get_running_loop()
-        self.produce = ProduceHandler(self.registry, self.committer, self.seams.clock, self.turns, self.conversions)
-        self.produce.check_partitions = self.coordination.desk.check_partitions
+        self.produce = ProduceHandler(
+            self.registry, self.committer, self.environment.clock, self.fair_queue, self.handler_pool
+        )
+        self.produce.add_or_verify = self.coordinators.marker_manager.add_or_verify
         self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,
             self.round,
-            self.seams.clock,
+            self.environment.clock,
             loop.call_later,
             settings.get_int("fetch.max.bytes"),
-            self.slices,
-            self.conversions,
+            self.time_slicer,
+            self.handler_pool,
         )
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
@@ -292,7 +302,7 @@ class Broker:
         before = self.logs.settings
         changed = storage_settings(settings)
         self.logs.apply_settings(changed)
-        if (before.cleaner_memory, before.log_cleaner_threads) != (changed.cleaner_memory, changed.log_cleaner_threads):
+        if (before.cleaner_config, before.log_cleaner_threads) != (changed.cleaner_config, changed.log_cleaner_threads):
             self.cleaner.settings_changed()
             self.jobs.start(self.housekeeping.cleaner_jobs())
         self.jobs.intervals_changed()
@@ -323,7 +333,7 @@ class Broker:
         self.round.after = lambda: None if busy() else drained.set()
         self.fetch.finish_all()
         self.round.run()
-        self.coordination.stop()
+        self.coordinators.stop()
         self.round.run()
         try:
             async with asyncio.timeout(timeout_s):
@@ -338,7 +348,7 @@ class Broker:
         self.round.run()
         await self.tasks.close()
         await self.controller.stop()
-        self.conversions.stop()
+        self.handler_pool.stop()
         self.committer.commit()
         for partition in self.registry.partitions():
             # What a thread still unpacks is refused: its log is being closed.
@@ -346,6 +356,6 @@ class Broker:
         loop = asyncio.get_running_loop()
         # The next start has to begin new leader epochs as well, where this one could not make its own durable.
         close = partial(self.logs.close, self.broker_epoch, mark_clean=not self._epochs_lag)
-        await loop.run_in_executor(self.seams.executors.of("loading"), close)
+        await loop.run_in_executor(self.environment.executors.of("loading"), close)
         await self.store.close()
-        self.seams.executors.close()
+        self.environment.executors.close()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from braidlog.broker.seams import Executors
+from braidlog.broker.environment import Executors
 from braidlog.core.errors import FatalError, StorageFault
 from braidlog.core.tasks import Tasks
 from braidlog.storage.jobs import Job
@@ -76,7 +76,7 @@ class JobRunner:
                 await asyncio.sleep(0)
                 continue
             try:
-                finish = await loop.run_in_executor(self._executors.of(work.lane or work.directory), work.act)
+                finish = await loop.run_in_executor(self._executors.of(work.executor or work.directory), work.act)
                 if finish is not None:
                     finish()
             except StorageFault as fault:

@@ -33,7 +33,7 @@ async def explain_unreachable(advertised: tuple[Endpoint, ...]) -> None:
         problem = await problem_with(endpoint)
         if problem is not None:
             log.warning(
-                "clients are told to connect to %s, which fails from here (%s): unless they reach it by another way, "
+                "advertised listener %s is not reachable from here (%s): unless clients reach it another way, "
                 "set advertised.listeners to %s://<a name or address that they can reach>:<port>",
                 endpoint,
                 problem,

@@ -14,23 +14,23 @@ from typing import Final
 
 from braidlog.broker.allocator import give_back_memory
 from braidlog.broker.broker import Broker
+from braidlog.broker.environment import Environment, system_environment
+from braidlog.broker.http_pages import http_pages
 from braidlog.broker.reachability import explain_unreachable
-from braidlog.broker.seams import Seams, system_seams
-from braidlog.broker.side_pages import side_pages
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
 from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners
-from braidlog.config.refusals import without_effect
+from braidlog.config.unsupported_settings import without_effect
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.slices import FileSlice
 from braidlog.core.types import Endpoint
 from braidlog.net.connection import ConnectionLimits
 from braidlog.net.connection_quotas import ConnectionQuotas, addresses_of
-from braidlog.net.http import SidePort
+from braidlog.net.http import HttpServer
 from braidlog.net.listener import Listener, bind
-from braidlog.storage.loading import LoadProgress
+from braidlog.storage.dirs.log_dir_loader import LoadProgress
 
 log = logging.getLogger("braidlog.server")
 
@@ -43,12 +43,12 @@ _MEMORY_EVERY_S: Final = 1.0
 
 
 class Server:
-    def __init__(self, settings: BrokerSettings, warnings: list[str], seams: Seams | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, warnings: list[str], environment: Environment | None = None) -> None:
         self.settings = settings
         self.warnings = warnings
         self.started = time.monotonic()
-        self.seams = seams or system_seams(_THREADS)
-        self.broker = Broker(settings, self.seams, on_progress=self._progress, on_fatal=self._fatal)
+        self.environment = environment or system_environment(_THREADS)
+        self.broker = Broker(settings, self.environment, on_progress=self._progress, on_fatal=self._fatal)
         self.quotas = ConnectionQuotas()
         overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
@@ -62,7 +62,7 @@ class Server:
         self.loop_lag = 0.0
         self._stop = asyncio.Event()
         self._failure: Exception | None = None
-        self._side_port: SidePort | None = None
+        self._side_port: HttpServer | None = None
         self._last_progress = 0.0
 
     async def run(self) -> int:
@@ -71,7 +71,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.request_stop)
         advertised = await self.open()
-        _settle_garbage_collector()
+        _tune_garbage_collector()
         self._announce(advertised)
         self.broker.tasks.spawn("advertised addresses", explain_unreachable(advertised))
         await self.serve_until_stopped()
@@ -94,14 +94,16 @@ class Server:
         except BaseException:
             for sock in sockets:
                 sock.close()
-            self.seams.executors.close()
+            self.environment.executors.close()
             raise
         broker = self.broker
-        self.limits = ConnectionLimits(self.settings.get_int("socket.request.max.bytes"), broker.memory, broker.turns)
+        self.limits = ConnectionLimits(
+            self.settings.get_int("socket.request.max.bytes"), broker.memory, broker.fair_queue
+        )
         self._listen(listeners, listeners.bound, sockets)
         self.advertised = advertised
         # What was changed at run time in an earlier life is known only now.
-        await self._follow_listeners()
+        await self._reconfigure_listeners()
         await self._start_side_port()
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
         self.broker.tasks.spawn("memory", self._watch_memory())
@@ -161,7 +163,7 @@ class Server:
 
     # Changes at run time
 
-    async def _follow_listeners(self) -> None:
+    async def _reconfigure_listeners(self) -> None:
         """Open, close and advertise as the settings say now (KIP-226)."""
         async with self._following:
             try:
@@ -183,7 +185,7 @@ class Server:
             if advertised != self.advertised:
                 await self.broker.advertise(advertised, wanted.protocols)
                 self.advertised = advertised
-                log.info("clients are told to connect to %s", ", ".join(map(str, advertised)))
+                log.info("advertised listener: %s", ", ".join(map(str, advertised)))
 
     def _retire(self, listener: Listener) -> None:
         """No new connections; those that wait for an answer get it first."""
@@ -206,7 +208,7 @@ class Server:
             self._limit_connections(settings)
             self._limit_hosts(settings)
         if self.advertised and not LISTENER_KEYS.isdisjoint(keys):
-            self.broker.tasks.spawn("listeners", self._follow_listeners())
+            self.broker.tasks.spawn("listeners", self._reconfigure_listeners())
 
     def _limit_connections(self, settings: BrokerSettings) -> None:
         self.quotas.set_limits(settings.get_int("max.connections"), settings.get_int("max.connection.creation.rate"))
@@ -228,19 +230,19 @@ class Server:
             elif self.broker.settings.current is settings:
                 self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses)
 
-        self.seams.executors.run("name look-ups", lambda: addresses.update(addresses_of(overrides)), done)
+        self.environment.executors.run("name look-ups", lambda: addresses.update(addresses_of(overrides)), done)
 
     def _warm(self, part: FileSlice, done: object) -> None:
         """Bring a cold file range into the page cache off the loop."""
         assert callable(done)
-        self.seams.executors.run("cold reads", lambda: _read_through(part), lambda problem: done())
+        self.environment.executors.run("cold reads", lambda: _read_through(part), lambda problem: done())
 
     async def _start_side_port(self) -> None:
         address = self.settings.get_str("braidlog.http.listen")
         if not address:
             return
         host, _, port = address.rpartition(":")
-        side_port = SidePort(side_pages(self))
+        side_port = HttpServer(http_pages(self))
         try:
             bound = await side_port.start(host or "127.0.0.1", int(port))
         except OSError as problem:
@@ -281,7 +283,9 @@ class Server:
             await asyncio.sleep(_MEMORY_EVERY_S)
             memory.requests.close_stalled(time.monotonic())
             if memory.has_emptied():
-                await asyncio.get_running_loop().run_in_executor(self.seams.executors.of("memory"), give_back_memory)
+                await asyncio.get_running_loop().run_in_executor(
+                    self.environment.executors.of("memory"), give_back_memory
+                )
 
     def _progress(self, progress: LoadProgress) -> None:
         now = time.monotonic()
@@ -335,7 +339,7 @@ def seconds_since_process_start() -> float:
         return 0.0
 
 
-def _settle_garbage_collector() -> None:
+def _tune_garbage_collector() -> None:
     """What is alive now stays: looking through it again and again would only make pauses.
 
     Requests leave hardly any cycles behind, so collecting less often costs no memory worth mentioning.

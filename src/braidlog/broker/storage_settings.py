@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.storage.broker_settings import RECOVERY_THREADS, StorageSettings
-from braidlog.storage.cleaner.order import CleanerMemory
+from braidlog.storage.cleaner.cleaning_request import CleanerConfig
+from braidlog.storage.settings import RECOVERY_THREADS, StorageSettings
 
 
 def storage_settings(settings: BrokerSettings) -> StorageSettings:
@@ -26,7 +26,7 @@ def storage_settings(settings: BrokerSettings) -> StorageSettings:
         log_cleaner_enable=settings.get_bool("log.cleaner.enable"),
         log_cleaner_threads=number("log.cleaner.threads"),
         log_cleaner_backoff_ms=number("log.cleaner.backoff.ms"),
-        cleaner_memory=CleanerMemory(
+        cleaner_config=CleanerConfig(
             dedupe_bytes=number("log.cleaner.dedupe.buffer.size"),
             load_factor=settings.get_float("log.cleaner.io.buffer.load.factor"),
             io_buffer_bytes=number("log.cleaner.io.buffer.size"),

@@ -13,7 +13,7 @@ from braidlog.cli.output import remark
 from braidlog.core.errors import UserError
 
 if TYPE_CHECKING:
-    from braidlog.client.cluster import Cluster
+    from braidlog.client.admin.cluster_connection import ClusterConnection
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 PROFILE_VARIABLE: Final = "BRAIDLOG_PROFILE"
@@ -76,13 +76,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", choices=("table", "json"), default="table", help="for people or for scripts")
 
 
-def connect(options: argparse.Namespace) -> Cluster:
+def connect(options: argparse.Namespace) -> ClusterConnection:
     # Commands that need no broker do not pay for the client.
-    from braidlog.client.cluster import Cluster
+    from braidlog.client.admin.cluster_connection import ClusterConnection
 
     settings = client_properties(options)
     resolve_connection(options, settings)
-    return Cluster(options.bootstrap, options.request_timeout, settings)
+    return ClusterConnection(options.bootstrap, options.request_timeout, settings)
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def client_texts(options: argparse.Namespace) -> dict[str, str]:
     settings: dict[str, str] = {}
     profile = options.profile or os.environ.get(PROFILE_VARIABLE)
     if profile:
-        from braidlog.cli.profiles import profile_settings
+        from braidlog.cli.commands.profiles import profile_settings
 
         settings.update(profile_settings(profile))
     if options.command_config:

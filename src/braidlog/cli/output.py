@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from braidlog.cli.option_words import in_options
+from braidlog.cli.cli_terms import in_cli_terms
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
@@ -50,7 +50,7 @@ def report(text: str, row: Row, output: str) -> None:
 def remark_failure(problem: ProtocolError | BraidlogError) -> None:
     """One of several that failed, the others going on."""
     text = f"{problem.message} [{problem.name}]" if isinstance(problem, ProtocolError) else str(problem)
-    remark(in_options(text))
+    remark(in_cli_terms(text))
 
 
 def remark(text: str) -> None:

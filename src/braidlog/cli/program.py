@@ -18,8 +18,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
+from braidlog.cli.cli_terms import in_cli_terms
 from braidlog.cli.interrupts import exit_code_of, interrupts_heard
-from braidlog.cli.option_words import in_options
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 
@@ -30,7 +30,7 @@ EXIT_USAGE: Final = 2
 # A noun's module is `braidlog.cli.<noun>` (with an underscore for a dash) and offers `add_arguments(parser)`, which
 # sets `run` for what it parses.
 NOUNS: Final = {
-    "serve": "run a broker until it is told to stop",
+    "serve": "run a broker until it is stopped",
     "topics": "create, list, describe, alter and delete topics, see their offsets",
     "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",
@@ -99,14 +99,14 @@ def build_parser(noun: str | None = None) -> Parser:
     for name, summary in NOUNS.items():
         below = nouns.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if noun in (None, name):
-            import_module(f"braidlog.cli.{name.replace('-', '_')}").add_arguments(below)
+            import_module(f"braidlog.cli.commands.{name.replace('-', '_')}").add_arguments(below)
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     words = list(arguments)
     if words[:1] == ["serve"]:
-        from braidlog.cli.serve import main as serve
+        from braidlog.cli.commands.serve import main as serve
 
         return serve(words[1:])
     if words == ["--version"]:
@@ -164,5 +164,5 @@ def _is_wrong_setting(problem: BraidlogError) -> bool:
 
 
 def _fail(message: str, code: int = EXIT_FAILED) -> int:
-    print(f"braidlog: {' '.join(in_options(message).split())}", file=sys.stderr)
+    print(f"braidlog: {' '.join(in_cli_terms(message).split())}", file=sys.stderr)
     return code

@@ -28,7 +28,7 @@ _DURATION: Final = re.compile(
 _UNIT_S: Final = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 
-class Target(NamedTuple):
+class ResetTarget(NamedTuple):
     """What was chosen; the number is an offset, a distance or milliseconds since 1970, where it takes one."""
 
     kind: str
@@ -53,7 +53,7 @@ class Change(NamedTuple):
 
 def plan_for(
     group: str,
-    target: Target,
+    target: ResetTarget,
     committed: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
     from_file: Mapping[TopicPartition, int],
@@ -80,7 +80,7 @@ def plan_for(
     return changes, notes
 
 
-def _wanted(target: Target, limits: Bounds, current: int | None, in_file: int) -> int:
+def _wanted(target: ResetTarget, limits: Bounds, current: int | None, in_file: int) -> int:
     if target.kind == TO_EARLIEST:
         return limits.start
     if target.kind == TO_LATEST:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from braidlog.client.admin.topics import NewTopic
     from braidlog.client.consumer.async_consumer import AsyncConsumer
     from braidlog.client.consumer.consumer import Consumer
-    from braidlog.client.consumer.listener import RebalanceListener
-    from braidlog.client.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
-    from braidlog.client.consumer.parallel import ParallelConsumer
+    from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
+    from braidlog.client.consumer.parallel.parallel_consumer import ParallelConsumer
+    from braidlog.client.consumer.rebalance_listener import RebalanceListener
     from braidlog.client.consumer.record import ConsumerRecord
     from braidlog.client.producer.delivery import Delivery, RecordMetadata
     from braidlog.client.producer.producer import Producer
@@ -53,11 +53,11 @@ _MODULE_OF: Final = {
     "ConsumerRecord": "braidlog.client.consumer.record",
     "Delivery": "braidlog.client.producer.delivery",
     "NewTopic": "braidlog.client.admin.topics",
-    "OffsetAndMetadata": "braidlog.client.consumer.offsets",
-    "OffsetAndTimestamp": "braidlog.client.consumer.offsets",
-    "ParallelConsumer": "braidlog.client.consumer.parallel",
+    "OffsetAndMetadata": "braidlog.client.consumer.offsets.offset_and_metadata",
+    "OffsetAndTimestamp": "braidlog.client.consumer.offsets.offset_and_metadata",
+    "ParallelConsumer": "braidlog.client.consumer.parallel.parallel_consumer",
     "Producer": "braidlog.client.producer.producer",
-    "RebalanceListener": "braidlog.client.consumer.listener",
+    "RebalanceListener": "braidlog.client.consumer.rebalance_listener",
     "RecordMetadata": "braidlog.client.producer.delivery",
     "TopicPartition": "braidlog.core.types",
 }

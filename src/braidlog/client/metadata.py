@@ -13,12 +13,12 @@ from itertools import count
 from random import Random
 from typing import Final
 
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.cluster_view import EMPTY, NO_LEADER, ClusterView, TopicView, view_of, with_leader
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, RequestTimeout
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.problem_log import CLUSTER
-from braidlog.client.refusals import refusal
 from braidlog.client.settings import Settings
-from braidlog.client.view import EMPTY, NO_LEADER, ClusterView, TopicView, view_of, with_leader
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidTopicError,
@@ -171,7 +171,7 @@ class Metadata:
         except TimeoutError as problem:
             seen = self.view.topics.get(name)
             if seen is not None and seen.error_code != NONE:
-                raise refusal(seen.error_code, f"topic {name} after {timeout_s:g} s") from problem
+                raise broker_error(seen.error_code, f"topic {name} after {timeout_s:g} s") from problem
             reason = f"; last problem: {self.problem}" if self.problem else ""
             raise RequestTimeout(f"no metadata of topic {name} within {timeout_s:g} s{reason}") from problem
 
@@ -185,7 +185,7 @@ class Metadata:
                 continue
             seen = self.view.topics.get(name)
             if seen is not None and seen.error_code in _LASTING:
-                raise refusal(seen.error_code, f"topic {name}")
+                raise broker_error(seen.error_code, f"topic {name}")
             found = self.view.topic(name)
             if found is not None:
                 return found
@@ -278,7 +278,7 @@ class Metadata:
             reachable = any(map(self._nodes.is_reachable, self.view.brokers))
             if self._rebootstraps and self._nodes.addresses and not reachable:
                 log.info("none of the known brokers answers; starting from bootstrap.servers again")
-                self._nodes.forget_brokers()
+                self._nodes.rebootstrap()
             raise
         self._take(response)
 
@@ -301,10 +301,12 @@ class Metadata:
             subject = f"topic {name}"
             if topic.error_code != NONE:
                 if topic.error_code not in _LASTING:
-                    self.problems.failed(subject, refusal(topic.error_code, subject))
+                    self.problems.failed(subject, broker_error(topic.error_code, subject))
             elif leaderless := [str(each.index) for each in topic.partitions if each.leader == NO_LEADER]:
                 numbers = ", ".join(leaderless)
-                self.problems.failed(subject, refusal(LeaderNotAvailableError.code, f"{subject}: partition {numbers}"))
+                self.problems.failed(
+                    subject, broker_error(LeaderNotAvailableError.code, f"{subject}: partition {numbers}")
+                )
             elif not self.problems.is_empty:
                 self.problems.recovered(subject)
 

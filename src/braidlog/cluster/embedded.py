@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from braidlog.cluster.journal import encode_frame, encode_transaction
 from braidlog.cluster.journal_files import JournalFiles
-from braidlog.cluster.recovery import Recovered, fold, recover
+from braidlog.cluster.recovery import Recovered, recover, take_snapshot
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import Delete, Operation, Outcome, StoreError, StoreFailedError, Watch, WatchEvent
 from braidlog.cluster.tree import Transaction, ZnodeTree
@@ -35,8 +35,8 @@ from braidlog.core.clock import Clock
 from braidlog.core.errors import is_disk_full
 
 # The journal is folded once it outgrows this and the snapshot: reading both costs at most about twice the snapshot.
-_FOLD_ABOVE: Final = 1 << 20
-_FOLD_ABOVE_AT_CLOSE: Final = 1 << 16
+_SNAPSHOT_ABOVE: Final = 1 << 20
+_SNAPSHOT_ABOVE_AT_CLOSE: Final = 1 << 16
 _SESSION_BITS: Final = 16
 # How often a store that lags looks whether there is room.
 _RETRY_S: Final = 1.0
@@ -76,7 +76,7 @@ class EmbeddedStore:
         # Applied and answered but not in the journal; they go into the next frame, before what is staged.
         self._unwritten = list(unwritten)
         self._retry: asyncio.TimerHandle | None = None
-        self._told = False
+        self._failure_logged = False
         self._on_caught_up: list[Callable[[], None]] = []
         self._staged: list[Transaction] = []
         self._writing = False
@@ -151,7 +151,7 @@ class EmbeddedStore:
             await self.submit([Delete(path) for path in paths], session.session_id)
 
     async def close(self) -> None:
-        """End every session, fold a long journal so that the next start is quick, release the files."""
+        """End every session, replace a long journal by a snapshot for a quick next start, release the files."""
         for session in list(self._sessions.values()):
             with suppress(StoreFailedError):  # whatever stays is removed when the store opens again
                 await session.close()
@@ -162,9 +162,9 @@ class EmbeddedStore:
             self._retry.cancel()
         if self._failure is None:
             self._failure = StoreFailedError("the embedded store is closed")
-            if self._journal_size > _FOLD_ABOVE_AT_CLOSE:
+            if self._journal_size > _SNAPSHOT_ABOVE_AT_CLOSE:
                 try:
-                    await asyncio.get_running_loop().run_in_executor(self._writer(), fold, self._files)
+                    await asyncio.get_running_loop().run_in_executor(self._writer(), take_snapshot, self._files)
                 except OSError as problem:
                     _log.warning("the journal of the embedded store stays as long as it is: %s", problem)
         self._files.close()
@@ -250,9 +250,9 @@ class EmbeddedStore:
             self._caught_up()
             self._answer_durable()
         elif failed.before is None:
-            if not self._told:
+            if not self._failure_logged:
                 _log.error("the embedded store cannot write its journal: %s; free some space", failed.problem)
-                self._told = True
+                self._failure_logged = True
             self._unwritten = group
             self._durable = zxid
             self._answer_durable()
@@ -265,8 +265,8 @@ class EmbeddedStore:
         if self._unwritten and self._retry is None:
             self._retry = loop.call_later(_RETRY_S, self._write_unwritten)
         loop.call_soon(self._mark_delivered, self._durable)
-        if self._journal_size > max(_FOLD_ABOVE, self._snapshot_size):
-            loop.run_in_executor(self._writer(), fold, self._files).add_done_callback(self._folded)
+        if self._journal_size > max(_SNAPSHOT_ABOVE, self._snapshot_size):
+            loop.run_in_executor(self._writer(), take_snapshot, self._files).add_done_callback(self._on_snapshot_taken)
         else:
             self._rest()
 
@@ -280,13 +280,13 @@ class EmbeddedStore:
         if not self._unwritten:
             return
         self._unwritten = []
-        if self._told:
+        if self._failure_logged:
             _log.info("the embedded store has written what it could not write before")
-            self._told = False
+            self._failure_logged = False
         for callback in self._on_caught_up:
             callback()
 
-    def _folded(self, job: asyncio.Future[Recovered]) -> None:
+    def _on_snapshot_taken(self, job: asyncio.Future[Recovered]) -> None:
         problem = job.exception()
         if problem is None:
             folded = job.result()
@@ -295,7 +295,7 @@ class EmbeddedStore:
         else:
             self._snapshot_size = self._journal_size * 2  # try again later; the journal itself is sound
             asyncio.get_running_loop().call_exception_handler(
-                {"message": "the embedded store could not fold its journal", "exception": problem}
+                {"message": "the embedded store could not write a snapshot of its journal", "exception": problem}
             )
         self._rest()
 

@@ -1,4 +1,4 @@
-"""The embedded store's two file formats: the journal that changes are appended to, the snapshot it is folded into.
+"""The embedded store's two file formats: the journal that changes are appended to, the snapshot that replaces it.
 
 `journal-<first zxid>`: frames, one for each group commit, all numbers big-endian. A frame is written only after the
 one before it is durable, so a damaged frame is a torn tail if nothing sound follows it, else corruption.

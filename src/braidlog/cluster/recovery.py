@@ -1,4 +1,4 @@
-"""Reads the embedded store back from its files, and folds the journal into a snapshot.
+"""Reads the embedded store back from its files, and replaces the journal by a snapshot.
 
     open    newest snapshot, then every journal's transactions after its zxid; the last journal's torn tail is cut off
     fold    the same reading, written as a new snapshot; only then do the files that it replaces go
@@ -104,7 +104,7 @@ def _cut_tail(files: JournalFiles, name: str, content: bytes, end: int) -> None:
     files.truncate(name, end)
 
 
-def fold(files: JournalFiles) -> Recovered:
+def take_snapshot(files: JournalFiles) -> Recovered:
     """Blocking. Replace snapshot and journals by one snapshot of what they say."""
     before = _recover(files)
     encoded = encode_snapshot(before.tree)

@@ -64,7 +64,7 @@ def _check_network(settings: BrokerSettings) -> None:
     overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
     _require(
         settings.get_int("max.connections.per.ip") > 0 or bool(overrides),
-        "max.connections.per.ip of 0 lets nobody in: name the allowed hosts in max.connections.per.ip.overrides",
+        "max.connections.per.ip of 0 allows no connections: name the allowed hosts in max.connections.per.ip.overrides",
     )
 
 

@@ -13,7 +13,7 @@ from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
 from braidlog.config.listeners import parse_listeners
 from braidlog.config.properties import PropertiesError, parse_properties
-from braidlog.config.refusals import SettingsRefusedError, find_refusals, unprotected
+from braidlog.config.unsupported_settings import UnsupportedSettingsError, find_unsupported, unprotected
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError
 
@@ -51,7 +51,7 @@ def load_settings(
     """The broker's settings: command line before environment before file before defaults.
 
     Raises UserError, with the place of the mistake, for a file that cannot be read or a value that is not allowed, and
-    SettingsRefusedError for settings that would leave the broker open or alone: all of them at once.
+    UnsupportedSettingsError for settings that would leave the broker open or alone: all of them at once.
     """
     warnings: list[str] = []
     texts: dict[str, str] = {}
@@ -66,9 +66,9 @@ def load_settings(
         settings = BrokerSettings(texts)
         check_broker(settings)
         warnings += (f"{places.get(key, key)}: {_unknown(key)}" for key in settings.unknown)
-        refusals = find_refusals(settings, places)
+        refusals = find_unsupported(settings, places)
         if refusals:
-            raise SettingsRefusedError(refusals, settings, warnings)
+            raise UnsupportedSettingsError(refusals, settings, warnings)
         parse_listeners(settings)
     except InvalidConfigError as problem:
         raise UserError(str(problem.message)) from problem
@@ -166,7 +166,7 @@ def _unknown(key: str) -> str:
 
     if key in FORMER:
         return f"Kafka no longer has {key}, and it has no effect; {FORMER[key]}"
-    return f"nobody knows the setting {key}{_meant(key)}"
+    return f"unknown setting {key}{_meant(key)}"
 
 
 def _meant(key: str) -> str:

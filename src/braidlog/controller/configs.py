@@ -10,10 +10,10 @@ from braidlog.cluster.image import ImageDelta, broker_entity, group_entity, grou
 from braidlog.cluster.store import Create
 from braidlog.config import group
 from braidlog.config.dynamic import Alteration, alter_broker, alter_group, alter_topic, validate_dynamic
-from braidlog.config.refusals import check_changes
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
-from braidlog.controller.plan import Plan, Put, Remove, Situation, Step
+from braidlog.config.unsupported_settings import check_changes
+from braidlog.controller.plan import ControllerContext, Plan, Put, Remove, Step
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -33,7 +33,7 @@ from braidlog.core.types import BrokerId
 
 
 def alter(
-    situation: Situation,
+    context: ControllerContext,
     requests: Sequence[FullConfig],
     validate_only: bool,
     times: Mapping[ConfigResource, int] | None = None,
@@ -48,20 +48,20 @@ def alter(
         )
         for each in requests
     ]
-    return _alter(situation, changes, validate_only, times, keep=False)
+    return _alter(context, changes, validate_only, times, keep=False)
 
 
 def alter_incrementally(
-    situation: Situation,
+    context: ControllerContext,
     requests: Sequence[ConfigChanges],
     validate_only: bool,
     times: Mapping[ConfigResource, int] | None = None,
 ) -> tuple[Plan, list[ConfigResult]]:
-    return _alter(situation, requests, validate_only, times, keep=True)
+    return _alter(context, requests, validate_only, times, keep=True)
 
 
 def _alter(
-    situation: Situation,
+    context: ControllerContext,
     requests: Sequence[ConfigChanges],
     validate_only: bool,
     times: Mapping[ConfigResource, int] | None,
@@ -76,8 +76,8 @@ def _alter(
         try:
             if times[request.resource] > 1:
                 raise InvalidRequestError("each resource may come only once in a request")
-            entity = entity_of(situation, request.resource)
-            overrides = _altered(situation, request, situation.image.config(entity) if keep else {})
+            entity = entity_of(context, request.resource)
+            overrides = _altered(context, request, context.image.config(entity) if keep else {})
         except ProtocolError as error:
             results.append(ConfigResult(request.resource, error))
             continue
@@ -90,13 +90,13 @@ def _alter(
     return Plan(steps, ImageDelta(configs_changed=changed)), results
 
 
-def entity_of(situation: Situation, resource: ConfigResource) -> str:
+def entity_of(context: ControllerContext, resource: ConfigResource) -> str:
     """Where the resource's overrides lie; raises if it cannot have any."""
     if resource.type == ResourceType.TOPIC:
         if not resource.name:
             raise InvalidRequestError("name a topic: there are no overrides for all topics, only broker defaults")
         validate_name(resource.name)
-        if situation.image.topic(resource.name) is None:
+        if context.image.topic(resource.name) is None:
             raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
         return topic_entity(resource.name)
     if resource.type == ResourceType.BROKER:
@@ -106,9 +106,9 @@ def entity_of(situation: Situation, resource: ConfigResource) -> str:
             broker_id = BrokerId(int(resource.name))
         except ValueError:
             raise InvalidRequestError(f"a broker's name is its id, a number, not {resource.name!r}") from None
-        if broker_id not in situation.image.brokers:
+        if broker_id not in context.image.brokers:
             raise InvalidRequestError(
-                f"broker {broker_id} is not registered; registered: {sorted(situation.image.brokers)}"
+                f"broker {broker_id} is not registered; registered: {sorted(context.image.brokers)}"
             )
         return broker_entity(broker_id)
     if resource.type == ResourceType.GROUP:
@@ -131,8 +131,8 @@ def _written(entity: str, overrides: Mapping[str, str]) -> Step:
     return Put(paths.config(entity), records.encode_config(overrides))
 
 
-def _altered(situation: Situation, request: ConfigChanges, current: Mapping[str, str]) -> dict[str, str]:
-    settings = situation.settings
+def _altered(context: ControllerContext, request: ConfigChanges, current: Mapping[str, str]) -> dict[str, str]:
+    settings = context.settings
     alterations = [Alteration(each.key, each.operation, each.value) for each in request.changes]
     if any(not each.key for each in alterations):
         raise InvalidRequestError("a config has no name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, TopicImage
-from braidlog.controller.plan import Plan, Situation, Step, first_state, with_partitions, write_state
+from braidlog.controller.plan import ControllerContext, Plan, Step, initial_state, with_partitions, write_state
 from braidlog.controller.requests import ElectionType, PartitionResult
 from braidlog.core.protocol_errors import (
     ElectionNotNeededError,
@@ -19,12 +19,12 @@ from braidlog.core.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 
 
 def elect_leaders(
-    situation: Situation, election_type: int, partitions: Sequence[TopicPartition] | None
+    context: ControllerContext, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> tuple[Plan, list[PartitionResult]]:
     """For None, every partition that needs it: those that do not are left out of the answer."""
     if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise InvalidRequestError(f"election type {election_type} is unknown (0 preferred, 1 unclean)")
-    image = situation.image
+    image = context.image
     wanted = all_partitions(image) if partitions is None else list(dict.fromkeys(partitions))
     changes: dict[str, dict[int, PartitionInfo]] = {}
     results: list[PartitionResult] = []
@@ -42,7 +42,7 @@ def elect_leaders(
         except ProtocolError as error:
             results.append(PartitionResult(each, error))
             continue
-        changes.setdefault(each.topic, {})[each.partition] = led_by(situation, before, leader, isr)
+        changes.setdefault(each.topic, {})[each.partition] = with_leader(context, before, leader, isr)
         results.append(PartitionResult(each))
     return state_plan(image, changes), results
 
@@ -90,42 +90,44 @@ def _clean(before: PartitionInfo, image: ClusterImage) -> tuple[BrokerId, tuple[
     return None if leader is None else (leader, isr)
 
 
-def take_over(situation: Situation, bump_leader_epochs: bool) -> Plan:
+def take_over(context: ControllerContext, bump_leader_epochs: bool) -> Plan:
     """What a controller finds undone: partitions without a state, and leaders that are gone.
 
     `bump_leader_epochs` also starts a new epoch wherever nothing else changes: after an unclean stop a log may have
     lost its unsynced tail, and what is then written at those offsets must not look like what readers saw before.
     """
-    image = situation.image
+    image = context.image
     changes: dict[str, dict[int, PartitionInfo]] = {}
     for topic in image.topics.values():
         for index, before in enumerate(topic.partitions):
-            after = _taken_over(situation, before, bump_leader_epochs)
+            after = _taken_over(context, before, bump_leader_epochs)
             if after is not before:
                 changes.setdefault(topic.name, {})[index] = after
     return state_plan(image, changes)
 
 
-def _taken_over(situation: Situation, before: PartitionInfo, bump: bool) -> PartitionInfo:
-    image = situation.image
+def _taken_over(context: ControllerContext, before: PartitionInfo, bump: bool) -> PartitionInfo:
+    image = context.image
     if before.partition_epoch == -1:
         alive = [each for each in before.replicas if each in image.brokers]
-        return first_state(before.replicas, alive, situation.controller_epoch) if alive else before
+        return initial_state(before.replicas, alive, context.controller_epoch) if alive else before
     if before.leader in image.brokers:
-        return led_by(situation, before, before.leader, before.isr) if bump else before
+        return with_leader(context, before, before.leader, before.isr) if bump else before
     clean = _clean(before, image)
     if clean is not None:
-        return led_by(situation, before, *clean)
+        return with_leader(context, before, *clean)
     # The last in-sync replica stays listed: it alone may lead again without losing anything.
-    return before if before.leader == NO_BROKER else led_by(situation, before, NO_BROKER, before.isr)
+    return before if before.leader == NO_BROKER else with_leader(context, before, NO_BROKER, before.isr)
 
 
-def led_by(situation: Situation, before: PartitionInfo, leader: BrokerId, isr: tuple[BrokerId, ...]) -> PartitionInfo:
+def with_leader(
+    context: ControllerContext, before: PartitionInfo, leader: BrokerId, isr: tuple[BrokerId, ...]
+) -> PartitionInfo:
     return before._replace(
         leader=leader,
         leader_epoch=LeaderEpoch(before.leader_epoch + 1),
         isr=isr,
-        controller_epoch=situation.controller_epoch,
+        controller_epoch=context.controller_epoch,
         partition_epoch=before.partition_epoch + 1,
     )
 

@@ -17,23 +17,23 @@ from braidlog.core.protocol_errors import NotControllerError
 from braidlog.core.types import BrokerId
 
 
-class Mandate(NamedTuple):
+class ControllerEpoch(NamedTuple):
     """`epoch_version` is the version of the epoch's node: every change checks that it still holds."""
 
     epoch: int
     epoch_version: int
 
 
-async def claim(store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> Mandate:
+async def claim(store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> ControllerEpoch:
     """Raises NotControllerError if another broker is the controller."""
     while True:
         (node,) = await store.get_many([paths.CONTROLLER_EPOCH])
         if node is None:
-            mandate = Mandate(1, 0)
+            controller_epoch = ControllerEpoch(1, 0)
             advance: Operation = Create(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(1))
         else:
             epoch = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data) + 1
-            mandate = Mandate(epoch, node.stat.version + 1)
+            controller_epoch = ControllerEpoch(epoch, node.stat.version + 1)
             advance = SetData(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch), node.stat.version)
         node_of_controller = records.encode_controller(broker_id, now_ms)
         try:
@@ -44,4 +44,4 @@ async def claim(store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> M
             if taken.path == paths.CONTROLLER_EPOCH:
                 continue
             raise NotControllerError(f"another broker is the controller; see {paths.CONTROLLER} in the store") from None
-        return mandate
+        return controller_epoch

@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     delta: ImageDelta = ImageDelta()
 
 
-class Situation(NamedTuple):
+class ControllerContext(NamedTuple):
     """All that a decision may look at."""
 
     image: ClusterImage
@@ -53,15 +53,15 @@ class Situation(NamedTuple):
     unremoved: frozenset[str] = frozenset()
 
 
-def first_states(
+def initial_states(
     assignment: Sequence[tuple[int, ...]], alive: Sequence[int], controller_epoch: int
 ) -> tuple[PartitionInfo, ...]:
     """Partitions with the same replicas share one value."""
-    states = {replicas: first_state(replicas, alive, controller_epoch) for replicas in dict.fromkeys(assignment)}
+    states = {replicas: initial_state(replicas, alive, controller_epoch) for replicas in dict.fromkeys(assignment)}
     return tuple(states[replicas] for replicas in assignment)
 
 
-def first_state(replicas: Sequence[int], alive: Sequence[int], controller_epoch: int) -> PartitionInfo:
+def initial_state(replicas: Sequence[int], alive: Sequence[int], controller_epoch: int) -> PartitionInfo:
     """How a partition starts: the first live replica leads, all live ones are in sync, as all are empty."""
     everyone = tuple(BrokerId(each) for each in replicas)
     live = tuple(each for each in everyone if each in alive) or everyone

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from braidlog.cluster import paths
 from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, TopicImage
 from braidlog.cluster.store import SetData
-from braidlog.controller.elections import all_partitions, led_by
+from braidlog.controller.elections import all_partitions, with_leader
 from braidlog.controller.placement import check_replicas
-from braidlog.controller.plan import Plan, Situation, Step, topic_data, with_partitions, write_state
+from braidlog.controller.plan import ControllerContext, Plan, Step, topic_data, with_partitions, write_state
 from braidlog.controller.requests import OngoingReassignment, PartitionResult, Reassignment
 from braidlog.core.protocol_errors import (
     InvalidReplicaAssignmentError,
@@ -27,9 +27,11 @@ from braidlog.core.protocol_errors import (
 from braidlog.core.types import BrokerId, TopicPartition
 
 
-def alter_reassignments(situation: Situation, requests: Sequence[Reassignment]) -> tuple[Plan, list[PartitionResult]]:
+def alter_reassignments(
+    context: ControllerContext, requests: Sequence[Reassignment]
+) -> tuple[Plan, list[PartitionResult]]:
     """A partition that is named twice gets what is asked last."""
-    image = situation.image
+    image = context.image
     changes: dict[str, dict[int, PartitionInfo]] = {}
     results: list[PartitionResult] = []
     for where, replicas in {request.partition: request.replicas for request in requests}.items():
@@ -37,9 +39,7 @@ def alter_reassignments(situation: Situation, requests: Sequence[Reassignment]) 
             before = image.partition(where)
             if before is None:
                 raise UnknownTopicOrPartitionError(f"The partition {where} does not exist.")
-            after = (
-                _cancelled(situation, where, before) if replicas is None else _moved(situation, where, before, replicas)
-            )
+            after = _cancelled(context, where, before) if replicas is None else _moved(context, where, before, replicas)
         except ProtocolError as error:
             results.append(PartitionResult(where, error))
             continue
@@ -60,9 +60,9 @@ def list_reassignments(image: ClusterImage, partitions: Sequence[TopicPartition]
 
 
 def _moved(
-    situation: Situation, where: TopicPartition, before: PartitionInfo, replicas: Sequence[int]
+    context: ControllerContext, where: TopicPartition, before: PartitionInfo, replicas: Sequence[int]
 ) -> PartitionInfo:
-    check_replicas(replicas, situation.image.brokers, str(where))
+    check_replicas(replicas, context.image.brokers, str(where))
     target = tuple(BrokerId(each) for each in replicas)
     origin = tuple(each for each in before.replicas if each not in before.adding)
     adding = tuple(each for each in target if each not in origin)
@@ -70,19 +70,19 @@ def _moved(
     started = before._replace(replicas=target + removing, adding=adding, removing=removing)
     if any(each not in before.isr for each in adding) or not any(each in before.isr for each in target):
         return started
-    return _finished(situation, started, target)
+    return _finished(context, started, target)
 
 
-def _finished(situation: Situation, moving: PartitionInfo, target: tuple[BrokerId, ...]) -> PartitionInfo:
+def _finished(context: ControllerContext, moving: PartitionInfo, target: tuple[BrokerId, ...]) -> PartitionInfo:
     isr = tuple(each for each in moving.isr if each in target)
     settled = moving._replace(replicas=target, adding=(), removing=())
     if isr == moving.isr and moving.leader in target:
         return settled
     leader = moving.leader if moving.leader in target else next(each for each in target if each in isr)
-    return led_by(situation, settled, leader, isr)
+    return with_leader(context, settled, leader, isr)
 
 
-def _cancelled(situation: Situation, where: TopicPartition, before: PartitionInfo) -> PartitionInfo:
+def _cancelled(context: ControllerContext, where: TopicPartition, before: PartitionInfo) -> PartitionInfo:
     if not before.reassigning:
         raise NoReassignmentInProgressError(f"no reassignment of {where} is under way")
     origin = tuple(each for each in before.replicas if each not in before.adding)
@@ -91,7 +91,7 @@ def _cancelled(situation: Situation, where: TopicPartition, before: PartitionInf
             f"none of the former replicas {list(origin)} of {where} is in sync any more: "
             "let the reassignment finish, or reassign to other brokers"
         )
-    return _finished(situation, before, origin)
+    return _finished(context, before, origin)
 
 
 def _plan(image: ClusterImage, changes: dict[str, dict[int, PartitionInfo]]) -> Plan:

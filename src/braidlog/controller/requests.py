@@ -57,7 +57,7 @@ class NewTopicResult(NamedTuple):
     topic_id: bytes = ZERO_ID
     partitions: int = -1
     replication_factor: int = -1
-    # The overrides the topic was created with; effective values are the config room's to say.
+    # The overrides the topic was created with; effective values are decided in `config`.
     configs: Mapping[str, str] = {}
 
 

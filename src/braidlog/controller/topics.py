@@ -12,7 +12,16 @@ from braidlog.cluster.store import Create, SetData
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
 from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of
-from braidlog.controller.plan import Plan, Put, Remove, Situation, Step, create_partitions, first_states, topic_data
+from braidlog.controller.plan import (
+    ControllerContext,
+    Plan,
+    Put,
+    Remove,
+    Step,
+    create_partitions,
+    initial_states,
+    topic_data,
+)
 from braidlog.controller.requests import (
     USE_DEFAULT,
     DeletedTopicResult,
@@ -47,7 +56,7 @@ _REMOVED_AT_A_TIME: Final = 500
 
 
 def create_topics(
-    situation: Situation,
+    context: ControllerContext,
     requests: Sequence[NewTopic],
     validate_only: bool,
     times: Mapping[str, int] | None = None,
@@ -67,9 +76,9 @@ def create_topics(
         try:
             if times[request.name] > 1:
                 raise InvalidRequestError(f"the request names the topic {request.name!r} more than once")
-            _check_count(already, _partition_count(situation, request))
-            topic = _new_topic(situation, request)
-            overrides = _overrides(situation, request)
+            _check_count(already, _partition_count(context, request))
+            topic = _new_topic(context, request)
+            overrides = _overrides(context, request)
         except ProtocolError as error:
             results.append(NewTopicResult(request.name, error))
             continue
@@ -95,12 +104,12 @@ def create_topics(
     return Plan(steps, ImageDelta(topics_created=tuple(created), configs_changed=configs)), results
 
 
-def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
-    image = situation.image
+def _new_topic(context: ControllerContext, request: NewTopic) -> TopicImage:
+    image = context.image
     validate_name(request.name)
     if image.topic(request.name) is not None:
         raise TopicAlreadyExistsError(f"Topic '{request.name}' already exists.")
-    if request.name in situation.unremoved:
+    if request.name in context.unremoved:
         raise KafkaStorageError(
             f"the deleted topic '{request.name}' could not be removed from the store yet; free some space and try again"
         )
@@ -117,17 +126,17 @@ def _new_topic(situation: Situation, request: NewTopic) -> TopicImage:
         check_assignments(request.assignments, image.brokers)
         assignment = [request.assignments[index] for index in range(len(request.assignments))]
     else:
-        assignment = _placed(situation, request.partitions, request.replication_factor)
+        assignment = _placed(context, request.partitions, request.replication_factor)
     alive = list(image.brokers)
-    partitions = first_states(assignment, alive, situation.controller_epoch)
-    topic_id = situation.new_id() if request.topic_id == ZERO_ID else request.topic_id
+    partitions = initial_states(assignment, alive, context.controller_epoch)
+    topic_id = context.new_id() if request.topic_id == ZERO_ID else request.topic_id
     return TopicImage(request.name, topic_id, partitions)
 
 
-def _partition_count(situation: Situation, request: NewTopic) -> int:
+def _partition_count(context: ControllerContext, request: NewTopic) -> int:
     if request.assignments:
         return len(request.assignments)
-    return situation.settings.get_int("num.partitions") if request.partitions == USE_DEFAULT else request.partitions
+    return context.settings.get_int("num.partitions") if request.partitions == USE_DEFAULT else request.partitions
 
 
 def _check_count(already: int, added: int) -> None:
@@ -137,8 +146,8 @@ def _check_count(already: int, added: int) -> None:
         )
 
 
-def _placed(situation: Situation, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-    settings = situation.settings
+def _placed(context: ControllerContext, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
+    settings = context.settings
     if partitions == USE_DEFAULT:
         partitions = settings.get_int("num.partitions")
     if replication_factor == USE_DEFAULT:
@@ -152,21 +161,21 @@ def _placed(situation: Situation, partitions: int, replication_factor: int) -> l
             f"a partition has at least one replica, not {replication_factor}; "
             "-1 takes the broker's default.replication.factor"
         )
-    return assign(partitions, replication_factor, racks_of(situation.image.brokers), situation.rng)
+    return assign(partitions, replication_factor, racks_of(context.image.brokers), context.rng)
 
 
-def _overrides(situation: Situation, request: NewTopic) -> dict[str, str]:
+def _overrides(context: ControllerContext, request: NewTopic) -> dict[str, str]:
     missing = sorted(key for key, value in request.configs.items() if value is None)
     if missing:
         raise InvalidConfigError(f"no value was given for {', '.join(missing)}: leave out what shall be the default")
     overrides = {key: value for key, value in request.configs.items() if value is not None}
     if overrides:
-        validate_overrides(overrides, situation.settings)
+        validate_overrides(overrides, context.settings)
     return overrides
 
 
 def add_partitions(
-    situation: Situation,
+    context: ControllerContext,
     requests: Sequence[NewPartitions],
     validate_only: bool,
     times: Mapping[str, int] | None = None,
@@ -181,7 +190,7 @@ def add_partitions(
         try:
             if times[request.topic] > 1:
                 raise InvalidRequestError(f"the request names the topic {request.topic!r} more than once")
-            before, after = _grown(situation, request, already)
+            before, after = _grown(context, request, already)
         except ProtocolError as error:
             results.append(TopicResult(request.topic, error))
             continue
@@ -196,8 +205,8 @@ def add_partitions(
     return Plan(steps, ImageDelta(topics_changed=tuple(changed))), results
 
 
-def _grown(situation: Situation, request: NewPartitions, already: int) -> tuple[TopicImage, TopicImage]:
-    image = situation.image
+def _grown(context: ControllerContext, request: NewPartitions, already: int) -> tuple[TopicImage, TopicImage]:
+    image = context.image
     topic = image.topic(request.topic)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"The topic '{request.topic}' does not exist.")
@@ -220,19 +229,19 @@ def _grown(situation: Situation, request: NewPartitions, already: int) -> tuple[
             added,
             topic.replication_factor,
             racks_of(image.brokers),
-            situation.rng,
+            context.rng,
             first_partition=have,
             leader_of_first=topic.partitions[0].replicas[0],
         )
     else:
-        assignment = _checked_additions(situation, topic, request.assignments, added)
+        assignment = _checked_additions(context, topic, request.assignments, added)
     alive = list(image.brokers)
-    new = first_states(assignment, alive, situation.controller_epoch)
+    new = initial_states(assignment, alive, context.controller_epoch)
     return topic, TopicImage(topic.name, topic.topic_id, topic.partitions + new, topic.version + 1)
 
 
 def _checked_additions(
-    situation: Situation, topic: TopicImage, assignments: Sequence[Sequence[int]], added: int
+    context: ControllerContext, topic: TopicImage, assignments: Sequence[Sequence[int]], added: int
 ) -> list[tuple[int, ...]]:
     if len(assignments) != added:
         raise InvalidReplicaAssignmentError(
@@ -240,7 +249,7 @@ def _checked_additions(
         )
     for place, replicas in enumerate(assignments):
         where = f"partition {len(topic.partitions) + place}"
-        check_replicas(replicas, situation.image.brokers, where)
+        check_replicas(replicas, context.image.brokers, where)
         if len(replicas) != topic.replication_factor:
             raise InvalidReplicaAssignmentError(
                 f"'{topic.name}' has a replication factor of {topic.replication_factor}, "
@@ -260,18 +269,18 @@ def times_named(image: ClusterImage, requests: Sequence[TopicRef]) -> Counter[st
 
 
 def delete_topics(
-    situation: Situation, requests: Sequence[TopicRef], times: Mapping[str, int] | None = None
+    context: ControllerContext, requests: Sequence[TopicRef], times: Mapping[str, int] | None = None
 ) -> tuple[Plan, list[DeletedTopicResult]]:
     """First a mark in the store, then the logs go, then the nodes: a crash in between is finished at the next start.
 
     `times` is of the whole request, as in `create_topics`.
     """
-    times = times_named(situation.image, requests) if times is None else times
-    enabled = situation.settings.get_bool("delete.topic.enable")
+    times = times_named(context.image, requests) if times is None else times
+    enabled = context.settings.get_bool("delete.topic.enable")
     deleted: list[TopicImage] = []
     results: list[DeletedTopicResult] = []
     for ref in requests:
-        topic = find(situation.image, ref)
+        topic = find(context.image, ref)
         error: ProtocolError | None = None
         if not enabled:
             error = TopicDeletionDisabledError("delete.topic.enable is false on this cluster")
@@ -315,13 +324,13 @@ def forget_topics(topics: Sequence[TopicImage]) -> list[list[Step]]:
     return transactions
 
 
-def give_missing_ids(situation: Situation) -> Plan:
+def assign_missing_topic_ids(context: ControllerContext) -> Plan:
     """Topics that a broker of before topic ids created get theirs when a controller first meets them."""
     steps: list[Step] = []
     changed: list[tuple[TopicImage, TopicImage]] = []
-    for topic in situation.image.topics.values():
+    for topic in context.image.topics.values():
         if topic.topic_id == ZERO_ID:
-            after = TopicImage(topic.name, situation.new_id(), topic.partitions, topic.version + 1)
+            after = TopicImage(topic.name, context.new_id(), topic.partitions, topic.version + 1)
             steps.append(SetData(paths.topic(topic.name), topic_data(after), topic.version))
             changed.append((topic, after))
     return Plan(steps, ImageDelta(topics_changed=tuple(changed)))

@@ -1,4 +1,4 @@
-"""What clients are told when a coordinator's own log refused an append: their view has no such log."""
+"""Maps errors of an append to an internal topic to the coordinator errors that clients understand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 
-_TOLD: dict[int, type[ProtocolError]] = {
+_CLIENT_ERRORS: dict[int, type[ProtocolError]] = {
     UnknownTopicOrPartitionError.code: CoordinatorNotAvailableError,
     NotEnoughReplicasError.code: CoordinatorNotAvailableError,
     NotEnoughReplicasAfterAppendError.code: CoordinatorNotAvailableError,
@@ -31,6 +31,6 @@ _TOLD: dict[int, type[ProtocolError]] = {
 }
 
 
-def told_to_clients(error: ProtocolError) -> ProtocolError:
-    client_error = _TOLD.get(error.code)
+def to_client_error(error: ProtocolError) -> ProtocolError:
+    client_error = _CLIENT_ERRORS.get(error.code)
     return error if client_error is None else client_error(error.message or error.name)

@@ -4,8 +4,8 @@ A shard never acts. It looks at its state, decides, and the runtime appends, wai
 
     operation -> Effects -> records appended -> replayed into the shard -> committed -> replies, then actions
 
-So the state that matters is what a replay of the partition gives. Who waits for a reply is a `Ticket`: a shard may keep
-it as long as it likes (a member that waits for the others to join) and name it in a later operation's effects.
+So the state that matters is what a replay of the partition gives. A reply goes through a `Responder`: a shard may keep
+it for as long as it needs (a member that waits for the others to join) and name it in a later operation's effects.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Caller(NamedTuple):
     host: str
 
 
-class Ticket(Protocol):
-    """Somebody who waits for a reply; answered exactly once, by one of the two. Shards only keep and pass it on."""
+class Responder(Protocol):
+    """Sends the reply to one request, exactly once. Shards only keep it and pass it on."""
 
     def answer(self, response: Message) -> None: ...
 
     def fail(self, error: ProtocolError) -> None: ...
 
 
-class PendingRecord(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record to append; a value of None deletes what the key stands for."""
 
     key: bytes
@@ -66,15 +66,15 @@ class Effects:
     __slots__ = ("actions", "producer_epoch", "producer_id", "records", "replies")
 
     def __init__(self) -> None:
-        self.records: list[PendingRecord] = []
-        self.replies: list[tuple[Ticket, Message | ProtocolError]] = []
+        self.records: list[CoordinatorRecord] = []
+        self.replies: list[tuple[Responder, Message | ProtocolError]] = []
         self.actions: list[Action] = []
         # Set for records that belong to a transaction: they count only once its commit marker is there.
         self.producer_id = -1
         self.producer_epoch = -1
 
     def write(self, key: bytes, value: bytes | None, *, applied: bool = False) -> None:
-        self.records.append(PendingRecord(key, value, applied))
+        self.records.append(CoordinatorRecord(key, value, applied))
 
     def is_empty(self) -> bool:
         return not (self.records or self.replies or self.actions)
@@ -86,8 +86,8 @@ class Effects:
             size += _RECORD_OVERHEAD + len(record.key) + (0 if record.value is None else len(record.value))
         return size
 
-    def reply(self, ticket: Ticket, response: Message | ProtocolError) -> None:
-        self.replies.append((ticket, response))
+    def reply(self, responder: Responder, response: Message | ProtocolError) -> None:
+        self.replies.append((responder, response))
 
     def act(self, action: Action) -> None:
         self.actions.append(action)

@@ -21,7 +21,7 @@ class ReplayedRecord(NamedTuple):
     producer_epoch: int = -1
 
 
-class UnknownKindError(BraidlogError):
+class UnknownRecordTypeError(BraidlogError):
     """A record whose key has a version that this shard does not know: skipped when a partition is loaded."""
 
     def __init__(self, version: int) -> None:
@@ -29,22 +29,22 @@ class UnknownKindError(BraidlogError):
         self.version = version
 
 
-class Shard(Protocol):
+class CoordinatorShard(Protocol):
     """The state of one partition; every method is pure but for that state."""
 
     def replay(self, record: ReplayedRecord) -> None:
         """Take a record into the state.
 
-        Raises UnknownKindError, or MalformedError where its bytes make no sense: the loader adds file and offset, and
-        the shard stays unavailable.
+        Raises UnknownRecordTypeError, or MalformedError where its bytes make no sense: the loader adds file and offset,
+        and the shard stays unavailable.
         """
         ...
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
         """A transaction that wrote records here has ended."""
         ...
 
-    def loaded(self, now: Moment) -> Effects:
+    def on_loaded(self, now: Moment) -> Effects:
         """The whole partition is replayed: arm deadlines, go on with what was under way."""
         ...
 
@@ -56,6 +56,6 @@ class Shard(Protocol):
         """What the passing of time does: members that fell silent, joins that are complete, old offsets."""
         ...
 
-    def abandon(self, error: ProtocolError) -> Effects:
+    def on_unloaded(self, error: ProtocolError) -> Effects:
         """The shard goes away (its partition moved, its log failed): replies for everybody who waits, no records."""
         ...

@@ -1,1 +1,1 @@
-"""The words every other room speaks: types, errors, time, identifiers; standard library only, no I/O."""
+"""Types, errors, time and identifiers that every other package uses; standard library only, no I/O."""

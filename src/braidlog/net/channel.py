@@ -3,7 +3,7 @@
 No further request of a peer is handled while
 
     muted      one of its requests needs time (a waiting fetch, a topic creation)
-    choked     it has not read the answers to the earlier ones
+    backlogged     it has not read the answers to the earlier ones
 
 What the transport is (a socket, TLS over a socket, a simulated wire) is the subclass's matter.
 """
@@ -20,9 +20,9 @@ from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 
-# A peer with this many bytes of unread answers is choked, until no more than the second are left.
-CHOKE_AT: Final = 1 << 20
-GO_ON_AT: Final = 1 << 18
+# A peer with this many bytes of unread answers is backlogged, until no more than the second are left.
+BACKLOG_HIGH: Final = 1 << 20
+BACKLOG_LOW: Final = 1 << 18
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -57,7 +57,7 @@ class Channel:
         self.principal = "ANONYMOUS"
         self.closed = False
         self.muted = False
-        self.choked = False
+        self.backlogged = False
         # Bytes of answers that the transport has not taken: in `_out`, and in what the subclass was given to send.
         self.unsent = 0
         # When the last request was taken up; what a turn's length is measured by.
@@ -96,8 +96,8 @@ class Channel:
                 for part in parts:
                     self.unsent += part.size if isinstance(part, FileSlice) else len(part)
                 out.extend(parts)
-        if self.unsent >= CHOKE_AT:
-            self.choked = True
+        if self.unsent >= BACKLOG_HIGH:
+            self.backlogged = True
         if not self._in_round and not self.closed and (out or not waiting):
             self._in_round = True
             self.round.add(self)
@@ -115,16 +115,16 @@ class Channel:
             parts = self._out
             self._out = []
             self.send(parts)
-        self.go_on()
+        self.resume_if_ready()
 
-    def go_on(self) -> None:
+    def resume_if_ready(self) -> None:
         """Handle the peer's further requests, if nothing stands in the way any more."""
-        if self.closed or not (self.muted or self.choked):
+        if self.closed or not (self.muted or self.backlogged):
             return
-        if self.choked:
-            if self.unsent > GO_ON_AT or (self.unsent > 0 and self.memory.answers.tight):
+        if self.backlogged:
+            if self.unsent > BACKLOG_LOW or (self.unsent > 0 and self.memory.answers.tight):
                 return
-            self.choked = False
+            self.backlogged = False
         if self.muted:
             if self._open:
                 return

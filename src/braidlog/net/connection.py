@@ -7,7 +7,7 @@ A frame is four bytes of size, big-endian, then that many bytes:
 Frames that arrive whole are handled where they lie in the received `bytes`; one that comes in pieces is joined once,
 and where it is large it is received only as far as there is memory for it (`net/memory`).
 
-A peer's requests are handled for a turn's length at most; what remains waits for the next turn (`net/turns`), and the
+A peer's requests are handled for a turn's length at most; what remains waits for the next turn (`fair_queue`), and the
 peer is not read from meanwhile. File ranges are read, or handed to the kernel, when the socket takes them.
 """
 
@@ -26,9 +26,9 @@ from librt.strings import read_i16_be, read_i32_be
 from braidlog.core.slices import FileSlice
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Part
+from braidlog.net.fair_queue import TURN_S, FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.net.turns import TURN_S, Turns
 
 log = logging.getLogger("braidlog.net")
 
@@ -58,10 +58,10 @@ Warm = Callable[[FileSlice, Callable[[], None]], None]
 class ConnectionLimits:
     """What every connection of a listener obeys and counts into."""
 
-    def __init__(self, max_frame: int, memory: MemoryBudget, turns: Turns) -> None:
+    def __init__(self, max_frame: int, memory: MemoryBudget, fair_queue: FairQueue) -> None:
         self.max_frame = max_frame
         self.memory = memory
-        self.turns = turns
+        self.fair_queue = fair_queue
         self.bytes_in = 0
         self.bytes_out = 0
         self.malformed = 0
@@ -127,7 +127,7 @@ class Connection(Channel):
     def _receive(self) -> None:
         if self.closed:
             return
-        if self.muted or self.choked or self._in_turns or self.waits_for_memory:
+        if self.muted or self.backlogged or self._in_turns or self.waits_for_memory:
             # Leave the rest in the kernel, whose full buffer then slows the peer down.
             self._stop_reading()
             return
@@ -168,7 +168,7 @@ class Connection(Channel):
         # When the turn's first request was taken up.
         began = 0.0
         while end - position >= 4:
-            if self.muted or self.choked:
+            if self.muted or self.backlogged:
                 self._hold(data, position)
                 return
             if began > 0.0 and self.last_began - began > TURN_S:
@@ -192,7 +192,7 @@ class Connection(Channel):
                 began = self.last_began
             position = frame_end
         if position < end:
-            if self.muted or self.choked:
+            if self.muted or self.backlogged:
                 self._hold(data, position)
                 return
             self._pieces = [data[position:]] if position else [data]
@@ -310,19 +310,19 @@ class Connection(Channel):
     def _wait_for_turn(self) -> None:
         if not self._in_turns:
             self._in_turns = True
-            self._limits.turns.add(self)
+            self._limits.fair_queue.add(self)
 
     def take_turn(self) -> None:
-        """It is this connection's turn again; called by `Turns`."""
+        """It is this connection's turn again; called by `FairQueue`."""
         self._in_turns = False
-        if self.closed or self.muted or self.choked or self.waits_for_memory:
+        if self.closed or self.muted or self.backlogged or self.waits_for_memory:
             return
         try:
             held = self._held
             if held is not None:
                 self._held = None
                 self._cut(held, self._held_at)
-            if not (self.closed or self.muted or self.choked or self._in_turns or self.waits_for_memory):
+            if not (self.closed or self.muted or self.backlogged or self._in_turns or self.waits_for_memory):
                 self._start_reading()
         except Exception as problem:
             self._fail("handling requests", problem)
@@ -361,7 +361,7 @@ class Connection(Channel):
         try:
             self._push()
             # The peer takes its replies again: take up what it asked meanwhile.
-            self.go_on()
+            self.resume_if_ready()
         except Exception as problem:
             self._fail("sending", problem)
 
@@ -408,7 +408,7 @@ class Connection(Channel):
         answers = self.memory.answers
         answers.changed(self, before)
         if taken and answers.tight:
-            self.choked = True
+            self.backlogged = True
 
     def _send_gathered(self) -> bool:
         """Send the next small parts with one call; False when the kernel took only some."""

@@ -20,7 +20,7 @@ class Page(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
 
 
-class SidePort:
+class HttpServer:
     """Serves pages by path; each connection answers one request and closes."""
 
     def __init__(self, pages: dict[str, Callable[[], Page]]) -> None:

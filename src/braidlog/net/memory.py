@@ -153,7 +153,7 @@ class Backlogged(Protocol):
     def close(self, reason: str) -> None: ...
 
 
-class AnswerMemory:
+class ResponseMemory:
     """What unsent answers take in all connections together."""
 
     def __init__(self, limit: int) -> None:
@@ -203,7 +203,7 @@ class MemoryBudget:
         half = limit // 2
         self.requests = RequestMemory(min(half, request_limit) if request_limit > 0 else half)
         self.conversions = MemoryPool(limit // 4)
-        self.answers = AnswerMemory(limit // 4)
+        self.answers = ResponseMemory(limit // 4)
 
     def has_emptied(self) -> bool:
         """Whether much was in use since this was last asked, and hardly anything is now."""

@@ -18,10 +18,10 @@ from braidlog.core.protocol_errors import (
     UnknownLeaderEpochError,
 )
 from braidlog.core.slices import ByteSlice
-from braidlog.replication.meters import TopicMeter
-from braidlog.replication.waiters import ReadWaiter
-from braidlog.storage.log import AppendInfo, Log, LogRead
-from braidlog.wire.records.policy import ValidatedRecords
+from braidlog.replication.delayed_operation import DelayedOperation
+from braidlog.replication.topic_metrics import TopicMetrics
+from braidlog.storage.log.unified_log import FetchDataInfo, LogAppendInfo, UnifiedLog
+from braidlog.wire.records.append_policy import ValidatedRecords
 
 ACKS_ALL: Final = -1
 READ_UNCOMMITTED: Final = 0
@@ -29,7 +29,7 @@ READ_COMMITTED: Final = 1
 
 
 class Partition:
-    def __init__(self, topic: str, index: int, topic_id: bytes, broker_id: int, meter: TopicMeter) -> None:
+    def __init__(self, topic: str, index: int, topic_id: bytes, broker_id: int, meter: TopicMetrics) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -38,7 +38,7 @@ class Partition:
         self.broker_id = broker_id
         # Shared by the partitions of a topic.
         self.meter = meter
-        self.log: Log | None = None
+        self.log: UnifiedLog | None = None
         self.leader = -1
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
@@ -46,12 +46,14 @@ class Partition:
         # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
         self.epoch_unwritten = False
         # Fetches waiting for this partition to grow.
-        self.readers: list[ReadWaiter] = []
+        self.readers: list[DelayedOperation] = []
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} leader {self.leader} epoch {self.leader_epoch}>"
 
-    def assume(self, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
+    def update_leader_and_isr(
+        self, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]
+    ) -> None:
         """Take the role that the cluster's image gives this broker."""
         if leader == self.broker_id and self.log is not None and leader_epoch > self.leader_epoch:
             self.log.begin_leader_epoch(leader_epoch)
@@ -61,7 +63,7 @@ class Partition:
         self.replicas = replicas
         self.wake_readers()
 
-    def require_log(self) -> Log:
+    def require_log(self) -> UnifiedLog:
         """The log of a partition that this broker leads."""
         if self.leader != self.broker_id:
             raise NotLeaderOrFollowerError
@@ -79,7 +81,7 @@ class Partition:
 
     # Writing
 
-    def min_isr(self, log: Log) -> int:
+    def min_isr(self, log: UnifiedLog) -> int:
         """In-sync replicas that acks=all needs: no more than there are replicas, whatever the setting says."""
         return min(log.settings.min_insync_replicas, max(1, len(self.replicas)))
 
@@ -91,10 +93,10 @@ class Partition:
         now_ms: int,
         origin: int,
         validated: ValidatedRecords | None = None,
-    ) -> AppendInfo:
+    ) -> LogAppendInfo:
         """Validate and stage; the data is readable, and may be acknowledged, once the round has written it.
 
-        `validated` where that was done before (see `Log.append_as_leader`).
+        `validated` where that was done before (see `UnifiedLog.append_as_leader`).
         """
         log = self.require_log()
         if self.epoch_unwritten:
@@ -112,7 +114,7 @@ class Partition:
             validated=validated,
         )
 
-    def on_safe(self, end: int, size: int) -> None:
+    def advance_high_watermark(self, end: int, size: int) -> None:
         """This replica vouches for `size` more bytes, up to `end`: commit them as far as the others allow."""
         log = self.log
         if log is None:
@@ -130,7 +132,7 @@ class Partition:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, isolation: int, min_one_batch: bool) -> LogRead:
+    def read(self, offset: int, max_bytes: int, isolation: int, min_one_batch: bool) -> FetchDataInfo:
         log = self.require_log()
         limit = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
         return log.read(offset, max_bytes, limit, min_one_batch)

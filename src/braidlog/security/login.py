@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from braidlog.core.errors import UserError
 from braidlog.security import jaas, oauthbearer, plain, scram
 from braidlog.security.credentials import BearerToken, Password
-from braidlog.security.exchange import Exchange
-from braidlog.security.oauthbearer import OAuthBearerExchange
-from braidlog.security.plain import PlainExchange
-from braidlog.security.scram import ScramExchange
+from braidlog.security.oauthbearer import OAuthBearerSaslClient
+from braidlog.security.plain import PlainSaslClient
+from braidlog.security.sasl_client import SaslClient
+from braidlog.security.scram import ScramSaslClient
 from braidlog.security.unsecured_jws import PREFIX, claims_of, unsecured_token
 
 # Returns a token: a BearerToken, its text, or text and expiry in seconds since 1970; or something to await for one.
@@ -37,13 +37,13 @@ class Login(NamedTuple):
         """Whether asking for the credentials may take a while."""
         return self.mechanism == oauthbearer.MECHANISM
 
-    def exchange(self, who: Any) -> Exchange:
+    def sasl_client(self, who: Any) -> SaslClient:
         if self.mechanism == oauthbearer.MECHANISM:
-            return OAuthBearerExchange(as_token(who))
+            return OAuthBearerSaslClient(as_token(who))
         assert isinstance(who, Password)
         if self.mechanism == plain.MECHANISM:
-            return PlainExchange(who)
-        return ScramExchange(scram.MECHANISMS[self.mechanism], who)
+            return PlainSaslClient(who)
+        return ScramSaslClient(scram.MECHANISMS[self.mechanism], who)
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism})"

@@ -11,13 +11,13 @@ import json
 from typing import Final
 
 from braidlog.security.credentials import BearerToken
-from braidlog.security.exchange import Exchange, SaslProtocolError, SaslRefused, State
+from braidlog.security.sasl_client import SaslClient, SaslProtocolError, SaslRefused, State
 
 MECHANISM: Final = "OAUTHBEARER"
 _SEPARATOR: Final = "\x01"
 
 
-class OAuthBearerExchange(Exchange):
+class OAuthBearerSaslClient(SaslClient):
     mechanism = MECHANISM
 
     def __init__(self, token: BearerToken) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from braidlog.core.errors import UserError
 from braidlog.security.credentials import Password
-from braidlog.security.exchange import Exchange, SaslProtocolError, State
+from braidlog.security.sasl_client import SaslClient, SaslProtocolError, State
 
 MECHANISM = "PLAIN"
 
 
-class PlainExchange(Exchange):
+class PlainSaslClient(SaslClient):
     mechanism = MECHANISM
 
     def __init__(self, who: Password) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from braidlog.security.credentials import Password
-from braidlog.security.exchange import Exchange, SaslProtocolError, SaslRefused, State
+from braidlog.security.sasl_client import SaslClient, SaslProtocolError, SaslRefused, State
 
 
 class Mechanism(NamedTuple):
@@ -113,7 +113,7 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(24)
 
 
-class ScramExchange(Exchange):
+class ScramSaslClient(SaslClient):
     def __init__(self, mechanism: Mechanism, who: Password, nonce: Callable[[], str] = new_nonce) -> None:
         super().__init__()
         self._parameters = mechanism
@@ -145,7 +145,7 @@ class ScramExchange(Exchange):
         challenge = parse_challenge(server_first)
         mechanism = self._parameters
         if not challenge.nonce.startswith(self._nonce) or challenge.nonce == self._nonce:
-            raise SaslProtocolError("the server answered with a nonce that is not ours: an answer to somebody else")
+            raise SaslProtocolError("the server answered with a nonce that is not ours: it answers another exchange")
         if not mechanism.min_iterations <= challenge.iterations <= MAX_ITERATIONS:
             raise SaslProtocolError(
                 f"the server asks for {challenge.iterations} iterations, {mechanism.name} has "

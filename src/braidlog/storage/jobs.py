@@ -30,7 +30,7 @@ Finish = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A blocking piece of a job, for the executor of `lane` where one is named, else of `directory`.
+    """A blocking piece of a job, for the executor named `executor` where there is one, else for that of `directory`.
 
     Each is completed, both halves, before the job is asked for the next one.
     """
@@ -39,7 +39,7 @@ class Work:
     name: str
     act: Callable[[], Finish | None]
     # Work that takes long and must not hold up the directory's syncs has its own thread.
-    lane: str | None = None
+    executor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
-from braidlog.testing.life import TEST_SETTINGS, BrokerFailed, BrokerLife
+from braidlog.testing.broker_instance import TEST_SETTINGS, BrokerFailed, BrokerInstance
 from braidlog.testing.topics import config_texts, unique_topic
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Broker:
         self.port = port
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._place: Path | None = None
-        self._life: BrokerLife | None = None
+        self._life: BrokerInstance | None = None
         # How to close each, and whether that can be given a time.
         self._clients: list[tuple[Callable[..., None], bool]] = []
 
@@ -64,7 +64,7 @@ class Broker:
         is_first = self._place is None
         if self._place is None:
             self._place = Path(tempfile.mkdtemp(prefix="braidlog-"))
-        life = self._new_life(self._place / "broker.log")
+        life = self._new_instance(self._place / "broker.log")
         settings = {
             **self.settings,
             "log.dirs": str(self.data_dir),
@@ -79,7 +79,7 @@ class Broker:
         self._life = life
         return self
 
-    def _new_life(self, log_path: Path) -> BrokerLife:
+    def _new_instance(self, log_path: Path) -> BrokerInstance:
         if self.kind == "thread":
             from braidlog.testing.in_process import BrokerThread
 
@@ -180,7 +180,7 @@ class Broker:
     def _log_left_behind(self, last: int) -> str:
         if self._place is None or self.kind == "thread":
             return ""
-        return self._new_life(self._place / "broker.log").log(last)
+        return self._new_instance(self._place / "broker.log").log(last)
 
     # Topics
 

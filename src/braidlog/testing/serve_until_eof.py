@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 
-from braidlog.cli.serve import main
+from braidlog.cli.commands.serve import main
 
 
 def _stop_at_end_of_input() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from braidlog.testing.life import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed
+from braidlog.testing.broker_instance import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed
 
 _READY: Final = re.compile(rb"ready on \S+:(\d+)")
 # Variables with these prefixes would set something of the broker behind the test's back; these few are meant.

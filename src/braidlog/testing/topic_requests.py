@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from braidlog.client.cluster import Cluster
-from braidlog.client.refusals import check
+from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.broker_errors import check
 from braidlog.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -29,13 +29,13 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[st
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(_TIMEOUT_S * 1000))
-    with Cluster(bootstrap, _TIMEOUT_S) as cluster:
+    with ClusterConnection(bootstrap, _TIMEOUT_S) as cluster:
         (result,) = cluster.controller.call(_CREATE_TOPICS, request, CreateTopicsResponse).topics
     check(result.error_code, f"topic {name}", result.error_message)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=int(_TIMEOUT_S * 1000))
-    with Cluster(bootstrap, _TIMEOUT_S) as cluster:
+    with ClusterConnection(bootstrap, _TIMEOUT_S) as cluster:
         (result,) = cluster.controller.call(_DELETE_TOPICS, request, DeleteTopicsResponse).responses
     check(result.error_code, f"topic {name}", result.error_message)

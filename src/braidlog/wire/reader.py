@@ -7,7 +7,7 @@ from typing import Final, final
 from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i32, i64
 
-from braidlog.core.fairness import let_others_run
+from braidlog.core.gil import yield_gil
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.errors import MalformedError, TooManyElementsError
 
@@ -49,7 +49,7 @@ class Reader:
         self.position = position + size
         if position >= self.pause_at:
             self.pause_at = position + _PAUSE_EVERY
-            let_others_run()
+            yield_gil()
         return position
 
     def pause_often(self) -> None:

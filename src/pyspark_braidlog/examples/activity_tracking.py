@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 from pyspark_braidlog.pipeline import decode_json, sessions, split_malformed
 
 VIEW: Final = "user STRING, page STRING, at TIMESTAMP"
@@ -57,15 +57,15 @@ def as_records(visits: DataFrame) -> DataFrame:
     return visits.select(F.col("user").alias("key"), F.to_json(F.struct("*")).alias("value"))
 
 
-def run(stage: Stage) -> None:
-    views_topic = stage.create_topic("views")
-    visits_topic = stage.create_topic("visits")
-    group = stage.group("sessions")
-    stage.send(views_topic, views(stage.events))
+def run(env: ExampleEnvironment) -> None:
+    views_topic = env.create_topic("views")
+    visits_topic = env.create_topic("visits")
+    group = env.group("sessions")
+    env.send(views_topic, views(env.events))
 
     incoming = (
-        stage.spark.readStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", views_topic)
         .option("startingOffsets", "earliest")
         .option("groupId", group)
@@ -74,18 +74,18 @@ def run(stage: Stage) -> None:
     query = (
         as_records(visits(incoming))
         .writeStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("topic", visits_topic)
-        .option("checkpointLocation", stage.checkpoint("visits"))
+        .option("checkpointLocation", env.checkpoint("visits"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
 
-    over = stage.written(visits_topic).select(F.from_json("value", VISIT).alias("visit")).select("visit.*")
-    stage.show("The longest visits:", over.orderBy(F.desc("views"), "began"), rows=10)
-    stage.show_lag(group)
+    over = env.written(visits_topic).select(F.from_json("value", VISIT).alias("visit")).select("visit.*")
+    env.show("The longest visits:", over.orderBy(F.desc("views"), "began"), rows=10)
+    env.show_lag(group)
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

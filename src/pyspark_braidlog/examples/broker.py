@@ -1,4 +1,4 @@
-"""A broker for as long as an example plays: `braidlog serve` on a free port, with data that goes when it does."""
+"""A broker for as long as an example runs: `braidlog serve` on a free port, with data that goes when it does."""
 
 from __future__ import annotations
 

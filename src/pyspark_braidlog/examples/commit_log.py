@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from braidlog import Admin
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 from pyspark_braidlog.pipeline import decode_json, upsert_sqlite
 
 ITEM: Final = "sku STRING, shelf STRING, stock INT"
@@ -55,11 +55,11 @@ def rows(records: DataFrame) -> DataFrame:
     )
 
 
-def restore(stage: Stage, topic: str, group: str, table: Path) -> None:
+def restore(env: ExampleEnvironment, topic: str, group: str, table: Path) -> None:
     """Bring a SQLite file up to date with the topic, from wherever it is; a new one from the start."""
     incoming = (
-        stage.spark.readStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("groupId", group)
@@ -68,33 +68,33 @@ def restore(stage: Stage, topic: str, group: str, table: Path) -> None:
     query = (
         rows(incoming)
         .writeStream.foreachBatch(upsert_sqlite(table, "stock", "sku", order_by="offset", delete_where="is_deleted"))
-        .option("checkpointLocation", stage.checkpoint(table.stem))
+        .option("checkpointLocation", env.checkpoint(table.stem))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
 
 
-def run(stage: Stage) -> None:
-    topic = stage.create_topic("stock", partitions=1, config=COMPACTED)
-    group = stage.group("restore")
-    every = list(changes(stage.events))
+def run(env: ExampleEnvironment) -> None:
+    topic = env.create_topic("stock", partitions=1, config=COMPACTED)
+    group = env.group("restore")
+    every = list(changes(env.events))
     first, second = len(every) * 7 // 10, len(every) * 9 // 10
-    shop, restored = stage.scratch / "shop.sqlite", stage.scratch / "restored.sqlite"
+    shop, restored = env.scratch / "shop.sqlite", env.scratch / "restored.sqlite"
 
     for some in (every[:first], every[first:second]):
         apply(shop, some)
-        stage.send(topic, some)
-    _wait_for_compaction(stage, topic)
-    restore(stage, topic, group, restored)
-    stage.say(f"{len(contents(restored))} rows were restored; as in the shop: {contents(restored) == contents(shop)}")
+        env.send(topic, some)
+    _wait_for_compaction(env, topic)
+    restore(env, topic, group, restored)
+    env.say(f"{len(contents(restored))} rows were restored; as in the shop: {contents(restored) == contents(shop)}")
 
     apply(shop, every[second:])
-    stage.send(topic, every[second:])
-    restore(stage, topic, group, restored)
-    stage.say(f"{len(contents(restored))} rows, now up to date; as in the shop: {contents(restored) == contents(shop)}")
-    stage.show("Some of them:", stage.spark.createDataFrame(contents(restored), ITEM), rows=8)
-    stage.show_lag(group)
+    env.send(topic, every[second:])
+    restore(env, topic, group, restored)
+    env.say(f"{len(contents(restored))} rows, now up to date; as in the shop: {contents(restored) == contents(shop)}")
+    env.show("Some of them:", env.spark.createDataFrame(contents(restored), ITEM), rows=8)
+    env.show_lag(group)
 
 
 def apply(table: Path, changes: Iterable[Event]) -> None:
@@ -113,16 +113,16 @@ def contents(table: Path) -> Rows:
         return connection.execute("SELECT sku, shelf, stock FROM stock ORDER BY sku").fetchall()
 
 
-def _wait_for_compaction(stage: Stage, topic: str) -> None:
+def _wait_for_compaction(env: ExampleEnvironment, topic: str) -> None:
     """Until the topic takes less room, or for a while."""
-    size = _size(stage.bootstrap, topic)
+    size = _size(env.bootstrap, topic)
     deadline = time.monotonic() + _COMPACTION_S
-    while (now := _size(stage.bootstrap, topic)) >= size and time.monotonic() < deadline:
+    while (now := _size(env.bootstrap, topic)) >= size and time.monotonic() < deadline:
         time.sleep(0.1)
     if now < size:
-        stage.say(f"The topic was compacted: {now:,} bytes are left of {size:,}")
+        env.say(f"The topic was compacted: {now:,} bytes are left of {size:,}")
     else:
-        stage.say("The topic is not compacted yet, which makes no difference to what is restored from it")
+        env.say("The topic is not compacted yet, which makes no difference to what is restored from it")
 
 
 def _size(bootstrap: str, topic: str) -> int:
@@ -137,4 +137,4 @@ def _size(bootstrap: str, topic: str) -> int:
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

@@ -23,9 +23,9 @@ from braidlog import Admin, Producer, TopicPartition
 from braidlog.client.admin import IsolationLevel, OffsetSpec
 from braidlog.core.errors import UserError
 from pyspark_braidlog.errors import clear_error
-from pyspark_braidlog.examples.progress import ProgressLine
-from pyspark_braidlog.examples.stage import Stage, play
-from pyspark_braidlog.jobs.running import hush
+from pyspark_braidlog.examples.environment import ExampleEnvironment, run_example
+from pyspark_braidlog.examples.progress_line import ProgressLine
+from pyspark_braidlog.jobs.running import silence_python_tracebacks
 from pyspark_braidlog.pipeline import decode_json, route
 
 ORDER: Final = "id BIGINT NOT NULL, sku STRING NOT NULL, quantity INT NOT NULL, cents BIGINT NOT NULL"
@@ -94,74 +94,74 @@ class Shop(threading.Thread):
         self.join(60)
 
 
-class Standing(NamedTuple):
-    """Of a group on a topic, by what it has committed: visible to every tool that looks at groups."""
+class GroupLag(NamedTuple):
+    """The committed offsets and the lag of a group on a topic, as every tool for groups shows them."""
 
     done: int
     lag: int
 
 
-def standing(admin: Admin, group: str, topic: str) -> Standing:
+def group_lag(admin: Admin, group: str, topic: str) -> GroupLag:
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST), isolation=IsolationLevel.READ_COMMITTED)
     committed = admin.list_group_offsets({group: places})[group]
     done = sum(committed[place].offset if place in committed else 0 for place in places)
-    return Standing(done, sum(ends[place].offset for place in places) - done)
+    return GroupLag(done, sum(ends[place].offset for place in places) - done)
 
 
-def run(stage: Stage) -> None:
+def run(env: ExampleEnvironment) -> None:
     began = time.monotonic()
-    orders_topic = stage.create_topic("orders", PARTITIONS)
-    priced_topic = stage.create_topic("priced", PARTITIONS)
-    letters_topic = stage.create_topic("dead-letters", 1)
-    group = stage.group("pricing")
+    orders_topic = env.create_topic("orders", PARTITIONS)
+    priced_topic = env.create_topic("priced", PARTITIONS)
+    letters_topic = env.create_topic("dead-letters", 1)
+    group = env.group("pricing")
 
     def start() -> StreamingQuery:
         incoming = (
-            stage.spark.readStream.format("braidlog")
-            .option("kafka.bootstrap.servers", stage.bootstrap)
+            env.spark.readStream.format("braidlog")
+            .option("kafka.bootstrap.servers", env.bootstrap)
             .option("subscribe", orders_topic)
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", str(stage.events // 4 + PARTITIONS))
+            .option("maxOffsetsPerTrigger", str(env.events // 4 + PARTITIONS))
             .option("groupId", group)
             .load()
         )
         return (
             priced(incoming, priced_topic, letters_topic)
             .writeStream.format("braidlog")
-            .option("kafka.bootstrap.servers", stage.bootstrap)
-            .option("checkpointLocation", stage.checkpoint("pricing"))
+            .option("kafka.bootstrap.servers", env.bootstrap)
+            .option("checkpointLocation", env.checkpoint("pricing"))
             .trigger(processingTime="500 milliseconds")
             .start()
         )
 
-    shop = Shop(stage.bootstrap, orders_topic, stage.events)
+    shop = Shop(env.bootstrap, orders_topic, env.events)
     shop.start()
     try:
-        stage.say(f"{stage.events:,} orders are on their way to {orders_topic}; Spark prices them to {priced_topic}")
+        env.say(f"{env.events:,} orders are on their way to {orders_topic}; Spark prices them to {priced_topic}")
         query = start()
-        _watch(stage, shop, query, group, orders_topic, until=stage.events // 2)
-        hush(stage.spark)
+        _watch(env, shop, query, group, orders_topic, until=env.events // 2)
+        silence_python_tracebacks(env.spark)
         query.stop()
-        stage.say("The query was stopped in the middle. It goes on from its checkpoint:")
+        env.say("The query was stopped in the middle. It goes on from its checkpoint:")
         query = start()
-        _watch(stage, shop, query, group, orders_topic, until=stage.events)
+        _watch(env, shop, query, group, orders_topic, until=env.events)
         query.stop()
     finally:
         shop.close()
-    _show_result(stage, shop, priced_topic, letters_topic)
-    stage.say("Its progress is a consumer group's, for every tool that knows those:")
-    stage.show_lag(group)
-    stage.say(f"\nDone in {time.monotonic() - began:.0f} s, Spark's own start apart.")
+    _show_result(env, shop, priced_topic, letters_topic)
+    env.say("Its progress is a consumer group's, for every tool that knows those:")
+    env.show_lag(group)
+    env.say(f"\nDone in {time.monotonic() - began:.0f} s, Spark's own start apart.")
 
 
-def _watch(stage: Stage, shop: Shop, query: StreamingQuery, group: str, topic: str, *, until: int) -> None:
+def _watch(env: ExampleEnvironment, shop: Shop, query: StreamingQuery, group: str, topic: str, *, until: int) -> None:
     """Show how far the query is, until its group has come that far."""
     line = ProgressLine()
     last_done, last_change = -1, time.monotonic()
-    with Admin(bootstrap_servers=stage.bootstrap) as admin:
+    with Admin(bootstrap_servers=env.bootstrap) as admin:
         while True:
-            now = standing(admin, group, topic)
+            now = group_lag(admin, group, topic)
             batch = query.lastProgress
             pace = f"{batch.processedRowsPerSecond:,.0f} rows/s" if batch else "the first batch is being planned"
             line.show(f"{shop.sent:,} sent · {now.done:,} priced · lag {now.lag:,} · {pace}")
@@ -184,10 +184,10 @@ def _check(shop: Shop, query: StreamingQuery, standstill_s: float) -> None:
         raise UserError(f"nothing was priced for {standstill_s:.0f} s, although the query is running: {query.status}")
 
 
-def _show_result(stage: Stage, shop: Shop, priced_topic: str, letters_topic: str) -> None:
+def _show_result(env: ExampleEnvironment, shop: Shop, priced_topic: str, letters_topic: str) -> None:
     order = F.from_json("value", PRICED)
     result = (
-        stage.written(priced_topic, letters_topic)
+        env.written(priced_topic, letters_topic)
         .withColumn("order", order)
         .groupBy(F.when(F.col("topic") == priced_topic, F.col("order.sku")).alias("sku"))
         .agg(
@@ -198,15 +198,15 @@ def _show_result(stage: Stage, shop: Shop, priced_topic: str, letters_topic: str
         .orderBy("sku")
     )
     rows = result.collect()
-    stage.say(f"\n{'SKU':<10}{'ORDERS':>10}{'REVENUE':>16}")
+    env.say(f"\n{'SKU':<10}{'ORDERS':>10}{'REVENUE':>16}")
     for row in rows:
         if row.sku is not None:
-            stage.say(f"{row.sku:<10}{row.orders:>10,}{row.revenue_cents / 100:>16,.2f}")
+            env.say(f"{row.sku:<10}{row.orders:>10,}{row.revenue_cents / 100:>16,.2f}")
     broken = sum(row.orders for row in rows if row.sku is None)
-    stage.say(f"{broken} broken orders are in {letters_topic}")
+    env.say(f"{broken} broken orders are in {letters_topic}")
     if not _is_all_there(shop, [row for row in rows if row.sku is not None], broken):
         sys.exit("The result is not what was sent: please report this.")
-    stage.say("Each order that was sent has come out once, none is missing.\n")
+    env.say("Each order that was sent has come out once, none is missing.\n")
 
 
 def _is_all_there(shop: Shop, rows: list[Row], broken: int) -> bool:
@@ -219,5 +219,5 @@ def _is_all_there(shop: Shop, rows: list[Row], broken: int) -> bool:
 
 
 if __name__ == "__main__":
-    play(run, __doc__, events=EVENTS)
+    run_example(run, __doc__, events=EVENTS)
     print("Everything is stopped again.")

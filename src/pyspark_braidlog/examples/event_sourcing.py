@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 
 HAPPENING: Final = "account STRING, what STRING, owner STRING, cents BIGINT"
 ACCOUNT: Final = "account STRING, owner STRING, balance_cents BIGINT, events BIGINT, is_open BOOLEAN"
@@ -96,36 +96,36 @@ def accounts(records: DataFrame) -> DataFrame:
     )
 
 
-def run(stage: Stage) -> None:
+def run(env: ExampleEnvironment) -> None:
     # Events are what there is of the accounts: they are never deleted.
-    events_topic = stage.create_topic("events", partitions=3, config={"retention.ms": "-1"})
-    snapshot_topic = stage.create_topic("accounts", config={"cleanup.policy": "compact"})
-    stage.send(events_topic, happenings(stage.events))
+    events_topic = env.create_topic("events", partitions=3, config={"retention.ms": "-1"})
+    snapshot_topic = env.create_topic("accounts", config={"cleanup.policy": "compact"})
+    env.send(events_topic, happenings(env.events))
 
     history = (
-        stage.spark.read.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.read.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", events_topic)
     )
     now = accounts(history.load())
     snapshot = now.select(F.col("account").alias("key"), F.to_json(F.struct("*")).alias("value"))
     (
         snapshot.write.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("topic", snapshot_topic)
         .mode("append")
         .save()
     )
-    moment = minute(stage.events // 2)
+    moment = minute(env.events // 2)
     then = accounts(history.option("endingTimestamp", str(_ms(moment))).load())
 
     richest_first = F.desc("balance_cents"), F.col("account")
-    stage.show(f"Accounts as they were at {moment:%A, %H:%M}:", then.orderBy(*richest_first), rows=8)
-    published = stage.written(snapshot_topic).select(F.from_json("value", ACCOUNT).alias("row")).select("row.*")
-    stage.show("The same now, from the snapshot that was published:", published.orderBy(*richest_first), rows=8)
-    stage.say("The events stay where they are:")
-    stage.run_command("topics", "describe", events_topic)
+    env.show(f"Accounts as they were at {moment:%A, %H:%M}:", then.orderBy(*richest_first), rows=8)
+    published = env.written(snapshot_topic).select(F.from_json("value", ACCOUNT).alias("row")).select("row.*")
+    env.show("The same now, from the snapshot that was published:", published.orderBy(*richest_first), rows=8)
+    env.say("The events stay where they are:")
+    env.run_command("topics", "describe", events_topic)
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

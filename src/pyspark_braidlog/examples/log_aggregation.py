@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 
 # 2026-03-02T23:59:58.120Z ERROR checkout-2 payment refused
 LINE: Final = r"^(\d{4}-\d\d-\d\dT\S+Z) ([A-Z]+) ([a-z]+)-(\d+) (.*)$"
@@ -57,11 +57,11 @@ def parsed(records: DataFrame) -> DataFrame:
     )
 
 
-def collect(stage: Stage, topic: str, group: str, archive: Path) -> None:
+def collect(env: ExampleEnvironment, topic: str, group: str, archive: Path) -> None:
     """File everything that has come since the last time; fit to be run by cron."""
     incoming = (
-        stage.spark.readStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("groupId", group)
@@ -71,7 +71,7 @@ def collect(stage: Stage, topic: str, group: str, archive: Path) -> None:
         parsed(incoming)
         .writeStream.format("parquet")
         .option("path", str(archive))
-        .option("checkpointLocation", stage.checkpoint("archive"))
+        .option("checkpointLocation", env.checkpoint("archive"))
         .partitionBy("day", "service")
         .trigger(availableNow=True)
         .start()
@@ -79,26 +79,26 @@ def collect(stage: Stage, topic: str, group: str, archive: Path) -> None:
     query.awaitTermination()
 
 
-def run(stage: Stage) -> None:
-    topic = stage.create_topic("lines")
-    group = stage.group("archive")
-    archive = stage.scratch / "archive"
-    half = stage.events // 2
-    for first, count in ((0, half), (half, stage.events - half)):
-        stage.send(topic, lines(count, first))
-        collect(stage, topic, group, archive)
+def run(env: ExampleEnvironment) -> None:
+    topic = env.create_topic("lines")
+    group = env.group("archive")
+    archive = env.scratch / "archive"
+    half = env.events // 2
+    for first, count in ((0, half), (half, env.events - half)):
+        env.send(topic, lines(count, first))
+        collect(env, topic, group, archive)
 
-    kept = stage.spark.read.parquet(str(archive))
-    stage.show(
+    kept = env.spark.read.parquet(str(archive))
+    env.show(
         "Lines by day, service and level:",
         kept.groupBy("day", "service", "level").count().orderBy("day", "service", "level"),
         rows=40,
     )
-    stage.say(f"They are kept in {sum(1 for _ in archive.rglob('*.parquet'))} Parquet files:")
+    env.say(f"They are kept in {sum(1 for _ in archive.rglob('*.parquet'))} Parquet files:")
     for directory in sorted(archive.glob("day=*/service=*")):
-        stage.say(f"  {directory.relative_to(archive)}")
-    stage.show_lag(group)
+        env.say(f"  {directory.relative_to(archive)}")
+    env.show_lag(group)
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

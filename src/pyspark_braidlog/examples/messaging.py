@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 from pyspark_braidlog.pipeline import decode_json
 
 REQUEST: Final = "order STRING NOT NULL, items ARRAY<STRUCT<sku: STRING, quantity: INT, cents: BIGINT>> NOT NULL"
@@ -58,16 +58,16 @@ def _header(name: str) -> Column:
     return F.get(F.filter("headers", lambda header: header["key"] == name), F.lit(0))["value"]
 
 
-def run(stage: Stage) -> None:
-    requests_topic = stage.create_topic("requests", partitions=4)
-    reply_topics = [stage.create_topic(name) for name in ("replies-web", "replies-app")]
-    dead_letters = stage.create_topic("dead-letters", partitions=1)
-    group = stage.group("workers")
-    stage.send(requests_topic, requests(stage.events, reply_topics))
+def run(env: ExampleEnvironment) -> None:
+    requests_topic = env.create_topic("requests", partitions=4)
+    reply_topics = [env.create_topic(name) for name in ("replies-web", "replies-app")]
+    dead_letters = env.create_topic("dead-letters", partitions=1)
+    group = env.group("workers")
+    env.send(requests_topic, requests(env.events, reply_topics))
 
     incoming = (
-        stage.spark.readStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", requests_topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
@@ -77,19 +77,19 @@ def run(stage: Stage) -> None:
     query = (
         replies(incoming, dead_letters)
         .writeStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
-        .option("checkpointLocation", stage.checkpoint("workers"))
+        .option("kafka.bootstrap.servers", env.bootstrap)
+        .option("checkpointLocation", env.checkpoint("workers"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
 
-    written = stage.written(*reply_topics, dead_letters)
+    written = env.written(*reply_topics, dead_letters)
     answers = written.groupBy("topic").agg(F.count("*").alias("replies"), F.min_by("value", "key").alias("one of them"))
-    stage.show("Who got how many replies:", answers.orderBy("topic"))
-    stage.say("The queue is worked off when there is no lag:")
-    stage.show_lag(group)
+    env.show("Who got how many replies:", answers.orderBy("topic"))
+    env.say("The queue is worked off when there is no lag:")
+    env.show_lag(group)
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

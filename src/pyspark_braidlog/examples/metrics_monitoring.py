@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 from pyspark_braidlog.pipeline import decode_json, split_malformed, windowed
 
 SAMPLE: Final = "host STRING, latency_ms BIGINT, status INT, at TIMESTAMP"
@@ -66,16 +66,16 @@ def figures_and_alerts(figures: DataFrame, figures_topic: str, alerts_topic: str
     )
 
 
-def run(stage: Stage) -> None:
-    samples_topic = stage.create_topic("samples")
-    figures_topic = stage.create_topic("figures")
-    alerts_topic = stage.create_topic("alerts", partitions=1)
-    group = stage.group("monitor")
-    stage.send(samples_topic, samples(stage.events))
+def run(env: ExampleEnvironment) -> None:
+    samples_topic = env.create_topic("samples")
+    figures_topic = env.create_topic("figures")
+    alerts_topic = env.create_topic("alerts", partitions=1)
+    group = env.group("monitor")
+    env.send(samples_topic, samples(env.events))
 
     incoming = (
-        stage.spark.readStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.readStream.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", samples_topic)
         .option("startingOffsets", "earliest")
         .option("groupId", group)
@@ -84,18 +84,18 @@ def run(stage: Stage) -> None:
     query = (
         figures_and_alerts(figures(incoming), figures_topic, alerts_topic)
         .writeStream.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
-        .option("checkpointLocation", stage.checkpoint("figures"))
+        .option("kafka.bootstrap.servers", env.bootstrap)
+        .option("checkpointLocation", env.checkpoint("figures"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
 
     for title, topic in (("Figures:", figures_topic), ("Alerts:", alerts_topic)):
-        rows = stage.written(topic).select(F.from_json("value", FIGURES).alias("row")).select("row.*")
-        stage.show(title, rows.orderBy("minute", "host"), rows=12)
-    stage.show_lag(group)
+        rows = env.written(topic).select(F.from_json("value", FIGURES).alias("row")).select("row.*")
+        env.show(title, rows.orderBy("minute", "host"), rows=12)
+    env.show_lag(group)
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

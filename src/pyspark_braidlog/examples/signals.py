@@ -12,7 +12,7 @@ from typing import Final
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class EndingSignals:
+class TerminationSignals:
     """The first one raises KeyboardInterrupt; those that follow leave the cleaning up undisturbed.
 
     Raised in the midst of a call to Java it may come out as another error: `received` tells what it was.

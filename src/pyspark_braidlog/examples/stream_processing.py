@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_braidlog.examples.stage import Event, Stage, play
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
 from pyspark_braidlog.pipeline import (
     dead_letters,
     decode_json,
@@ -97,19 +97,19 @@ def revenue(orders: DataFrame, products: DataFrame) -> DataFrame:
     ).select("category", F.col("window_start").alias("began"), "orders", "revenue_cents")
 
 
-def run(stage: Stage) -> None:
-    orders_topic = stage.create_topic("orders")
-    products_topic = stage.create_topic("products", config={"cleanup.policy": "compact"})
-    revenue_topic = stage.create_topic("revenue")
-    letters_topic = stage.create_topic("dead-letters", partitions=1)
-    group, letters_group = stage.group("revenue"), stage.group("dead-letters")
-    stage.send(products_topic, products())
-    stage.send(orders_topic, orders(stage.events))
+def run(env: ExampleEnvironment) -> None:
+    orders_topic = env.create_topic("orders")
+    products_topic = env.create_topic("products", config={"cleanup.policy": "compact"})
+    revenue_topic = env.create_topic("revenue")
+    letters_topic = env.create_topic("dead-letters", partitions=1)
+    group, letters_group = env.group("revenue"), env.group("dead-letters")
+    env.send(products_topic, products())
+    env.send(orders_topic, orders(env.events))
 
     def orders_of(group: str) -> DataFrame:
         return (
-            stage.spark.readStream.format("braidlog")
-            .option("kafka.bootstrap.servers", stage.bootstrap)
+            env.spark.readStream.format("braidlog")
+            .option("kafka.bootstrap.servers", env.bootstrap)
             .option("subscribe", orders_topic)
             .option("startingOffsets", "earliest")
             .option("groupId", group)
@@ -117,8 +117,8 @@ def run(stage: Stage) -> None:
         )
 
     table = (
-        stage.spark.read.format("braidlog")
-        .option("kafka.bootstrap.servers", stage.bootstrap)
+        env.spark.read.format("braidlog")
+        .option("kafka.bootstrap.servers", env.bootstrap)
         .option("subscribe", products_topic)
         .load()
     )
@@ -131,18 +131,18 @@ def run(stage: Stage) -> None:
     for name, frame in (("revenue", sums), ("dead-letters", dead_letters(malformed, letters_topic))):
         query = (
             frame.writeStream.format("braidlog")
-            .option("kafka.bootstrap.servers", stage.bootstrap)
-            .option("checkpointLocation", stage.checkpoint(name))
+            .option("kafka.bootstrap.servers", env.bootstrap)
+            .option("checkpointLocation", env.checkpoint(name))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
 
-    sums = stage.written(revenue_topic).select(F.from_json("value", REVENUE).alias("row")).select("row.*")
-    stage.show("Revenue by category in ten minutes:", sums.orderBy("began", "category"), rows=20)
-    stage.show("Records that could not be read:", stage.written(letters_topic).drop("topic"), rows=3)
-    stage.show_lag(group)
+    sums = env.written(revenue_topic).select(F.from_json("value", REVENUE).alias("row")).select("row.*")
+    env.show("Revenue by category in ten minutes:", sums.orderBy("began", "category"), rows=20)
+    env.show("Records that could not be read:", env.written(letters_topic).drop("topic"), rows=3)
+    env.show_lag(group)
 
 
 if __name__ == "__main__":
-    play(run, __doc__)
+    run_example(run, __doc__)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.cluster_view import ClusterView
+from pyspark_braidlog.source.offset_reader import OffsetReader
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.topics import SubscribePattern
 
@@ -50,11 +50,11 @@ def check_sources(path: Path, function: str) -> None:
 
 def _check(options: Mapping[str, str]) -> None:
     chosen = ReadOptions.for_stream(options)
-    if isinstance(chosen.choice, SubscribePattern) or not chosen.fail_on_data_loss:
+    if isinstance(chosen.consumer_strategy, SubscribePattern) or not chosen.fail_on_data_loss:
         # A stream may go on without topics that are gone.
         return
-    with ClusterView(chosen.client) as cluster:
-        cluster.topics(chosen.choice)
+    with OffsetReader(chosen.client) as cluster:
+        cluster.topics(chosen.consumer_strategy)
 
 
 def sources_of(text: str, function: str) -> list[Source]:

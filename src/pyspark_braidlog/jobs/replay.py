@@ -7,7 +7,7 @@ that ends where reading shall begin:
     offsets/42  … {"orders": {"0": 100}}           new, with commits/42: batch 43 begins at 100
 
 So sinks that remember batches by number (files, our exactly-once topics) take what comes for new; and if the query is
-running after all, it fails at its next batch, since the number is taken, rather than writing what nobody planned.
+running after all, it fails at its next batch, since the number is taken, rather than writing an unplanned batch.
 
 State belongs to what was read: with other input it would count twice. And Spark begins without state in batch 0 alone.
 So a query with state gets a new checkpoint, with a new id, in which batch 0 is written down but not done and says where

@@ -1,6 +1,6 @@
 """Who runs a query: a lock on a file in its checkpoint, which the system lets go of however the process ends.
 
-Only `braidlog pipeline run` takes it; of queries that other programs run nothing can be told but when they last wrote.
+Only `braidlog pipeline run` takes it; of queries that other programs run, only the time of the last write is known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RunLock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Whether it is ours now; a place that cannot be written to has no lock, and nobody to keep out."""
+        """Whether it is ours now; a directory that cannot be written to has no lock."""
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError:

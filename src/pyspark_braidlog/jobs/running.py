@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlparse
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.jobs.progress import QueryPace
+from pyspark_braidlog.jobs.query_progress import QueryProgress
 from pyspark_braidlog.jobs.run_lock import RunLock
 
 FUNCTION: Final = "pipeline"
@@ -111,13 +111,13 @@ def _started(made: Any, available_now: bool) -> Query:
     raise UserError(f"`{FUNCTION}` returned {kind}: return what .writeStream gives, with or without .start()")
 
 
-class Watch:
-    """Looks after queries until they end, one fails, or somebody says stop."""
+class QueryMonitor:
+    """Watches queries until they end, one fails, or a stop is requested."""
 
     def __init__(self, queries: list[Query], show: Callable[[str], None]) -> None:
         self.queries = queries
         self.rows = dict.fromkeys((query.id for query in queries), 0)
-        self.paces: dict[str, QueryPace] = {}
+        self.paces: dict[str, QueryProgress] = {}
         self.batches = dict.fromkeys((query.id for query in queries), 0)
         self._show = show
         # The last batch that was counted, and the last report that was looked at.
@@ -152,11 +152,11 @@ class Watch:
                 continue
             self._looked_at[query.id] = stamp
             for progress in query.recentProgress:
-                self._take(query.id, QueryPace.of(progress))
+                self._take(query.id, QueryProgress.of(progress))
         if self.paces:
             self._show(" | ".join(pace.text() for pace in self.paces.values()))
 
-    def _take(self, query_id: str, pace: QueryPace) -> None:
+    def _take(self, query_id: str, pace: QueryProgress) -> None:
         before = self.paces.get(query_id)
         if pace.is_batch and pace.batch > self._counted[query_id]:
             self._counted[query_id] = pace.batch
@@ -180,7 +180,7 @@ class Watch:
 
 
 def stop(queries: Iterable[Query]) -> None:
-    """All of them, whatever one of them thinks of it; a batch that is cut short is done again at the next start."""
+    """Stops all of them, even if one fails to stop; an interrupted batch is run again at the next start."""
     for query in queries:
         try:
             query.stop()
@@ -188,8 +188,8 @@ def stop(queries: Iterable[Query]) -> None:
             traceback.print_exc()
 
 
-def hush(spark: Any) -> None:
-    """Before queries are stopped: the processes that plan for them complain about it, in the midst of being ended.
+def silence_python_tracebacks(spark: Any) -> None:
+    """Before queries are stopped: their planning processes print tracebacks while they are ended.
 
     What they print passes through Java's standard error, which drops everything once it is closed.
     """
@@ -201,7 +201,7 @@ def hush(spark: Any) -> None:
 
 
 def lock_checkpoints(queries: Iterable[Query]) -> list[RunLock]:
-    """Tell `replay` and other runs that somebody is at it; only where a checkpoint is a directory here."""
+    """Lock the checkpoints against `replay` and other runs; only where a checkpoint is a local directory."""
     locks: list[RunLock] = []
     for query in queries:
         place = checkpoint_of(query)
@@ -214,7 +214,7 @@ def lock_checkpoints(queries: Iterable[Query]) -> list[RunLock]:
 
 
 def checkpoint_of(query: Any) -> Path | None:
-    """Python is not told where a query's checkpoint is; Java is asked, where there is one."""
+    """Python does not know where a query's checkpoint is; the JVM is asked, where there is one."""
     try:
         root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
     except Exception:

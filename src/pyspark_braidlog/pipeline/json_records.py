@@ -139,7 +139,7 @@ def _fault(fields: StructType, column: str, text: Column, options: Mapping[str, 
 
 
 def _misfit(fields: StructType, column: str, text: Column, found: Column) -> Column:
-    """By the fields that are there but were left empty, where any are."""
+    """Names the fields that are present but could not be converted, where there are any."""
     misfits = [
         F.when(
             F.get_json_object(text, f"$['{field.name}']").isNotNull() & found.getField(field.name).isNull(),

@@ -72,7 +72,7 @@ def _from_json(found: Mapping[str, Any], where: str) -> StructType:
         except Exception as error:
             raise UserError(f"{where} is not a schema in Spark's JSON: {error}") from None
     if kind == "record":
-        from pyspark_braidlog.pipeline.avro_schema import expanded, spark_type
+        from pyspark_braidlog.pipeline.avro.schema import expanded, spark_type
 
         made = spark_type(expanded(found))
     else:

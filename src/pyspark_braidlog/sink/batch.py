@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
-from pyspark_braidlog.sink.target import TARGETS
+from pyspark_braidlog.sink.target_topics import TARGET_TOPICS
 from pyspark_braidlog.sink.task_count import check_task_count
-from pyspark_braidlog.sink.tasks import TaskWritten, write_task
+from pyspark_braidlog.sink.write_task import TaskCommitMessage, write_task
 from pyspark_braidlog.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def new_batch_writer(
             "a name for this write that no other write of the same function has"
         )
     columns = Columns.of(schema, chosen.topic)
-    TARGETS.check(chosen)
+    TARGET_TOPICS.check(chosen)
     return BatchWriter(chosen, columns, is_insert)
 
 
@@ -53,7 +53,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         return write_task(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        check_task_count(self._options, cast(list[TaskWritten | None], messages))
+        check_task_count(self._options, cast(list[TaskCommitMessage | None], messages))
 
 
 def _without_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from typing import Final
 
 from braidlog import Admin, Producer, TopicPartition
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidTransactionTimeoutError, TopicAuthorizationFailedError
-from pyspark_braidlog.kept_clients import Kept
+from pyspark_braidlog.client_pool import ClientPool
 from pyspark_braidlog.sink.options import WriteOptions
 
 # A task that failed does not wait long for brokers that may be the reason.
 _CLOSE_S: Final = 5.0
 
-PRODUCERS: Final[Kept[Producer]] = Kept(Producer, lambda producer: producer.close(_CLOSE_S))
-ADMINS: Final[Kept[Admin]] = Kept(Admin)
+PRODUCERS: Final[ClientPool[Producer]] = ClientPool(Producer, lambda producer: producer.close(_CLOSE_S))
+ADMINS: Final[ClientPool[Admin]] = ClientPool(Admin)
 
 
 def admin_settings(client: Mapping[str, str]) -> dict[str, str]:

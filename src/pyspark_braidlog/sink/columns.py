@@ -65,7 +65,7 @@ class Columns:
         return batch.column("key") if self.key else None
 
     def first_topic(self, batch: pa.RecordBatch) -> str:
-        """Of a batch with rows."""
+        """The first topic of a batch that has rows."""
         if self.topic is not None:
             return self.topic
         self._check_topics(batch)

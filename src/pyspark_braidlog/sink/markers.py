@@ -16,10 +16,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from braidlog import TopicPartition
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.fingerprint import Fingerprint
-from pyspark_braidlog.sink.identity import TaskIdentity
+from pyspark_braidlog.sink.task_identity import TaskIdentity
 
 _VERSION: Final = 1
 
@@ -57,23 +57,25 @@ class Marker:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
             raise UserError(
-                f"group {group} holds the sink's marker, but somebody committed something else there (offset "
+                f"group {group} holds the sink's marker, but something else was committed there (offset "
                 f"{committed.offset}), so that it is not known which batch was written last: delete the group if "
                 "every batch that was written is in Spark's checkpoint too"
             ) from None
         return marker
 
 
-class Found(NamedTuple):
+class FoundMarker(NamedTuple):
     marker: Marker
     # Where it is, and will be.
     place: TopicPartition
 
 
-def newest(group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic: str | None = None) -> Found | None:
-    """Of what the group committed, for one topic or for any: a query may be told to write to another topic."""
+def newest(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic: str | None = None
+) -> FoundMarker | None:
+    """The newest marker of the group, for one topic or for any: a query may be changed to write to another topic."""
     places = [place for place in offsets if topic is None or place.topic == topic]
-    found = [Found(Marker.read(group, offsets[place]), place) for place in places]
+    found = [FoundMarker(Marker.read(group, offsets[place]), place) for place in places]
     return max(found, key=lambda each: each.marker.batch, default=None)
 
 

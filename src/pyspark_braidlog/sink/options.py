@@ -1,4 +1,4 @@
-"""What a writer is told: the topic, how rows are delivered, and settings of the producer."""
+"""The options of a write: the topic, the delivery guarantee, and settings of the producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a stream: `df.writeStream.format("braidlog")`, exactly once unless told otherwise."""
+"""Writing a stream: `df.writeStream.format("braidlog")`, exactly once unless the option `delivery` says otherwise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
-from pyspark_braidlog.sink.target import TARGETS
+from pyspark_braidlog.sink.target_topics import TARGET_TOPICS
 from pyspark_braidlog.sink.task_count import check_task_count
-from pyspark_braidlog.sink.tasks import TaskWritten, write_task
+from pyspark_braidlog.sink.write_task import TaskCommitMessage, write_task
 from pyspark_braidlog.worker_process import SentToWorkers, freeze_imports
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def new_stream_writer(options: Mapping[str, str], schema: StructType, overwrite:
     """
     chosen = WriteOptions.checked(options, Delivery.EXACTLY_ONCE)
     columns = Columns.of(schema, chosen.topic)
-    TARGETS.check(chosen)
+    TARGET_TOPICS.check(chosen)
     freeze_imports()
     return StreamWriter(chosen, columns)
 
@@ -40,4 +40,4 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         return write_task(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        check_task_count(self._options, cast(list[TaskWritten | None], messages))
+        check_task_count(self._options, cast(list[TaskCommitMessage | None], messages))

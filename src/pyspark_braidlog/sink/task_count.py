@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from braidlog import TopicPartition
-from braidlog.client.consumer.offsets import OffsetAndMetadata
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.errors import UserError
 from pyspark_braidlog.sink.clients import ADMINS, admin_settings
-from pyspark_braidlog.sink.identity import names_begin
 from pyspark_braidlog.sink.markers import newest
 from pyspark_braidlog.sink.options import Delivery, Recomputed, WriteOptions
-from pyspark_braidlog.sink.tasks import TaskWritten
+from pyspark_braidlog.sink.task_identity import names_begin
+from pyspark_braidlog.sink.write_task import TaskCommitMessage
 
 Markers = Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]
 
 
 def check_task_count(
     options: WriteOptions,
-    messages: Sequence[TaskWritten | None],
+    messages: Sequence[TaskCommitMessage | None],
     find: Callable[[WriteOptions, str], Markers] | None = None,
 ) -> None:
     """On the driver, after every task of a batch has succeeded."""

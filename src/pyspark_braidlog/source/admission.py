@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from braidlog import TopicPartition
-from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.offset_range import Offsets
 
 # What an offset takes in the log at some offset of each partition; partitions that cannot be told are left out.
 BytesPerOffset = Callable[[Offsets], Mapping[TopicPartition, float]]
@@ -67,7 +67,7 @@ class Admission:
     def end(self, begin: Offsets, available: Offsets, limit: ReadLimit, *, is_last_chance: bool = False) -> Offsets:
         """Where the batch from `begin` on ends; `begin` itself if it is not time for one yet.
 
-        `is_last_chance`: nobody waits for more records to come, so that few are no reason to leave them.
+        `is_last_chance`: the query does not wait for more records, so that the few there are must be read now.
         """
         most, most_bytes, least = self._limits(limit)
         if least is not None and not is_last_chance and self._is_early(least, begin, available):

@@ -11,15 +11,15 @@ from pyspark.sql.types import StructType
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.bounds import OffsetLookup, ending_offsets, starting_offsets
-from pyspark_braidlog.source.cluster_view import ClusterView
 from pyspark_braidlog.source.filters import NOTHING_PUSHED, Narrowing, pushed
-from pyspark_braidlog.source.limits import AtOffsets, Committed
-from pyspark_braidlog.source.model import OffsetRange, RangePartition
+from pyspark_braidlog.source.offset_range import OffsetRange, RangePartition
+from pyspark_braidlog.source.offset_range_calculator import split
+from pyspark_braidlog.source.offset_range_limit import AtOffsets, Committed
+from pyspark_braidlog.source.offset_reader import OffsetReader
+from pyspark_braidlog.source.offset_resolution import OffsetLookup, ending_offsets, starting_offsets
 from pyspark_braidlog.source.options import ReadOptions
-from pyspark_braidlog.source.planning import split
 from pyspark_braidlog.source.schema import check_schema
-from pyspark_braidlog.source.topics import Choice, TopicFacts, topic_partitions
+from pyspark_braidlog.source.topics import ConsumerStrategy, TopicFacts, topic_partitions
 from pyspark_braidlog.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsP
 
 
 class PlanningView(OffsetLookup, Protocol):
-    def topics(self, choice: Choice) -> dict[str, TopicFacts]: ...
+    def topics(self, consumer_strategy: ConsumerStrategy) -> dict[str, TopicFacts]: ...
 
 
 def new_batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -57,7 +57,7 @@ class BatchReader(SentToWorkers, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         try:
-            with ClusterView(self._options.client) as view:
+            with OffsetReader(self._options.client) as view:
                 ranges = planned(view, self._options, self._narrowing)
         except UserError as problem:
             # The way to it through the client says nothing to who wrote the query.
@@ -65,7 +65,7 @@ class BatchReader(SentToWorkers, DataSourceReader):
         return [RangePartition(each) for each in ranges or [_NOTHING]]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        from pyspark_braidlog.source.reading import read_range
+        from pyspark_braidlog.source.partition_reader import read_range
 
         assert isinstance(partition, RangePartition)
         return read_range(self._options, self._schema, partition.work)
@@ -81,7 +81,7 @@ class FilteredBatchReader(BatchReader):
 
 def planned(view: PlanningView, options: ReadOptions, narrowing: Narrowing = NOTHING_PUSHED) -> list[OffsetRange]:
     """The ranges of all tasks; empty when there is nothing to read."""
-    facts = view.topics(options.choice)
+    facts = view.topics(options.consumer_strategy)
     starts = starting_offsets(view, options, facts)
     ends = ending_offsets(view, options, facts)
     ranges = [

@@ -22,7 +22,7 @@ _ALIKE: Final = 0.92
 
 
 def client_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """By name without the prefix; `options` have lower-case names."""
+    """The settings by name, without the prefix; `options` have lower-case names."""
     found = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
     for name, reason in _REFUSED.items():
         if name in found:

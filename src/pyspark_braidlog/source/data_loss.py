@@ -1,6 +1,6 @@
-"""What a stream cannot read any more, told apart by its cause; what only looks like a loss is none.
+"""What a stream can no longer read, by cause; what only looks like data loss is not reported.
 
-Records that compaction removed leave holes between offsets that are there: nobody misses them. Lost is what lies
+Records that compaction removed leave holes between offsets that are there: these are not data loss. Lost is what lies
 before the log's first offset, after its last, in a topic that is gone, or in one that is another than it was.
 """
 
@@ -13,14 +13,14 @@ from typing import Final, assert_never
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.limits import AtOffsets, Committed
-from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.offset_range import Offsets
+from pyspark_braidlog.source.offset_range_limit import AtOffsets, Committed
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.stream_offset import StreamOffset
-from pyspark_braidlog.source.topics import Choice, Subscribe, SubscribePattern, TopicFacts, compiled
+from pyspark_braidlog.source.topics import ConsumerStrategy, Subscribe, SubscribePattern, TopicFacts, compiled
 
-# So many are told in full.
-_TOLD: Final = 5
+# At most this many are reported in full.
+_MOST_REPORTED: Final = 5
 
 
 class Cause(Enum):
@@ -33,7 +33,7 @@ class Cause(Enum):
     DELETION = auto()
     # The topic is there, but the options do not choose it any more.
     UNCHOSEN = auto()
-    # A new stream was told to begin where there is nothing.
+    # The starting offset of a new stream does not exist.
     OUT_OF_RANGE = auto()
 
 
@@ -116,7 +116,7 @@ def examine(
         position = start.offsets.get(place)
         loss: Loss | None = None
         if place not in there:
-            cause = Cause.DELETION if is_chosen(options.choice, place) else Cause.UNCHOSEN
+            cause = Cause.DELETION if is_chosen(options.consumer_strategy, place) else Cause.UNCHOSEN
             losses.append(Loss(cause, place, position, None))
             continue
         first = earliest.get(place)
@@ -148,13 +148,13 @@ def is_other_topic(start: StreamOffset, facts: Mapping[str, TopicFacts], topic: 
     return bool(before and now and before != now)
 
 
-def is_chosen(choice: Choice, place: TopicPartition) -> bool:
+def is_chosen(consumer_strategy: ConsumerStrategy, place: TopicPartition) -> bool:
     """Whether the options mean this partition, be it there or not."""
-    if isinstance(choice, Subscribe):
-        return place.topic in choice.topics
-    if isinstance(choice, SubscribePattern):
-        return compiled(choice.pattern).search(place.topic) is not None
-    return place in choice.partitions
+    if isinstance(consumer_strategy, Subscribe):
+        return place.topic in consumer_strategy.topics
+    if isinstance(consumer_strategy, SubscribePattern):
+        return compiled(consumer_strategy.pattern).search(place.topic) is not None
+    return place in consumer_strategy.partitions
 
 
 def refusal(losses: Sequence[Loss]) -> DataLoss:
@@ -173,4 +173,8 @@ def notice(loss: Loss) -> str:
 
 def _some(sentences: Iterable[str]) -> list[str]:
     reports = list(sentences)
-    return reports if len(reports) <= _TOLD else [*reports[:_TOLD], f"and {len(reports) - _TOLD} more partitions"]
+    return (
+        reports
+        if len(reports) <= _MOST_REPORTED
+        else [*reports[:_MOST_REPORTED], f"and {len(reports) - _MOST_REPORTED} more partitions"]
+    )

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_braidlog.source.model import OffsetRange
+from pyspark_braidlog.source.offset_range import OffsetRange
 
 _TOPIC: Final = ("topic",)
 _PARTITION: Final = ("partition",)

@@ -46,7 +46,7 @@ _ALIKE: Final = 0.85
 
 
 def check_spelling(names: Iterable[str]) -> None:
-    """Options that nobody knows are passed over, as in Spark, but not one that is likely meant to be another."""
+    """Unknown options are ignored, as in Spark, unless the name is likely a misspelling of a known one."""
     for name in names:
         lower = name.lower()
         if lower in _KNOWN or lower.startswith(PREFIX):

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source import option_text
+from pyspark_braidlog.source import option_parsing
 from pyspark_braidlog.source.client_options import client_settings
-from pyspark_braidlog.source.limits import (
+from pyspark_braidlog.source.offset_range_limit import (
     EARLIEST,
     LATEST,
     AtOffsets,
     AtTime,
     AtTimes,
-    Bound,
     Committed,
     Earliest,
     Fallback,
     Latest,
+    OffsetRangeLimit,
 )
 from pyspark_braidlog.source.option_names import check_spelling
-from pyspark_braidlog.source.topics import Assign, Choice, Subscribe, SubscribePattern, compiled
+from pyspark_braidlog.source.topics import Assign, ConsumerStrategy, Subscribe, SubscribePattern, compiled
 
 Strategy = Literal["error", "latest"]
 Value = TypeVar("Value")
@@ -40,9 +40,9 @@ class ReadOptions:
 
     # The `kafka.*` options without their prefix: settings of a consumer, secrets among them.
     client: dict[str, str] = field(repr=False)
-    choice: Choice
-    starting: Bound
-    ending: Bound
+    consumer_strategy: ConsumerStrategy
+    starting: OffsetRangeLimit
+    ending: OffsetRangeLimit
     max_offsets: int | None = None
     max_bytes: int | None = None
     min_offsets: int | None = None
@@ -73,19 +73,19 @@ class ReadOptions:
         group_id = _group_id(given, client)
         found = cls(
             client=client,
-            choice=_choice(given),
+            consumer_strategy=_consumer_strategy(given),
             starting=_starting(given, group_id),
             ending=_bound(given, _END, Latest()),
-            max_offsets=given.read("maxOffsetsPerTrigger", option_text.positive),
-            max_bytes=given.read("maxBytesPerTrigger", option_text.byte_size),
-            min_offsets=given.read("minOffsetsPerTrigger", option_text.positive),
-            max_delay_s=given.read("maxTriggerDelay", option_text.seconds, _DEFAULT_DELAY_S),
-            min_partitions=given.read("minPartitions", option_text.positive_int),
-            max_records_per_partition=given.read("maxRecordsPerPartition", option_text.positive),
-            fail_on_data_loss=given.read("failOnDataLoss", option_text.flag, True),
-            include_headers=given.read("includeHeaders", option_text.flag, False),
+            max_offsets=given.read("maxOffsetsPerTrigger", option_parsing.positive),
+            max_bytes=given.read("maxBytesPerTrigger", option_parsing.byte_size),
+            min_offsets=given.read("minOffsetsPerTrigger", option_parsing.positive),
+            max_delay_s=given.read("maxTriggerDelay", option_parsing.seconds, _DEFAULT_DELAY_S),
+            min_partitions=given.read("minPartitions", option_parsing.positive_int),
+            max_records_per_partition=given.read("maxRecordsPerPartition", option_parsing.positive),
+            fail_on_data_loss=given.read("failOnDataLoss", option_parsing.flag, True),
+            include_headers=given.read("includeHeaders", option_parsing.flag, False),
             group_id=group_id,
-            push_filters=given.read("pushFilters", option_text.flag, False),
+            push_filters=given.read("pushFilters", option_parsing.flag, False),
             starting_strategy=given.read("startingOffsetsByTimestampStrategy", _strategy, "error"),
         )
         if found.min_offsets and found.max_offsets and found.min_offsets > found.max_offsets:
@@ -97,7 +97,7 @@ class ReadOptions:
 
     @classmethod
     def for_batch(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Begins with the earliest record unless told otherwise; limits of triggers are without effect."""
+        """Begins with the earliest record by default; limits of triggers have no effect."""
         found = cls.checked(options)
         if isinstance(found.starting, Latest):
             raise UserError("option startingOffsets can't be latest in a batch query: there would be nothing to read")
@@ -112,7 +112,7 @@ class ReadOptions:
 
     @classmethod
     def for_stream(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Begins with what comes after now unless told otherwise, and has no end."""
+        """Begins after the latest record by default, and has no end."""
         given = _Given(options)
         for name in _END:
             if name in given:
@@ -145,7 +145,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _choice(given: _Given) -> Choice:
+def _consumer_strategy(given: _Given) -> ConsumerStrategy:
     named = [name for name in _CHOICES if name in given]
     if len(named) != 1:
         what = f"{' and '.join(named)} are given together" if named else "nothing says what to read"
@@ -153,16 +153,16 @@ def _choice(given: _Given) -> Choice:
     (name,) = named
     text = given.text(name)
     if name == "subscribe":
-        return Subscribe(option_text.names(name, text))
+        return Subscribe(option_parsing.names(name, text))
     if name == "assign":
-        return Assign(option_text.partitions(name, text))
+        return Assign(option_parsing.partitions(name, text))
     if not text.strip():
         raise UserError("option subscribePattern is empty; give a regular expression")
     compiled(text.strip())
     return SubscribePattern(text.strip())
 
 
-def _starting(given: _Given, group_id: str | None) -> Bound:
+def _starting(given: _Given, group_id: str | None) -> OffsetRangeLimit:
     is_committed = "startingOffsets" in given and given.text("startingOffsets").strip().lower() == "committed"
     fallback: Fallback = given.read("startingOffsetsFallback", _fallback, "error")
     if not is_committed or any(name in given for name in _START[:-1]):
@@ -186,12 +186,12 @@ def _fallback(name: str, text: str) -> Fallback:
     raise UserError(f"option {name}={text!r} is neither error nor earliest nor latest")
 
 
-def _bound(given: _Given, options: tuple[str, str, str], default: Bound) -> Bound:
+def _bound(given: _Given, options: tuple[str, str, str], default: OffsetRangeLimit) -> OffsetRangeLimit:
     at_time, by_timestamp, at_offsets = options
     if at_time in given:
-        return AtTime(option_text.timestamp_ms(at_time, given.text(at_time)), at_time)
+        return AtTime(option_parsing.timestamp_ms(at_time, given.text(at_time)), at_time)
     if by_timestamp in given:
-        return AtTimes(option_text.timestamps(by_timestamp, given.text(by_timestamp)), by_timestamp)
+        return AtTimes(option_parsing.timestamps(by_timestamp, given.text(by_timestamp)), by_timestamp)
     if at_offsets not in given:
         return default
     text = given.text(at_offsets).strip()
@@ -202,7 +202,7 @@ def _bound(given: _Given, options: tuple[str, str, str], default: Bound) -> Boun
     if not text.startswith("{"):
         words = "earliest nor latest nor committed" if options is _START else "earliest nor latest"
         raise UserError(f"option {at_offsets}={text!r} is neither {words} nor JSON with offsets")
-    return AtOffsets(option_text.offsets(at_offsets, text), at_offsets)
+    return AtOffsets(option_parsing.offsets(at_offsets, text), at_offsets)
 
 
 def _strategy(name: str, text: str) -> Strategy:
@@ -222,14 +222,14 @@ def _group_id(given: _Given, client: Mapping[str, str]) -> str | None:
     return named or theirs or None
 
 
-def _refuse(bound: Bound, offset: int, word: str) -> None:
+def _refuse(bound: OffsetRangeLimit, offset: int, word: str) -> None:
     if isinstance(bound, AtOffsets):
         for where, asked in bound.offsets.items():
             if asked == offset:
                 raise UserError(f"option {bound.option} for {where} can't be {word} in a batch query")
 
 
-def _check_order(start: Bound, end: Bound) -> None:
+def _check_order(start: OffsetRangeLimit, end: OffsetRangeLimit) -> None:
     """What can be known of a start and an end before the cluster is asked."""
     if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
         starts, ends = start.offsets, end.offsets

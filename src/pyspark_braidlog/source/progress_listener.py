@@ -18,9 +18,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.source.data_loss import is_chosen
-from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.offset_committer import OffsetCommitter, group_admin, say
+from pyspark_braidlog.source.offset_range import Offsets
 from pyspark_braidlog.source.options import ReadOptions
-from pyspark_braidlog.source.progress import GroupProgress, group_calls, say
 from pyspark_braidlog.source.stream_offset import StreamOffset
 
 
@@ -35,7 +35,7 @@ class ProgressListener(StreamingQueryListener):
         options: Mapping[str, str],
         query: str | None = None,
         *,
-        progress: GroupProgress | None = None,
+        progress: OffsetCommitter | None = None,
         tell: Callable[[str], None] = say,
     ) -> None:
         self._options = ReadOptions.for_stream(options)
@@ -43,7 +43,7 @@ class ProgressListener(StreamingQueryListener):
             raise UserError("the options name no group that progress could be committed to; give groupId")
         self._query = query
         self._tell = tell
-        self._progress = progress or GroupProgress(group_calls(self._options.client), self._options.group_id)
+        self._progress = progress or OffsetCommitter(group_admin(self._options.client), self._options.group_id)
         self._refused = False
 
     def onQueryStarted(self, event: Any) -> None: ...
@@ -66,10 +66,10 @@ class ProgressListener(StreamingQueryListener):
             self._tell(str(problem))
 
     def _chosen(self, text: str | None) -> Offsets:
-        """Of sources of other kinds nothing."""
+        """Returns nothing for sources of other kinds."""
         try:
             written = json.loads(text or "null")
             found = StreamOffset.of(written).offsets if isinstance(written, dict) else {}
         except (UserError, ValueError):
             return {}
-        return {place: each for place, each in found.items() if is_chosen(self._options.choice, place)}
+        return {place: each for place, each in found.items() if is_chosen(self._options.consumer_strategy, place)}

@@ -1,4 +1,4 @@
-"""What a task was to read and cannot: told apart by its cause, with what to do.
+"""What a task was to read and cannot, by cause, with what to do next.
 
 Between the plan and the task retention may have deleted records, or somebody the topic. Holes that compaction, aborted
 transactions and their markers leave are none of this: the log has offsets around them.
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from braidlog import TopicPartition
 from pyspark_braidlog.source.data_loss import Cause, DataLoss
-from pyspark_braidlog.source.model import OffsetRange
+from pyspark_braidlog.source.offset_range import OffsetRange
 from pyspark_braidlog.source.topics import Assign
 
 
-class LogNow(NamedTuple):
+class LogRange(NamedTuple):
     """A partition as the cluster has it now; `topic_id` is "" where the cluster has no ids."""
 
     topic_id: str
@@ -24,19 +24,19 @@ class LogNow(NamedTuple):
     end: int
 
 
-def look(client: Mapping[str, str], work: OffsetRange) -> LogNow | None:
+def find_log_range(client: Mapping[str, str], work: OffsetRange) -> LogRange | None:
     """None: there is no such partition."""
     # Importing this takes as long as the rest of a task's reading together, and most tasks lose nothing.
-    from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics
+    from pyspark_braidlog.source.offset_reader import MissingTopics, OffsetReader
 
     place = TopicPartition(work.topic, work.partition)
-    with ClusterView(client) as view:
+    with OffsetReader(client) as view:
         try:
             facts = view.topics(Assign((place,)), missing_ok=True).get(work.topic)
             if facts is None or work.partition not in facts.partitions:
                 return None
             # What an open transaction holds back is in the log, and not lost.
-            return LogNow(facts.topic_id, view.earliest([place])[place], view.log_ends([place])[place])
+            return LogRange(facts.topic_id, view.earliest([place])[place], view.log_ends([place])[place])
         except MissingTopics:
             # Deleted between the questions.
             return None
@@ -49,7 +49,7 @@ class ReadLoss:
     cause: Cause
     work: OffsetRange
     position: int
-    now: LogNow | None
+    now: LogRange | None
 
     @property
     def resume(self) -> int:
@@ -101,7 +101,7 @@ class ReadLoss:
         return f"data was lost. {self}; failOnDataLoss=false: {self.way_on}"
 
 
-def loss_of(work: OffsetRange, position: int, now: LogNow | None) -> ReadLoss | None:
+def loss_of(work: OffsetRange, position: int, now: LogRange | None) -> ReadLoss | None:
     """Why nothing can be read at `position`; None if the log has it."""
     if now is None:
         return ReadLoss(Cause.DELETION, work, position, now)

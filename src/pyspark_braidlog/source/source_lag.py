@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.offset_range import Offsets
 
 if TYPE_CHECKING:
     from braidlog.client.arrow.reading import LogSample

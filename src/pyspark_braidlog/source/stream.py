@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from braidlog.core.errors import UserError
 from pyspark_braidlog.source.admission import Admission
-from pyspark_braidlog.source.model import RangePartition
+from pyspark_braidlog.source.offset_committer import OffsetCommitter, group_admin
+from pyspark_braidlog.source.offset_range import RangePartition
+from pyspark_braidlog.source.offset_range_calculator import split
 from pyspark_braidlog.source.options import ReadOptions
-from pyspark_braidlog.source.planning import split
-from pyspark_braidlog.source.progress import GroupProgress, group_calls
 from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.stream_offset import StreamOffset, ranges
 from pyspark_braidlog.source.stream_planning import StreamPlanner
@@ -29,7 +29,7 @@ def new_stream_reader(options: Mapping[str, str], schema: StructType) -> StreamR
     return StreamReader(ReadOptions.for_stream(options), schema)
 
 
-class RefusedStream(DataSourceStreamReader):
+class FailedStreamReader(DataSourceStreamReader):
     """Instead of a reader that cannot be made: says why with the first question.
 
     What is raised while PySpark makes a reader is buried under an error of its own, about a variable of its own.
@@ -66,7 +66,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         self._options = options
         self._schema = schema
         self._planner: StreamPlanner | None = None
-        self._progress: GroupProgress | None = None
+        self._progress: OffsetCommitter | None = None
         # The end of the batch that was planned last.
         self._end: StreamOffset | None = None
 
@@ -76,7 +76,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         return self._planning().initial().written()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._planning().set_goal()
+        self._planning().prepare_for_available_now()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
@@ -87,7 +87,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         begin = StreamOffset.of(start)
         self._show(begin)
         end = planner.next_end(begin, limit)
-        if end == begin and planner.has_goal:
+        if end == begin and planner.is_available_now:
             # The query ends with this answer.
             self._show(begin, is_last_chance=True)
         self._end = end
@@ -104,7 +104,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
             return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Asks nobody: a batch that is tried again, perhaps by another process, must be the same batch."""
+        """Sends no request: a batch that is retried, perhaps by another process, must be the same batch."""
         self._end = StreamOffset.of(end)
         work = split(
             ranges(StreamOffset.of(start), self._end),
@@ -128,7 +128,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         if self._planner is None:
             self._planner = StreamPlanner(self._options)
             if self._options.group_id is not None:
-                self._progress = GroupProgress(group_calls(self._options.client), self._options.group_id)
+                self._progress = OffsetCommitter(group_admin(self._options.client), self._options.group_id)
                 self._progress.check()
         return self._planner
 
@@ -139,7 +139,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
     # The tasks'
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pyspark_braidlog.source.reading import read_range
+        from pyspark_braidlog.source.partition_reader import read_range
 
         assert isinstance(partition, RangePartition)
         return read_range(self._options, self._schema, partition.work)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.model import OffsetRange, Offsets
+from pyspark_braidlog.source.offset_range import OffsetRange, Offsets
 
 _IDS: Final = "@ids"
 _INITIAL: Final = "@initial"

@@ -10,15 +10,15 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from braidlog import TopicPartition
 from pyspark_braidlog.source.admission import Admission
-from pyspark_braidlog.source.bounds import OffsetLookup, starting_offsets
-from pyspark_braidlog.source.cluster_view import ClusterView, MissingTopics, NoAnswer
 from pyspark_braidlog.source.data_loss import Findings, examine, is_chosen, is_other_topic, notice, refusal
-from pyspark_braidlog.source.model import Offsets
+from pyspark_braidlog.source.offset_committer import say
+from pyspark_braidlog.source.offset_range import Offsets
+from pyspark_braidlog.source.offset_reader import ClusterUnavailable, MissingTopics, OffsetReader
+from pyspark_braidlog.source.offset_resolution import OffsetLookup, starting_offsets
 from pyspark_braidlog.source.options import ReadOptions
-from pyspark_braidlog.source.progress import say
 from pyspark_braidlog.source.source_lag import LAG, SourceLag
 from pyspark_braidlog.source.stream_offset import StreamOffset, by_topic
-from pyspark_braidlog.source.topics import Choice, TopicFacts, topic_partitions
+from pyspark_braidlog.source.topics import ConsumerStrategy, TopicFacts, topic_partitions
 
 if TYPE_CHECKING:
     from braidlog.client.arrow.reading import LogSample
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 # Spark asks a hundred times a second while there is nothing to read; new partitions may wait a little.
 _TOPICS_GOOD_FOR_S: Final = 1.0
 # After an election a leader may for a moment not know how far its log is committed.
-_LOOKS: Final = 4
-_BETWEEN_LOOKS_S: Final = 0.25
+_ATTEMPTS: Final = 4
+_BETWEEN_ATTEMPTS_S: Final = 0.25
 # A stream that runs outlives a broker's restart, as its tasks do; one that starts is told at once.
 _OUTAGE_MS: Final = "60000"
 _BETWEEN_QUESTIONS_S: Final = 1.0
 
 
 class View(OffsetLookup, Protocol):
-    """What of a `ClusterView` is needed here."""
+    """What of a `OffsetReader` is needed here."""
 
-    def topics(self, choice: Choice, *, missing_ok: bool = False) -> dict[str, TopicFacts]: ...
+    def topics(self, consumer_strategy: ConsumerStrategy, *, missing_ok: bool = False) -> dict[str, TopicFacts]: ...
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
@@ -51,7 +51,7 @@ class StreamPlanner:
     def __init__(
         self,
         options: ReadOptions,
-        new_view: Callable[[Mapping[str, str]], View] = ClusterView,
+        new_view: Callable[[Mapping[str, str]], View] = OffsetReader,
         *,
         tell: Callable[[str], None] = say,
         now: Callable[[], float] = time.monotonic,
@@ -89,7 +89,7 @@ class StreamPlanner:
         return self._admission.own_limit
 
     @property
-    def has_goal(self) -> bool:
+    def is_available_now(self) -> bool:
         return self._goal is not None
 
     def close(self) -> None:
@@ -98,14 +98,14 @@ class StreamPlanner:
     def initial(self) -> StreamOffset:
         """Where a new stream begins. Spark asks twice; the second answer must be the first."""
         if self._initial is None:
-            facts = self._view.topics(self._options.choice)
+            facts = self._view.topics(self._options.consumer_strategy)
             offsets = starting_offsets(self._view, self._options, facts)
             self._initial = StreamOffset(offsets, _ids(facts, offsets), is_initial=True)
         return self._initial
 
-    def set_goal(self) -> None:
+    def prepare_for_available_now(self) -> None:
         """From now on nothing is available but what there is now."""
-        facts = self._view.topics(self._options.choice, missing_ok=True)
+        facts = self._view.topics(self._options.consumer_strategy, missing_ok=True)
         self._goal = self._view.latest(topic_partitions(facts))
         self._goal_ids = {topic: fact.topic_id for topic, fact in facts.items()}
 
@@ -116,7 +116,7 @@ class StreamPlanner:
         while True:
             try:
                 end = self._end_or_missing(start, limit)
-            except NoAnswer as problem:
+            except ClusterUnavailable as problem:
                 if not self._was_answered or self._now() >= deadline:
                     raise
                 if not is_away:
@@ -130,7 +130,7 @@ class StreamPlanner:
             return end
 
     def _end_or_missing(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             try:
                 return self._next_end(start, limit)
             except MissingTopics as problem:
@@ -152,7 +152,7 @@ class StreamPlanner:
         begin = findings.begin
         available = {place: max(available[place], begin[place]) for place in begin}
         self._latest = available
-        end = self._admission.end(begin, available, limit, is_last_chance=self.has_goal)
+        end = self._admission.end(begin, available, limit, is_last_chance=self.is_available_now)
         ids = _ids(facts, end)
         if start.is_initial:
             # Differs from `start` also without records: so Spark writes this batch down, and the beginning with it.
@@ -167,7 +167,7 @@ class StreamPlanner:
         """What there is to read, and how far a query is behind that has read up to `position`."""
         if not self._latest:
             # The batch was planned before a restart: nothing was asked since.
-            self._latest = self._available(self._view.topics(self._options.choice, missing_ok=True))
+            self._latest = self._available(self._view.topics(self._options.consumer_strategy, missing_ok=True))
         return {LAG: self._lag.written(position, self._latest)} | by_topic(self._latest)
 
     def _bytes_per_offset(self, at: Offsets) -> dict[TopicPartition, float]:
@@ -179,24 +179,24 @@ class StreamPlanner:
         To take one for deleted would mean to read it from its beginning when it is there again.
         """
         facts = self._topics(start)
-        for _ in range(_LOOKS - 1):
+        for _ in range(_ATTEMPTS - 1):
             if not self._lacks(facts, start):
                 break
-            self._pause(_BETWEEN_LOOKS_S)
+            self._pause(_BETWEEN_ATTEMPTS_S)
             self._facts = None
             facts = self._topics(start)
         return facts
 
     def _lacks(self, facts: dict[str, TopicFacts], start: StreamOffset) -> bool:
         there = set(topic_partitions(facts))
-        return any(place not in there and is_chosen(self._options.choice, place) for place in start.offsets)
+        return any(place not in there and is_chosen(self._options.consumer_strategy, place) for place in start.offsets)
 
     def _topics(self, start: StreamOffset) -> dict[str, TopicFacts]:
         is_first = self._facts is None and self._facts_at == 0.0
         now = self._now()
         # With a goal, what is new does not matter.
-        if self._facts is None or (not self.has_goal and now - self._facts_at >= _TOPICS_GOOD_FOR_S):
-            facts = self._view.topics(self._options.choice, missing_ok=True)
+        if self._facts is None or (not self.is_available_now and now - self._facts_at >= _TOPICS_GOOD_FOR_S):
+            facts = self._view.topics(self._options.consumer_strategy, missing_ok=True)
             if is_first and self._options.fail_on_data_loss:
                 self._check_there(facts, start)
             self._facts, self._facts_at = facts, now
@@ -207,7 +207,7 @@ class StreamPlanner:
     def _check_there(self, facts: dict[str, TopicFacts], start: StreamOffset) -> None:
         """A topic that is named, but was never there, is a mistake and no loss."""
         if {place.topic for place in start.offsets} <= facts.keys():
-            self._view.topics(self._options.choice)
+            self._view.topics(self._options.consumer_strategy)
 
     def _available(self, facts: dict[str, TopicFacts]) -> Offsets:
         places = topic_partitions(facts)
@@ -231,14 +231,14 @@ class StreamPlanner:
         return examine(start, self._options, facts, earliest=self._view.earliest(asked), ends=ends)
 
     def _log_ends(self, positions: Offsets, available: Offsets) -> Offsets:
-        """Of partitions that seem to end before the stream's position: it may be that only transactions are open."""
+        """The log ends of partitions that seem to end before the stream's position: transactions may be open there."""
         short = [place for place, position in positions.items() if available[place] < position]
         if not short:
             return {}
         found: Offsets = {}
-        for look in range(_LOOKS):
+        for look in range(_ATTEMPTS):
             if look:
-                self._pause(_BETWEEN_LOOKS_S)
+                self._pause(_BETWEEN_ATTEMPTS_S)
             found = self._view.log_ends(short)
             if all(found[place] >= positions[place] for place in short):
                 break

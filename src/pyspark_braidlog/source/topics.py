@@ -31,7 +31,7 @@ class Assign:
     partitions: tuple[TopicPartition, ...]
 
 
-Choice = Subscribe | SubscribePattern | Assign
+ConsumerStrategy = Subscribe | SubscribePattern | Assign
 
 
 class TopicFacts(NamedTuple):

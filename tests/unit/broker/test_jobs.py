@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
+from braidlog.broker.environment import Executors
 from braidlog.broker.jobs import JobRunner
-from braidlog.broker.seams import Executors
 from braidlog.core.errors import StorageFault
 from braidlog.core.tasks import Tasks
 from braidlog.storage.jobs import InlineExecutor, Job, Work

@@ -11,7 +11,7 @@ from braidlog.core.protocol_errors import NONE, LeaderNotAvailableError
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from braidlog.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
-from support.open_server import answer, on_server
+from support.in_process_server import answer, on_server
 
 PARTITIONS = 4
 

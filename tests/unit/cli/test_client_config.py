@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from braidlog.cli.command_tree import FILE, TOPIC_SETTING, commands_of
+from braidlog.cli.commands.topics import _topic_config
 from braidlog.cli.options import DEFAULT_BOOTSTRAP, client_properties, resolve_connection
 from braidlog.cli.program import build_parser
-from braidlog.cli.topics import _topic_config
 from braidlog.client.errors import SettingError
 from braidlog.client.settings import without_effect
 from braidlog.core.errors import UserError

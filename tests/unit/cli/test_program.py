@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from braidlog.cli.program import NOUNS, Command, build_parser, main, run
-from braidlog.cli.starts import offset_range
+from braidlog.cli.records.offset_range import offset_range
 from braidlog.core import slices
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError, UnknownServerError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.cli import reset_plan
-from braidlog.cli.reset_plan import Bounds, Target, duration_ms, plan_for, read_file, shift
+from braidlog.cli.reset_plan import Bounds, ResetTarget, duration_ms, plan_for, read_file, shift
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -17,7 +17,9 @@ PLACE = TopicPartition("orders", 0)
 LIMITS = Bounds(start=10, end=50, at_time=30)
 
 
-def planned(target: Target, committed: int | None = 20, limits: Bounds = LIMITS, in_file: int = 0) -> tuple[int, int]:
+def planned(
+    target: ResetTarget, committed: int | None = 20, limits: Bounds = LIMITS, in_file: int = 0
+) -> tuple[int, int]:
     """The new offset, and how many remarks there were."""
     current = {} if committed is None else {PLACE: committed}
     (change,), notes = plan_for("g", target, current, {PLACE: limits}, {PLACE: in_file})
@@ -29,32 +31,32 @@ def planned(target: Target, committed: int | None = 20, limits: Bounds = LIMITS,
 @pytest.mark.parametrize(
     ("target", "offset", "remarks"),
     [
-        (Target(reset_plan.TO_EARLIEST), 10, 0),
-        (Target(reset_plan.TO_LATEST), 50, 0),
-        (Target(reset_plan.TO_CURRENT), 20, 0),
-        (Target(reset_plan.TO_OFFSET, 33), 33, 0),
-        (Target(reset_plan.TO_OFFSET, 3), 10, 1),
-        (Target(reset_plan.TO_OFFSET, 2**63 - 1), 50, 1),
-        (Target(reset_plan.SHIFT_BY, 5), 25, 0),
-        (Target(reset_plan.SHIFT_BY, -5), 15, 0),
-        (Target(reset_plan.SHIFT_BY, -15), 10, 1),
-        (Target(reset_plan.SHIFT_BY, 2**63 - 1), 50, 1),
-        (Target(reset_plan.TO_TIME, 1), 30, 0),
+        (ResetTarget(reset_plan.TO_EARLIEST), 10, 0),
+        (ResetTarget(reset_plan.TO_LATEST), 50, 0),
+        (ResetTarget(reset_plan.TO_CURRENT), 20, 0),
+        (ResetTarget(reset_plan.TO_OFFSET, 33), 33, 0),
+        (ResetTarget(reset_plan.TO_OFFSET, 3), 10, 1),
+        (ResetTarget(reset_plan.TO_OFFSET, 2**63 - 1), 50, 1),
+        (ResetTarget(reset_plan.SHIFT_BY, 5), 25, 0),
+        (ResetTarget(reset_plan.SHIFT_BY, -5), 15, 0),
+        (ResetTarget(reset_plan.SHIFT_BY, -15), 10, 1),
+        (ResetTarget(reset_plan.SHIFT_BY, 2**63 - 1), 50, 1),
+        (ResetTarget(reset_plan.TO_TIME, 1), 30, 0),
     ],
 )
-def test_each_way(target: Target, offset: int, remarks: int) -> None:
+def test_each_way(target: ResetTarget, offset: int, remarks: int) -> None:
     assert planned(target) == (offset, remarks)
 
 
 def test_what_is_not_there() -> None:
-    assert planned(Target(reset_plan.TO_CURRENT), committed=None) == (50, 0)
+    assert planned(ResetTarget(reset_plan.TO_CURRENT), committed=None) == (50, 0)
     # What is committed stays, even where the log has moved on.
-    assert planned(Target(reset_plan.TO_CURRENT), committed=3) == (3, 0)
-    assert planned(Target(reset_plan.TO_TIME, 1), limits=Bounds(10, 50, -1)) == (50, 1)
-    assert planned(Target(reset_plan.FROM_FILE), in_file=44) == (44, 0)
-    assert planned(Target(reset_plan.FROM_FILE), in_file=51) == (50, 1)
+    assert planned(ResetTarget(reset_plan.TO_CURRENT), committed=3) == (3, 0)
+    assert planned(ResetTarget(reset_plan.TO_TIME, 1), limits=Bounds(10, 50, -1)) == (50, 1)
+    assert planned(ResetTarget(reset_plan.FROM_FILE), in_file=44) == (44, 0)
+    assert planned(ResetTarget(reset_plan.FROM_FILE), in_file=51) == (50, 1)
     with pytest.raises(UserError, match="group g has committed nothing for orders-0"):
-        planned(Target(reset_plan.SHIFT_BY, 1), committed=None)
+        planned(ResetTarget(reset_plan.SHIFT_BY, 1), committed=None)
 
 
 @given(
@@ -67,7 +69,7 @@ def test_what_is_not_there() -> None:
 def test_a_planned_offset_is_always_one_that_the_partition_has(
     kind: str, number: int, start: int, size: int, committed: int
 ) -> None:
-    new, _ = planned(Target(kind, number), committed, Bounds(start, start + size), abs(number))
+    new, _ = planned(ResetTarget(kind, number), committed, Bounds(start, start + size), abs(number))
     assert start <= new <= start + size
 
 

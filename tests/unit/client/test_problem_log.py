@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTimeout
 from braidlog.client.problem_log import CLUSTER, ProblemLog
-from braidlog.client.refusals import refusal
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import KafkaStorageError, UnknownTopicOrPartitionError
 
@@ -104,7 +104,7 @@ def test_without_brokers_nothing_else_is_told(client: Client) -> None:
 
 
 def test_a_part_is_silent_while_the_whole_fails(client: Client) -> None:
-    missing = refusal(UnknownTopicOrPartitionError.code, "topic t")
+    missing = broker_error(UnknownTopicOrPartitionError.code, "topic t")
     for _ in range(10):
         client.fails_for(0.5, "topic t", missing)
         client.fails_for(0.5, "t-0", missing, part_of="topic t")
@@ -118,7 +118,7 @@ def test_one_line_speaks_for_all_that_fail_for_the_same_reason(client: Client) -
     parts = [f"t-{number}" for number in range(300)]
     for _ in range(20):
         for part in parts:
-            client.problems.failed(part, refusal(KafkaStorageError.code, part), part_of="topic t")
+            client.problems.failed(part, broker_error(KafkaStorageError.code, part), part_of="topic t")
         client.clock.advance(0.5)
     ((_, line),) = client.said()
     assert "t-0: the disk under it failed" in line

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_contract import Connect, StoreContract
 
 from braidlog.cluster import embedded
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.journal_files import OsJournalFiles
-from braidlog.cluster.memory_files import MemoryJournalFiles
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import CoordinationStore, Create, NodeExistsError, SetData, StoreFailedError
 from braidlog.core.clock import SystemClock
+from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.store_contract import Connect, StoreContract
 
 
 class SteppedExecutor(Executor):

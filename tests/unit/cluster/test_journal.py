@@ -14,10 +14,10 @@ from braidlog.cluster.journal import (
     valid_length,
 )
 from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
-from braidlog.cluster.memory_files import MemoryJournalFiles
-from braidlog.cluster.recovery import fold, journal_name, recover, snapshot_name
+from braidlog.cluster.recovery import journal_name, recover, snapshot_name, take_snapshot
 from braidlog.cluster.store import Create, Delete, Operation, SetData
 from braidlog.cluster.tree import Transaction, Znode, ZnodeTree
+from braidlog.testing.memory_journal_files import MemoryJournalFiles
 
 STEPS: list[list[Operation]] = [
     [Create("/a", b"1"), Create("/a/ä", b"\0\xff")],
@@ -117,13 +117,13 @@ def test_folding_keeps_the_contents_and_may_die_after_the_snapshot(kind: str, tm
         files.append(journal_name(1), frame)
     files.sync(journal_name(1))
     journal = files.read(journal_name(1))
-    fold(files)
+    take_snapshot(files)
     assert files.names() == [snapshot_name(3)]
     assert dump(recover(files).tree.root) == dump(tree.root)
     files.append(journal_name(1), journal)  # as if it had died before removing the journal
     recovered = recover(files)
     assert dump(recovered.tree.root) == dump(tree.root)
-    fold(files)
-    fold(files)
+    take_snapshot(files)
+    take_snapshot(files)
     assert files.names() == [snapshot_name(3)]
     files.close()

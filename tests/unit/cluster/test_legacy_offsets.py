@@ -9,11 +9,11 @@ import pytest
 
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.legacy_offsets import LegacyOffsets
-from braidlog.cluster.memory_files import MemoryJournalFiles
 from braidlog.cluster.registration import prepare_store
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import InvalidGroupIdError
 from braidlog.core.types import TopicPartition
+from braidlog.testing.memory_journal_files import MemoryJournalFiles
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)

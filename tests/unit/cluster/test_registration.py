@@ -8,12 +8,12 @@ import pytest
 from braidlog.cluster import paths, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.loading import load
-from braidlog.cluster.memory_files import MemoryJournalFiles
-from braidlog.cluster.producer_ids import ProducerIds, claim_block
+from braidlog.cluster.producer_id_manager import ProducerIdManager, claim_block
 from braidlog.cluster.records import BrokerRecord
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import FatalError
 from braidlog.core.types import BrokerId, Endpoint
+from braidlog.testing.memory_journal_files import MemoryJournalFiles
 
 RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, "rack")
 
@@ -95,12 +95,12 @@ async def test_an_id_in_use_is_refused(store: EmbeddedStore) -> None:
 
 @on_store
 async def test_producer_ids_are_never_given_twice(store: EmbeddedStore) -> None:
-    one, two = ProducerIds(store.connect(), BrokerId(1)), ProducerIds(store.connect(), BrokerId(2))
+    one, two = ProducerIdManager(store.connect(), BrokerId(1)), ProducerIdManager(store.connect(), BrokerId(2))
     given: list[int] = []
     for _ in range(30):
         given += await asyncio.gather(*(ids.next_id() for ids in (one, two) for _ in range(50)))
     assert len(set(given)) == len(given) == 3000
-    restarted = ProducerIds(store.connect(), BrokerId(1))
+    restarted = ProducerIdManager(store.connect(), BrokerId(1))
     assert await restarted.next_id() > max(given)
 
 

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from braidlog.cluster import recovery
 from braidlog.cluster.embedded import EmbeddedStore
-from braidlog.cluster.memory_files import MemoryJournalFiles
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import Create, Delete, Operation, SetData, StoreError
 from braidlog.core.clock import ManualClock
+from braidlog.testing.memory_journal_files import MemoryJournalFiles
 
 T = TypeVar("T")
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z"]
@@ -150,7 +150,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def fold(self) -> None:
-        folded = recovery.fold(self.files)
+        folded = recovery.take_snapshot(self.files)
         self.store._journal, self.store._journal_size = folded.journal, 0
 
     @rule(batch=st.lists(operations, min_size=1, max_size=6), seed=st.integers(0, 1 << 16), reach_disk=st.booleans())

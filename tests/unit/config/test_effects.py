@@ -20,8 +20,8 @@ from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import SYNONYMS
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.txn.settings import TxnSettings
-from braidlog.storage.broker_settings import StorageSettings
-from braidlog.storage.cleaner.order import CleanerMemory
+from braidlog.storage.cleaner.cleaning_request import CleanerConfig
+from braidlog.storage.settings import StorageSettings
 
 SOURCE = Path(braidlog.__file__).parent
 # Modules that ask for settings without obeying them, and the command line's clients.
@@ -226,7 +226,7 @@ def test_a_field_of_settings_counts_where_it_is_read() -> None:
 
 # A setting that is copied into a class of settings is read where the copy is.
 
-COPIES = (StorageSettings, CleanerMemory, GroupSettings, TxnSettings)
+COPIES = (StorageSettings, CleanerConfig, GroupSettings, TxnSettings)
 
 
 def test_what_is_copied_out_of_the_settings_is_read_too() -> None:

@@ -102,9 +102,9 @@ def test_unknown_keys_of_a_file_are_warned_about_and_kept(tmp_path: Path) -> Non
     file = written(tmp_path, "num.partition=2\nmy.plugin.x=1\nretention.ms=5\n")
     loaded = load_settings(file)
     assert loaded.warnings == [
-        f"{file}:1: nobody knows the setting num.partition (did you mean num.partitions?)",
-        f"{file}:2: nobody knows the setting my.plugin.x",
-        f"{file}:3: nobody knows the setting retention.ms (for topics; the broker's is log.retention.ms)",
+        f"{file}:1: unknown setting num.partition (did you mean num.partitions?)",
+        f"{file}:2: unknown setting my.plugin.x",
+        f"{file}:3: unknown setting retention.ms (for topics; the broker's is log.retention.ms)",
     ]
     assert loaded.settings.get("my.plugin.x") == "1"
 

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import pytest
-from controller_fixtures import EPOCH, partition, situation, topic
 
 from braidlog.cluster.image import PartitionInfo, no_leader
 from braidlog.cluster.store import SetData
 from braidlog.controller.elections import elect_leaders, take_over
-from braidlog.controller.plan import Plan, Situation
+from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import NO_BROKER, TopicPartition
+from support.controller_harness import EPOCH, context, partition, topic
 
 T0 = TopicPartition("t", 0)
 PREFERRED, UNCLEAN = 0, 1
 
 
-def elect(start: Situation, kind: int = PREFERRED) -> tuple[Plan, object]:
+def elect(start: ControllerContext, kind: int = PREFERRED) -> tuple[Plan, object]:
     plan, (result,) = elect_leaders(start, kind, [T0])
     assert result.partition == T0
     return plan, type(result.error)
@@ -25,7 +25,7 @@ def after(plan: Plan) -> PartitionInfo:
 
 
 def test_the_preferred_replica_takes_the_lead() -> None:
-    start = situation(topic("t", partition(2, (1, 2), (1, 2), epoch=7)), brokers={1: None, 2: None})
+    start = context(topic("t", partition(2, (1, 2), (1, 2), epoch=7)), brokers={1: None, 2: None})
     plan, error = elect(start)
     assert error is type(None)
     now = after(plan)
@@ -47,22 +47,22 @@ def test_the_preferred_replica_takes_the_lead() -> None:
     ],
 )
 def test_elections_that_do_not_happen(before: PartitionInfo, kind: int, error: type) -> None:
-    plan, refused = elect(situation(topic("t", before), brokers={1: None, 2: None}), kind)
+    plan, refused = elect(context(topic("t", before), brokers={1: None, 2: None}), kind)
     assert refused is error
     assert plan.delta.empty
 
 
 def test_an_unclean_election_prefers_what_is_in_sync() -> None:
-    start = situation(topic("t", partition(-1, (9, 2), (1, 9, 2))), brokers={1: None, 2: None})
+    start = context(topic("t", partition(-1, (9, 2), (1, 9, 2))), brokers={1: None, 2: None})
     plan, _ = elect(start, UNCLEAN)
     assert (after(plan).leader, after(plan).isr) == (2, (2,))
-    start = situation(topic("t", partition(-1, (9,), (9, 2, 1))), brokers={1: None, 2: None})
+    start = context(topic("t", partition(-1, (9,), (9, 2, 1))), brokers={1: None, 2: None})
     plan, _ = elect(start, UNCLEAN)
     assert (after(plan).leader, after(plan).isr) == (2, (2,))
 
 
 def test_unknown_partitions_and_types() -> None:
-    start = situation(topic("t"))
+    start = context(topic("t"))
     _, results = elect_leaders(start, PREFERRED, [TopicPartition("no", 0), TopicPartition("t", 5)])
     assert all(isinstance(each.error, errors.UnknownTopicOrPartitionError) for each in results)
     with pytest.raises(errors.InvalidRequestError):
@@ -70,7 +70,7 @@ def test_unknown_partitions_and_types() -> None:
 
 
 def test_all_partitions_answer_only_where_something_is_to_do() -> None:
-    start = situation(
+    start = context(
         topic("good", partition(1, (1,), (1,))),
         topic("t", partition(2, (1, 2), (1, 2)), partition(2, (2,), (1, 2))),
         brokers={1: None, 2: None},
@@ -83,18 +83,18 @@ def test_all_partitions_answer_only_where_something_is_to_do() -> None:
 
 
 def test_taking_over_a_healthy_cluster_changes_nothing() -> None:
-    plan = take_over(situation(topic("t")), False)
+    plan = take_over(context(topic("t")), False)
     assert plan.delta.empty
     assert not plan.steps
 
 
 def test_after_an_unclean_stop_every_leader_gets_a_new_epoch() -> None:
-    plan = take_over(situation(topic("t", partition(1, (1,), (1,), epoch=3))), True)
+    plan = take_over(context(topic("t", partition(1, (1,), (1,), epoch=3))), True)
     assert (after(plan).leader, after(plan).leader_epoch) == (1, 4)
 
 
 def test_taking_over_elects_for_dead_leaders_and_keeps_the_last_in_sync() -> None:
-    start = situation(
+    start = context(
         topic("t", partition(9, (9, 1), (9, 1))), topic("lost", partition(9, (9,), (9, 1), epoch=2)), brokers={1: None}
     )
     changed = {new.name: new.partitions[0] for _, new in take_over(start, False).delta.topics_changed}
@@ -103,7 +103,7 @@ def test_taking_over_elects_for_dead_leaders_and_keeps_the_last_in_sync() -> Non
 
 
 def test_taking_over_starts_partitions_that_never_had_a_state() -> None:
-    start = situation(topic("t", no_leader(partition(1, (), (9, 1)).replicas)))
+    start = context(topic("t", no_leader(partition(1, (), (9, 1)).replicas)))
     plan = take_over(start, False)
     assert (after(plan).leader, after(plan).isr, after(plan).leader_epoch) == (1, (1,), 0)
     assert plan.steps[-1].path == "/brokers/topics/t/partitions/0/state"

@@ -4,12 +4,12 @@ import random
 from collections import Counter
 
 import pytest
-from controller_fixtures import ids, situation
 from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.controller.placement import assign, check_assignments, check_replicas
 from braidlog.core.protocol_errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from support.controller_harness import context, ids
 
 
 def brokers(count: int, racks: int = 0) -> dict[int, str | None]:
@@ -66,7 +66,7 @@ def test_more_replicas_than_brokers() -> None:
 
 @pytest.mark.parametrize("replicas", [(), (1, 1), (1, 9), (-1,)])
 def test_impossible_replicas(replicas: tuple[int, ...]) -> None:
-    alive = situation(brokers={1: None, 2: None}).image.brokers
+    alive = context(brokers={1: None, 2: None}).image.brokers
     with pytest.raises(InvalidReplicaAssignmentError):
         check_replicas(replicas, alive, "partition 0")
     check_replicas(ids(2, 1), alive, "partition 0")
@@ -76,7 +76,7 @@ def test_impossible_replicas(replicas: tuple[int, ...]) -> None:
     "assignments", [{1: (1,)}, {0: (1,), 2: (1,)}, {0: (1,), 1: (1, 2)}, {0: ()}, {-1: (1,), 0: (1,)}]
 )
 def test_impossible_assignments(assignments: dict[int, tuple[int, ...]]) -> None:
-    alive = situation(brokers={1: None, 2: None}).image.brokers
+    alive = context(brokers={1: None, 2: None}).image.brokers
     with pytest.raises(InvalidReplicaAssignmentError):
         check_assignments(assignments, alive)
     check_assignments({1: (2,), 0: (1,)}, alive)

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import pytest
-from controller_fixtures import ids, partition, situation, topic
 
 from braidlog.cluster.image import PartitionInfo
-from braidlog.controller.plan import Plan, Situation
+from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.reassignments import alter_reassignments, list_reassignments
 from braidlog.controller.requests import OngoingReassignment, Reassignment
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import TopicPartition
+from support.controller_harness import context, ids, partition, topic
 
 T0 = TopicPartition("t", 0)
 THREE = {1: None, 2: None, 3: None}
 
 
-def move(start: Situation, replicas: tuple[int, ...] | None) -> tuple[Plan, object]:
+def move(start: ControllerContext, replicas: tuple[int, ...] | None) -> tuple[Plan, object]:
     plan, (result,) = alter_reassignments(start, [Reassignment(T0, replicas)])
     return plan, type(result.error)
 
@@ -24,7 +24,7 @@ def after(plan: Plan) -> PartitionInfo:
 
 
 def test_one_broker_has_nowhere_to_move() -> None:
-    start = situation(topic("t"))
+    start = context(topic("t"))
     plan, error = move(start, (1,))
     assert error is type(None)
     assert plan.delta.empty
@@ -37,12 +37,12 @@ def test_one_broker_has_nowhere_to_move() -> None:
 
 @pytest.mark.parametrize("where", [TopicPartition("no", 0), TopicPartition("t", 3)])
 def test_unknown_partitions(where: TopicPartition) -> None:
-    _, (result,) = alter_reassignments(situation(topic("t")), [Reassignment(where, (1,))])
+    _, (result,) = alter_reassignments(context(topic("t")), [Reassignment(where, (1,))])
     assert isinstance(result.error, errors.UnknownTopicOrPartitionError)
 
 
 def test_a_move_starts_with_both_sets_and_is_listed() -> None:
-    start = situation(topic("t", partition(1, (1,), (1,))), brokers=THREE)
+    start = context(topic("t", partition(1, (1,), (1,))), brokers=THREE)
     plan, error = move(start, (2, 3))
     assert error is type(None)
     now = after(plan)
@@ -58,19 +58,19 @@ def test_a_move_starts_with_both_sets_and_is_listed() -> None:
 
 def test_a_cancelled_move_is_as_if_it_had_not_been() -> None:
     moving = partition(1, (1,), (2, 3, 1), adding=ids(2, 3), removing=ids(1))
-    plan, error = move(situation(topic("t", moving), brokers=THREE), None)
+    plan, error = move(context(topic("t", moving), brokers=THREE), None)
     assert error is type(None)
     assert (after(plan).replicas, after(plan).adding, after(plan).removing) == (ids(1), (), ())
 
 
 def test_a_move_whose_origin_is_gone_cannot_be_cancelled() -> None:
     moving = partition(2, (2,), (2, 1), adding=ids(2), removing=ids(1))
-    _, error = move(situation(topic("t", moving), brokers=THREE), None)
+    _, error = move(context(topic("t", moving), brokers=THREE), None)
     assert error is errors.InvalidReplicaAssignmentError
 
 
 def test_dropping_a_replica_finishes_at_once_and_a_remaining_one_leads() -> None:
-    start = situation(topic("t", partition(1, (1, 2), (1, 2), epoch=4)), brokers=THREE)
+    start = context(topic("t", partition(1, (1, 2), (1, 2), epoch=4)), brokers=THREE)
     plan, _ = move(start, (2,))
     now = after(plan)
     assert (now.replicas, now.isr, now.leader, now.leader_epoch) == (ids(2), ids(2), 2, 5)
@@ -79,7 +79,7 @@ def test_dropping_a_replica_finishes_at_once_and_a_remaining_one_leads() -> None
 
 
 def test_reordering_changes_the_assignment_only() -> None:
-    start = situation(topic("t", partition(1, (1, 2), (1, 2))), brokers=THREE)
+    start = context(topic("t", partition(1, (1, 2), (1, 2))), brokers=THREE)
     plan, _ = move(start, (2, 1))
     assert (after(plan).replicas, after(plan).leader, after(plan).leader_epoch) == (ids(2, 1), 1, 0)
     assert len(plan.steps) == 1
@@ -87,5 +87,5 @@ def test_reordering_changes_the_assignment_only() -> None:
 
 def test_a_new_target_replaces_the_one_under_way() -> None:
     moving = partition(1, (1,), (2, 1), adding=ids(2), removing=ids(1))
-    plan, _ = move(situation(topic("t", moving), brokers=THREE), (3,))
+    plan, _ = move(context(topic("t", moving), brokers=THREE), (3,))
     assert (after(plan).replicas, after(plan).adding, after(plan).removing) == (ids(3, 1), ids(3), ids(1))

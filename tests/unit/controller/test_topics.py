@@ -3,20 +3,26 @@ from __future__ import annotations
 import json
 
 import pytest
-from controller_fixtures import EPOCH, ids, partition, situation, topic
 
 from braidlog.cluster.image import topic_entity
 from braidlog.cluster.store import Create, SetData
 from braidlog.controller.plan import Put, Remove
 from braidlog.controller.requests import NewPartitions, NewTopic, TopicRef
-from braidlog.controller.topics import add_partitions, create_topics, delete_topics, forget_topics, give_missing_ids
+from braidlog.controller.topics import (
+    add_partitions,
+    assign_missing_topic_ids,
+    create_topics,
+    delete_topics,
+    forget_topics,
+)
 from braidlog.core import protocol_errors as errors
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import ProtocolError
+from support.controller_harness import EPOCH, context, ids, partition, topic
 
 
 def refusal(request: NewTopic, **more: object) -> ProtocolError:
-    existing = situation(topic("orders"), topic("a.b"), **more)  # type: ignore[arg-type]
+    existing = context(topic("orders"), topic("a.b"), **more)  # type: ignore[arg-type]
     plan, (result,) = create_topics(existing, [request], False)
     assert plan.delta.empty
     assert not plan.steps
@@ -27,7 +33,7 @@ def refusal(request: NewTopic, **more: object) -> ProtocolError:
 
 
 def test_a_topic_is_created_with_its_nodes_in_one_plan() -> None:
-    plan, (result,) = create_topics(situation(), [NewTopic("t", 2, 1, configs={"retention.ms": "5"})], False)
+    plan, (result,) = create_topics(context(), [NewTopic("t", 2, 1, configs={"retention.ms": "5"})], False)
     assert result.error is None
     assert (result.partitions, result.replication_factor) == (2, 1)
     assert result.configs == {"retention.ms": "5"}
@@ -53,24 +59,24 @@ def test_a_topic_is_created_with_its_nodes_in_one_plan() -> None:
 
 def test_defaults_come_from_the_broker() -> None:
     settings = {"num.partitions": "3", "default.replication.factor": "2"}
-    _, (result,) = create_topics(situation(brokers={1: None, 2: None}, settings=settings), [NewTopic("t")], False)
+    _, (result,) = create_topics(context(brokers={1: None, 2: None}, settings=settings), [NewTopic("t")], False)
     assert (result.partitions, result.replication_factor) == (3, 2)
 
 
 def test_a_manual_assignment() -> None:
     wanted = NewTopic("t", assignments={1: (1,), 0: (2,)})
-    plan, (result,) = create_topics(situation(brokers={1: None, 2: None}), [wanted], False)
+    plan, (result,) = create_topics(context(brokers={1: None, 2: None}), [wanted], False)
     assert (result.error, result.partitions, result.replication_factor) == (None, 2, 1)
     assert [each.replicas for each in plan.delta.topics_created[0].partitions] == [ids(2), ids(1)]
 
 
 def test_an_adopted_topic_keeps_its_id() -> None:
-    _, (result,) = create_topics(situation(), [NewTopic("t", 1, 1, topic_id=b"x" * 16)], False)
+    _, (result,) = create_topics(context(), [NewTopic("t", 1, 1, topic_id=b"x" * 16)], False)
     assert result.topic_id == b"x" * 16
 
 
 def test_validate_only_changes_nothing_and_refuses_the_same() -> None:
-    plan, results = create_topics(situation(topic("orders")), [NewTopic("t", 4, 1), NewTopic("orders", 1, 1)], True)
+    plan, results = create_topics(context(topic("orders")), [NewTopic("t", 4, 1), NewTopic("orders", 1, 1)], True)
     assert plan.delta.empty
     assert not plan.steps
     assert (results[0].error, results[0].partitions, results[0].topic_id) == (None, 4, ZERO_ID)
@@ -108,7 +114,7 @@ def test_what_cannot_be_created(request_: NewTopic, error: type[ProtocolError]) 
 
 def test_a_name_given_twice_is_refused_and_the_others_are_created() -> None:
     requests = [NewTopic("t", 1, 1), NewTopic("u", 1, 1), NewTopic("t", 2, 1)]
-    plan, results = create_topics(situation(), requests, False)
+    plan, results = create_topics(context(), requests, False)
     assert [type(result.error) for result in results] == [
         errors.InvalidRequestError, type(None), errors.InvalidRequestError,
     ]  # fmt: skip
@@ -117,13 +123,13 @@ def test_a_name_given_twice_is_refused_and_the_others_are_created() -> None:
 
 def test_the_partitions_of_one_request_are_counted_together() -> None:
     requests = [NewTopic("t", 6_000, 1), NewTopic("u", 6_000, 1), NewTopic("v", 4_000, 1)]
-    _, results = create_topics(situation(), requests, False)
+    _, results = create_topics(context(), requests, False)
     assert [type(result.error) for result in results] == [type(None), errors.PolicyViolationError, type(None)]
 
 
 def test_growing_a_topic() -> None:
     before = topic("t")
-    plan, (result,) = add_partitions(situation(before), [NewPartitions("t", 3)], False)
+    plan, (result,) = add_partitions(context(before), [NewPartitions("t", 3)], False)
     assert result.error is None
     ((old, new),) = plan.delta.topics_changed
     assert old is before
@@ -156,14 +162,14 @@ def test_growing_a_topic() -> None:
 )
 def test_what_cannot_grow(request_: NewPartitions, error: type[ProtocolError]) -> None:
     moving = topic("moving", partition(1, (1,), (1, 2), adding=ids(2)))
-    start = situation(topic("t"), moving, brokers={1: None, 2: None})
+    start = context(topic("t"), moving, brokers={1: None, 2: None})
     plan, (result,) = add_partitions(start, [request_], False)
     assert isinstance(result.error, error)
     assert plan.delta.empty
 
 
 def test_growing_by_assignment_and_validate_only() -> None:
-    start = situation(topic("t"), brokers={1: None, 2: None})
+    start = context(topic("t"), brokers={1: None, 2: None})
     plan, (result,) = add_partitions(start, [NewPartitions("t", 2, ((2,),))], False)
     assert result.error is None
     assert plan.delta.topics_changed[0][1].partitions[1].replicas == ids(2)
@@ -174,7 +180,7 @@ def test_growing_by_assignment_and_validate_only() -> None:
 
 def test_deleting_marks_first_and_forgets_last() -> None:
     doomed = topic("t")
-    plan, (result,) = delete_topics(situation(doomed), [TopicRef(None, doomed.topic_id)])
+    plan, (result,) = delete_topics(context(doomed), [TopicRef(None, doomed.topic_id)])
     assert (result.error, result.name, result.topic_id) == (None, "t", doomed.topic_id)
     assert list(plan.steps) == [Put("/admin/delete_topics/t")]
     assert plan.delta.topics_deleted == (doomed,)
@@ -207,7 +213,7 @@ def test_large_topics_are_forgotten_in_pieces_and_each_mark_with_its_topic() -> 
 def test_what_cannot_be_deleted() -> None:
     known = topic("t")
     refs = [TopicRef("no"), TopicRef(None, b"?" * 16), TopicRef("t"), TopicRef(None, known.topic_id)]
-    plan, results = delete_topics(situation(known), refs)
+    plan, results = delete_topics(context(known), refs)
     assert [type(result.error) for result in results] == [
         errors.UnknownTopicOrPartitionError,
         errors.UnknownTopicIdError,
@@ -215,12 +221,12 @@ def test_what_cannot_be_deleted() -> None:
         errors.InvalidRequestError,
     ]
     assert plan.delta.empty
-    _, (result,) = delete_topics(situation(known, settings={"delete.topic.enable": "false"}), [TopicRef("t")])
+    _, (result,) = delete_topics(context(known, settings={"delete.topic.enable": "false"}), [TopicRef("t")])
     assert isinstance(result.error, errors.TopicDeletionDisabledError)
 
 
 def test_topics_without_id_get_one() -> None:
-    plan = give_missing_ids(situation(topic("t")._replace(topic_id=ZERO_ID), topic("u")))
+    plan = assign_missing_topic_ids(context(topic("t")._replace(topic_id=ZERO_ID), topic("u")))
     ((_, new),) = plan.delta.topics_changed
     assert new.name == "t"
     assert new.topic_id != ZERO_ID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.coordinator.append_errors import told_to_clients
+from braidlog.coordinator.append_errors import to_client_error
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
@@ -31,6 +31,6 @@ from braidlog.core.protocol_errors import (
     ],
 )
 def test_in_their_words(error: ProtocolError, reported: type[ProtocolError]) -> None:
-    answer = told_to_clients(error)
+    answer = to_client_error(error)
     assert isinstance(answer, reported)
     assert answer.message

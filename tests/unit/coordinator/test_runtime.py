@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from braidlog.coordinator.effects import Action, Effects, Moment, Ticket
-from braidlog.coordinator.port import Chunk, Done
-from braidlog.coordinator.runtime import Coordinator
-from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
+from braidlog.coordinator.effects import Action, Effects, Moment, Responder
+from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
@@ -26,7 +26,7 @@ from braidlog.wire.errors import EncodeError, MalformedError
 from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.message import Message
 from braidlog.wire.records.batch import iterate_headers
-from support.tickets import RecordingTicket
+from support.responders import RecordingResponder
 
 
 class CounterShard:
@@ -37,23 +37,23 @@ class CounterShard:
         self.counts: dict[bytes, int] = {}
         self.pending: dict[int, list[bytes]] = {}
         self.deadline: float | None = None
-        self.waiting: list[Ticket] = []
+        self.waiting: list[Responder] = []
         self.was_loaded = False
 
-    def count(self, name: bytes, ticket: Ticket) -> Effects:
+    def count(self, name: bytes, responder: Responder) -> Effects:
         effects = Effects()
         effects.write(name, b"+1")
-        effects.reply(ticket, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0) + 1))
+        effects.reply(responder, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0) + 1))
         return effects
 
-    def read(self, name: bytes, ticket: Ticket) -> Effects:
+    def read(self, name: bytes, responder: Responder) -> Effects:
         effects = Effects()
-        effects.reply(ticket, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0)))
+        effects.reply(responder, HeartbeatResponse(throttle_time_ms=self.counts.get(name, 0)))
         return effects
 
     def replay(self, record: ReplayedRecord) -> None:
         if record.key == b"unknown":
-            raise UnknownKindError(99)
+            raise UnknownRecordTypeError(99)
         if record.key == b"nonsense":
             raise MalformedError("nonsense")
         if record.producer_id >= 0:
@@ -61,12 +61,12 @@ class CounterShard:
             return
         self.counts[record.key] = self.counts.get(record.key, 0) + 1
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
         for name in self.pending.pop(producer_id, []):
             if commits:
                 self.counts[name] = self.counts.get(name, 0) + 1
 
-    def loaded(self, now: Moment) -> Effects:
+    def on_loaded(self, now: Moment) -> Effects:
         self.was_loaded = True
         return Effects()
 
@@ -79,10 +79,10 @@ class CounterShard:
         effects.write(b"expired", b"+1")
         return effects
 
-    def abandon(self, error: ProtocolError) -> Effects:
+    def on_unloaded(self, error: ProtocolError) -> Effects:
         effects = Effects()
-        for ticket in self.waiting:
-            effects.reply(ticket, error)
+        for responder in self.waiting:
+            effects.reply(responder, error)
         return effects
 
 
@@ -92,10 +92,10 @@ class FakeLogs:
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
         self.ends: dict[int, int] = {}
-        self.staged: list[tuple[int, bytes, int, Done]] = []
+        self.staged: list[tuple[int, bytes, int, AppendCallback]] = []
         self.refuse_with: ProtocolError | None = None
 
-    def append(self, partition: int, batch: bytes, done: Done) -> int:
+    def append(self, partition: int, batch: bytes, done: AppendCallback) -> int:
         if self.refuse_with is not None:
             raise self.refuse_with
         offset = self.ends.get(partition, 0) + sum(count for at, _, count, _ in self.staged if at == partition)
@@ -136,8 +136,8 @@ class World:
         self.performed: list[Action] = []
         self.coordinator = self.start()
 
-    def start(self) -> Coordinator[CounterShard]:
-        self.coordinator = Coordinator("topic", self.logs, self._make, lambda: 4, self.clock, self.tasks)
+    def start(self) -> CoordinatorRuntime[CounterShard]:
+        self.coordinator = CoordinatorRuntime("topic", self.logs, self._make, lambda: 4, self.clock, self.tasks)
         self.coordinator.perform = self.performed.append
         return self.coordinator
 
@@ -149,15 +149,15 @@ class World:
     def shard(self) -> CounterShard:
         return self.shards[-1]
 
-    def count(self, name: bytes) -> RecordingTicket:
-        ticket = RecordingTicket()
-        self.coordinator.submit_to(0, ticket, lambda shard, now: shard.count(name, ticket))
-        return ticket
+    def count(self, name: bytes) -> RecordingResponder:
+        responder = RecordingResponder()
+        self.coordinator.submit_to(0, responder, lambda shard, now: shard.count(name, responder))
+        return responder
 
-    def read(self, name: bytes) -> RecordingTicket:
-        ticket = RecordingTicket()
-        self.coordinator.submit_to(0, ticket, lambda shard, now: shard.read(name, ticket))
-        return ticket
+    def read(self, name: bytes) -> RecordingResponder:
+        responder = RecordingResponder()
+        self.coordinator.submit_to(0, responder, lambda shard, now: shard.read(name, responder))
+        return responder
 
     async def settle(self) -> None:
         """Enough turns of the loop for whatever it has to do."""
@@ -184,7 +184,7 @@ def number(response: Message | None) -> Any:
 
 @in_loop
 async def test_a_reply_waits_for_its_records(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     first, second = world.count(b"a"), world.count(b"a")
     assert not first.answered
     assert not second.answered
@@ -194,7 +194,7 @@ async def test_a_reply_waits_for_its_records(world: World) -> None:
 
 @in_loop
 async def test_a_read_waits_for_what_it_saw(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     assert number(world.read(b"a").response) == 0
     world.count(b"a")
     read = world.read(b"a")
@@ -205,28 +205,28 @@ async def test_a_read_waits_for_what_it_saw(world: World) -> None:
 
 @in_loop
 async def test_an_error_of_the_operation_is_told_and_changes_nothing(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    ticket = RecordingTicket()
+    world.coordinator.on_election(0, 5)
+    responder = RecordingResponder()
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         raise GroupIdNotFoundError
 
-    world.coordinator.submit_to(0, ticket, operation)
-    assert isinstance(ticket.error, GroupIdNotFoundError)
+    world.coordinator.submit_to(0, responder, operation)
+    assert isinstance(responder.error, GroupIdNotFoundError)
     assert not world.logs.staged
 
 
 @in_loop
 async def test_a_bug_is_told_as_such_and_the_next_operation_works(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    ticket = RecordingTicket()
+    world.coordinator.on_election(0, 5)
+    responder = RecordingResponder()
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         raise ZeroDivisionError
 
-    world.coordinator.submit_to(0, ticket, operation)
-    assert ticket.error is not None
-    assert ticket.error.code == -1
+    world.coordinator.submit_to(0, responder, operation)
+    assert responder.error is not None
+    assert responder.error.code == -1
     world.count(b"a")
     world.logs.commit()
     assert world.shard.counts == {b"a": 1}
@@ -234,14 +234,14 @@ async def test_a_bug_is_told_as_such_and_the_next_operation_works(world: World) 
 
 @in_loop
 async def test_a_failed_append_rebuilds_the_shard_from_its_log(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     world.count(b"a")
     world.logs.commit()
-    lost, also_lost, waiting = world.count(b"a"), world.count(b"b"), RecordingTicket()
+    lost, also_lost, waiting = world.count(b"a"), world.count(b"b"), RecordingResponder()
     world.shard.waiting.append(waiting)
     world.logs.fail()
-    for ticket in (lost, also_lost, waiting):
-        assert isinstance(ticket.error, CoordinatorNotAvailableError)
+    for responder in (lost, also_lost, waiting):
+        assert isinstance(responder.error, CoordinatorNotAvailableError)
     assert isinstance(world.count(b"a").error, CoordinatorLoadInProgressError)
     await world.settle()
     assert len(world.shards) == 2
@@ -249,8 +249,8 @@ async def test_a_failed_append_rebuilds_the_shard_from_its_log(world: World) -> 
 
 
 @in_loop
-async def test_a_refused_append_fails_the_ticket_alone(world: World) -> None:
-    world.coordinator.lead(0, 5)
+async def test_a_refused_append_fails_that_request_alone(world: World) -> None:
+    world.coordinator.on_election(0, 5)
     world.logs.refuse_with = KafkaStorageError("offline")
     assert isinstance(world.count(b"a").error, NotCoordinatorError)
     world.logs.refuse_with = None
@@ -260,19 +260,19 @@ async def test_a_refused_append_fails_the_ticket_alone(world: World) -> None:
 
 @in_loop
 async def test_a_refused_append_of_what_the_shard_believes_rebuilds_it(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    ticket = RecordingTicket()
+    world.coordinator.on_election(0, 5)
+    responder = RecordingResponder()
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         shard.counts[b"a"] = 1
         effects = Effects()
         effects.write(b"a", b"+1", applied=True)
-        effects.reply(ticket, HeartbeatResponse())
+        effects.reply(responder, HeartbeatResponse())
         return effects
 
     world.logs.refuse_with = KafkaStorageError("offline")
-    world.coordinator.submit_to(0, ticket, operation)
-    assert isinstance(ticket.error, NotCoordinatorError)
+    world.coordinator.submit_to(0, responder, operation)
+    assert isinstance(responder.error, NotCoordinatorError)
     await world.settle()
     assert world.shard.counts == {}
     assert len(world.shards) == 2
@@ -280,7 +280,7 @@ async def test_a_refused_append_of_what_the_shard_believes_rebuilds_it(world: Wo
 
 @in_loop
 async def test_records_that_are_applied_are_not_replayed(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         shard.counts[b"a"] = 1
@@ -288,13 +288,13 @@ async def test_records_that_are_applied_are_not_replayed(world: World) -> None:
         effects.write(b"a", b"+1", applied=True)
         return effects
 
-    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.coordinator.submit_to(0, RecordingResponder(), operation)
     assert world.shard.counts == {b"a": 1}
 
 
 @in_loop
 async def test_actions_follow_the_commit(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     action = Action()
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
@@ -303,7 +303,7 @@ async def test_actions_follow_the_commit(world: World) -> None:
         effects.act(action)
         return effects
 
-    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.coordinator.submit_to(0, RecordingResponder(), operation)
     assert world.performed == []
     world.logs.commit()
     assert world.performed == [action]
@@ -313,7 +313,7 @@ async def test_actions_follow_the_commit(world: World) -> None:
 def test_a_transactions_records_wait_for_its_marker(commits: bool) -> None:
     @in_loop
     async def run(world: World) -> None:
-        world.coordinator.lead(0, 5)
+        world.coordinator.on_election(0, 5)
 
         def operation(shard: CounterShard, now: Moment) -> Effects:
             effects = Effects()
@@ -321,16 +321,16 @@ def test_a_transactions_records_wait_for_its_marker(commits: bool) -> None:
             effects.write(b"a", b"+1")
             return effects
 
-        world.coordinator.submit_to(0, RecordingTicket(), operation)
+        world.coordinator.submit_to(0, RecordingResponder(), operation)
         assert world.shard.counts == {}
         reported: list[ProtocolError | None] = []
-        world.coordinator.write_marker(0, 7, 1, commits, 3, reported.append)
+        world.coordinator.complete_transaction(0, 7, 1, commits, 3, reported.append)
         expected = {b"a": 1} if commits else {}
         assert world.shard.counts == expected
         assert reported == []
         world.logs.commit()
         assert reported == [None]
-        world.start().lead(0, 6)
+        world.start().on_election(0, 6)
         await world.settle()
         assert world.shard.counts == expected
 
@@ -339,23 +339,23 @@ def test_a_transactions_records_wait_for_its_marker(commits: bool) -> None:
 
 @in_loop
 async def test_a_marker_is_refused_while_loading(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     world.count(b"a")
     world.logs.commit()
-    world.start().lead(0, 6)
+    world.start().on_election(0, 6)
     reported: list[ProtocolError | None] = []
-    world.coordinator.write_marker(0, 7, 1, True, 3, reported.append)
+    world.coordinator.complete_transaction(0, 7, 1, True, 3, reported.append)
     assert isinstance(reported[0], CoordinatorLoadInProgressError)
     await world.settle()
 
 
 @in_loop
 async def test_a_restart_replays_everything(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     for name in (b"a", b"b", b"a"):
         world.count(name)
     world.logs.commit()
-    world.start().lead(0, 6)
+    world.start().on_election(0, 6)
     assert isinstance(world.read(b"a").error, CoordinatorLoadInProgressError)
     await world.settle()
     assert world.shard.leader_epoch == 6
@@ -365,7 +365,7 @@ async def test_a_restart_replays_everything(world: World) -> None:
 
 @in_loop
 async def test_an_unknown_kind_is_skipped_nonsense_is_not(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
 
     def operation(*names: bytes) -> Callable[[CounterShard, Moment], Effects]:
         def operate(shard: CounterShard, now: Moment) -> Effects:
@@ -376,25 +376,25 @@ async def test_an_unknown_kind_is_skipped_nonsense_is_not(world: World) -> None:
 
         return operate
 
-    world.coordinator.submit_to(0, RecordingTicket(), operation(b"a", b"unknown", b"b"))
-    world.coordinator.lead(1, 5)
-    world.coordinator.submit_to(1, RecordingTicket(), operation(b"a", b"nonsense"))
+    world.coordinator.submit_to(0, RecordingResponder(), operation(b"a", b"unknown", b"b"))
+    world.coordinator.on_election(1, 5)
+    world.coordinator.submit_to(1, RecordingResponder(), operation(b"a", b"nonsense"))
     world.logs.commit()
-    world.start().lead(0, 6)
-    world.coordinator.lead(1, 6)
+    world.start().on_election(0, 6)
+    world.coordinator.on_election(1, 6)
     await world.settle()
     assert world.coordinator.active_partitions() == [0]
     assert world.shards[-2].counts == {b"a": 1, b"b": 1}
-    ticket = RecordingTicket()
-    world.coordinator.submit_to(1, ticket, lambda shard, now: shard.read(b"a", ticket))
-    assert isinstance(ticket.error, CoordinatorNotAvailableError)
+    responder = RecordingResponder()
+    world.coordinator.submit_to(1, responder, lambda shard, now: shard.read(b"a", responder))
+    assert isinstance(responder.error, CoordinatorNotAvailableError)
 
 
 @in_loop
 async def test_an_unreadable_partition_names_file_and_offset(world: World) -> None:
-    from braidlog.coordinator.loading import UnreadableShardError, load
+    from braidlog.coordinator.loader import UnreadableLogError, load
 
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     world.count(b"a")
     world.logs.commit()
 
@@ -403,18 +403,18 @@ async def test_an_unreadable_partition_names_file_and_offset(world: World) -> No
         effects.write(b"nonsense", b"", applied=True)
         return effects
 
-    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.coordinator.submit_to(0, RecordingResponder(), operation)
     world.logs.commit()
-    with pytest.raises(UnreadableShardError, match=r"offset 1 in topic-0/0{20}\.log"):
+    with pytest.raises(UnreadableLogError, match=r"offset 1 in topic-0/0{20}\.log"):
         await load(CounterShard(0), "topic", 0, world.logs)
 
 
 @in_loop
 async def test_who_waits_is_told_when_the_partition_moves(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    staged, waiting = world.count(b"a"), RecordingTicket()
+    world.coordinator.on_election(0, 5)
+    staged, waiting = world.count(b"a"), RecordingResponder()
     world.shard.waiting.append(waiting)
-    world.coordinator.resign(0)
+    world.coordinator.on_resignation(0)
     assert isinstance(staged.error, NotCoordinatorError)
     assert isinstance(waiting.error, NotCoordinatorError)
     assert isinstance(world.count(b"a").error, NotCoordinatorError)
@@ -424,7 +424,7 @@ async def test_who_waits_is_told_when_the_partition_moves(world: World) -> None:
 
 @in_loop
 async def test_the_next_deadline_is_minded(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     world.shard.deadline = world.clock.monotonic()
     world.read(b"a")
     await world.settle()
@@ -434,14 +434,14 @@ async def test_the_next_deadline_is_minded(world: World) -> None:
 
 @in_loop
 async def test_ask_awaits_the_reply(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    answer = await world.coordinator.ask_partition(0, lambda shard, ticket, now: shard.read(b"a", ticket))
+    world.coordinator.on_election(0, 5)
+    answer = await world.coordinator.ask_partition(0, lambda shard, responder, now: shard.read(b"a", responder))
     assert number(answer) == 0
     with pytest.raises(NotCoordinatorError):
-        await world.coordinator.ask_partition(3, lambda shard, ticket, now: shard.read(b"a", ticket))
+        await world.coordinator.ask_partition(3, lambda shard, responder, now: shard.read(b"a", responder))
 
 
-class SpeechlessTicket(RecordingTicket):
+class SpeechlessResponder(RecordingResponder):
     """Its client's version cannot carry the answer, nor perhaps any."""
 
     def __init__(self, *, says_errors: bool) -> None:
@@ -459,10 +459,10 @@ class SpeechlessTicket(RecordingTicket):
 
 @in_loop
 async def test_an_answer_that_cannot_be_said_keeps_nobody_else_from_theirs(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    failing, silent = SpeechlessTicket(says_errors=True), SpeechlessTicket(says_errors=False)
-    for ticket in (failing, silent):
-        world.coordinator.submit_to(0, ticket, lambda shard, now, ticket=ticket: shard.count(b"a", ticket))
+    world.coordinator.on_election(0, 5)
+    failing, silent = SpeechlessResponder(says_errors=True), SpeechlessResponder(says_errors=False)
+    for responder in (failing, silent):
+        world.coordinator.submit_to(0, responder, lambda shard, now, responder=responder: shard.count(b"a", responder))
     after = world.count(b"a")
     world.logs.commit()
     assert failing.error_code == -1
@@ -470,13 +470,13 @@ async def test_an_answer_that_cannot_be_said_keeps_nobody_else_from_theirs(world
     # Nor where everybody is refused.
     world.coordinator.submit_to(0, silent, lambda shard, now: shard.count(b"a", silent))
     refused = world.count(b"a")
-    world.coordinator.resign(0)
+    world.coordinator.on_resignation(0)
     assert isinstance(refused.error, NotCoordinatorError)
 
 
 @in_loop
 async def test_an_action_that_fails_keeps_nobody_from_their_answer(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
 
     def perform(action: Action) -> None:
         raise ZeroDivisionError
@@ -489,7 +489,7 @@ async def test_an_action_that_fails_keeps_nobody_from_their_answer(world: World)
         effects.act(Action())
         return effects
 
-    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.coordinator.submit_to(0, RecordingResponder(), operation)
     after = world.count(b"a")
     world.logs.commit()
     assert number(after.response) == 2
@@ -497,7 +497,7 @@ async def test_an_action_that_fails_keeps_nobody_from_their_answer(world: World)
 
 @in_loop
 async def test_a_shard_is_rebuilt_with_what_was_on_its_way_to_the_disk(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
     world.count(b"before")
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
@@ -506,7 +506,7 @@ async def test_a_shard_is_rebuilt_with_what_was_on_its_way_to_the_disk(world: Wo
         return effects
 
     world.logs.refuse_with = KafkaStorageError("offline")
-    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.coordinator.submit_to(0, RecordingResponder(), operation)
     for _ in range(50):
         await asyncio.sleep(0)
     # The log does not have it yet, but will.
@@ -518,31 +518,31 @@ async def test_a_shard_is_rebuilt_with_what_was_on_its_way_to_the_disk(world: Wo
 
 @in_loop
 async def test_a_batch_that_cannot_be_built_is_refused(world: World) -> None:
-    world.coordinator = Coordinator(
+    world.coordinator = CoordinatorRuntime(
         "topic", world.logs, world._make, lambda: 4, world.clock, world.tasks, codec=lambda: 7
     )
-    world.coordinator.lead(0, 5)
-    ticket = world.count(b"a")
-    assert ticket.error is not None
+    world.coordinator.on_election(0, 5)
+    responder = world.count(b"a")
+    assert responder.error is not None
     assert world.shard.counts == {}
 
 
 @in_loop
 async def test_a_record_that_makes_no_sense_to_the_shard_itself_does_not_reach_the_caller(world: World) -> None:
-    world.coordinator.lead(0, 5)
-    ticket = world.count(b"nonsense")
-    assert isinstance(ticket.error, CoordinatorNotAvailableError)
+    world.coordinator.on_election(0, 5)
+    responder = world.count(b"nonsense")
+    assert isinstance(responder.error, CoordinatorNotAvailableError)
 
 
 @in_loop
 async def test_what_is_due_is_minded_after_a_refusal_too(world: World) -> None:
-    world.coordinator.lead(0, 5)
+    world.coordinator.on_election(0, 5)
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         shard.deadline = world.clock.monotonic()
         raise GroupIdNotFoundError
 
-    world.coordinator.submit_to(0, RecordingTicket(), operation)
+    world.coordinator.submit_to(0, RecordingResponder(), operation)
     await world.settle()
     world.logs.commit()
     assert world.shard.counts == {b"expired": 1}

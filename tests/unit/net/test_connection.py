@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from braidlog.core.slices import FileSlice
-from braidlog.net.channel import CHOKE_AT, Channel, FrameHandler
+from braidlog.net.channel import BACKLOG_HIGH, Channel, FrameHandler
 from braidlog.net.connection import (
     GATHER_SIZE,
     SENDFILE_FROM,
@@ -21,9 +21,9 @@ from braidlog.net.connection import (
     ConnectionLimits,
 )
 from braidlog.net.exchange import Exchange, Part
+from braidlog.net.fair_queue import TURN_S, FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.net.turns import TURN_S, Turns
 
 
 class Recorder(FrameHandler):
@@ -62,7 +62,7 @@ class World:
         self.far.setblocking(False)
         self.handler = Recorder()
         self.memory = MemoryBudget(256 << 20)
-        self.limits = ConnectionLimits(8 << 20, self.memory, Turns(self.loop))
+        self.limits = ConnectionLimits(8 << 20, self.memory, FairQueue(self.loop))
         self.reasons: list[str] = []
         self.warmed: list[FileSlice] = []
         self.connection = Connection(
@@ -295,7 +295,7 @@ def test_a_peer_that_does_not_read_its_many_small_answers_is_not_read_from(world
     handled = len(world.handler.frames)
     # The kernel's buffers and ours: a few megabytes of forty.
     assert handled < 15_000
-    assert world.connection.unsent < 2 * CHOKE_AT
+    assert world.connection.unsent < 2 * BACKLOG_HIGH
     got = world.receive()
     while sent < len(requests):
         try:
@@ -540,7 +540,7 @@ def test_a_reset_in_the_middle_of_a_large_request_is_noticed() -> None:
         Recorder(),
         Round(loop),
         loop,
-        ConnectionLimits(64 << 20, memory, Turns(loop)),
+        ConnectionLimits(64 << 20, memory, FairQueue(loop)),
         lambda part, done: None,
         "PLAINTEXT",
         "127.0.0.1",

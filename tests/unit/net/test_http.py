@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from braidlog.net.http import Page, SidePort
+from braidlog.net.http import HttpServer, Page
 
 
 def ask(request: bytes) -> bytes:
     async def main() -> bytes:
-        side_port = SidePort({"/metrics": lambda: Page(200, "up 1\n"), "/readyz": lambda: Page(503, "not ready\n")})
+        side_port = HttpServer({"/metrics": lambda: Page(200, "up 1\n"), "/readyz": lambda: Page(503, "not ready\n")})
         port = await side_port.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)

@@ -15,10 +15,10 @@ from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.connection import ConnectionLimits
 from braidlog.net.connection_quotas import ConnectionQuotas
 from braidlog.net.exchange import Exchange
+from braidlog.net.fair_queue import FairQueue
 from braidlog.net.listener import Listener, bind
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.net.turns import Turns
 
 
 class Echo(FrameHandler):
@@ -44,7 +44,7 @@ async def listening(
 ) -> AsyncIterator[Listener]:
     loop = asyncio.get_running_loop()
     sock = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    limits = ConnectionLimits(1 << 20, MemoryBudget(1 << 30), Turns(loop))
+    limits = ConnectionLimits(1 << 20, MemoryBudget(1 << 30), FairQueue(loop))
     if name not in quotas.listeners:
         quotas.add_listener(name)
     listener = Listener(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.net.memory import AnswerMemory, MemoryBudget, MemoryPool, RequestMemory, default_memory_max
+from braidlog.net.memory import MemoryBudget, MemoryPool, RequestMemory, ResponseMemory, default_memory_max
 
 
 def test_who_asked_first_is_granted_first() -> None:
@@ -31,7 +31,7 @@ def test_what_is_charged_counts_although_it_does_not_fit() -> None:
 class Unread:
     peer_host = "192.0.2.1"
 
-    def __init__(self, memory: AnswerMemory) -> None:
+    def __init__(self, memory: ResponseMemory) -> None:
         self.memory = memory
         self.unsent_memory = 0
         self.reason: str | None = None
@@ -46,7 +46,7 @@ class Unread:
 
 
 def test_the_largest_unread_answers_go_first_and_no_more_than_needed(caplog: pytest.LogCaptureFixture) -> None:
-    memory = AnswerMemory(100)
+    memory = ResponseMemory(100)
     small, large, middle = (Unread(memory) for _ in range(3))
     small.hold(10)
     large.hold(60)

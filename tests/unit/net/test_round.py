@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from braidlog.net.channel import CHOKE_AT, GO_ON_AT, Channel, FrameHandler
+from braidlog.net.channel import BACKLOG_HIGH, BACKLOG_LOW, Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
@@ -192,14 +192,14 @@ def test_a_choked_channel_goes_on_when_its_answers_have_left() -> None:
     channel = MemoryChannel(round_, log)
     exchange = Exchange(channel, 0, 0, 1, None, 0.0)
     channel.begin(exchange)
-    exchange.reply([b"a" * CHOKE_AT])
+    exchange.reply([b"a" * BACKLOG_HIGH])
     loop.turn()
-    assert channel.choked
+    assert channel.backlogged
     assert "resume" not in log
-    channel.unsent = GO_ON_AT + 1
-    channel.go_on()
+    channel.unsent = BACKLOG_LOW + 1
+    channel.resume_if_ready()
     assert "resume" not in log
-    channel.unsent = GO_ON_AT
-    channel.go_on()
-    assert not channel.choked
+    channel.unsent = BACKLOG_LOW
+    channel.resume_if_ready()
+    assert not channel.backlogged
     assert log[-1] == "resume"

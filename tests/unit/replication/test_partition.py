@@ -17,13 +17,13 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
-from braidlog.replication.meters import TopicMeter
+from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.partition import ACKS_ALL, READ_UNCOMMITTED, Partition
-from braidlog.replication.registry import Registry
-from braidlog.replication.waiters import ReadWaiter
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.files import OsFiles
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.log import Log
+from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_CLIENT
@@ -32,8 +32,8 @@ from braidlog.wire.records.validation import ORIGIN_CLIENT
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
     files = OsFiles()
-    made = Partition("orders", 0, b"i" * 16, 1, TopicMeter())
-    log = made.log = Log.open(
+    made = Partition("orders", 0, b"i" * 16, 1, TopicMetrics())
+    log = made.log = UnifiedLog.open(
         str(tmp_path / "orders-0"),
         TopicPartition("orders", 0),
         LogSettings(min_insync_replicas=2),
@@ -41,7 +41,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
         handles=HandlePool(files),
         clock=ManualClock(),
     )
-    made.assume(1, 3, (1,), (1,))
+    made.update_leader_and_isr(1, 3, (1,), (1,))
     yield made
     log.close(flush=False)
 
@@ -51,17 +51,17 @@ def batch() -> ByteSlice:
     return ByteSlice(data, 0, len(data))
 
 
-class Waiter(ReadWaiter):
+class Waiter(DelayedOperation):
     def __init__(self, missing: int) -> None:
         super().__init__(missing)
         self.wakes = 0
 
-    def on_wake(self) -> None:
+    def on_complete(self) -> None:
         self.wakes += 1
 
 
 def test_min_insync_replicas_binds_acks_all_only(partition: Partition) -> None:
-    partition.assume(1, 3, (1,), (1, 2))
+    partition.update_leader_and_isr(1, 3, (1,), (1, 2))
     with pytest.raises(NotEnoughReplicasError, match=r"1 in-sync replica.*min\.insync\.replicas is 2"):
         partition.append(batch(), ACKS_ALL, 9, 1_700_000_000_000, ORIGIN_CLIENT)
     assert partition.append(batch(), 1, 9, 1_700_000_000_000, ORIGIN_CLIENT).first_offset == 0
@@ -76,7 +76,7 @@ def test_readers_see_what_is_safe_and_nothing_else(partition: Partition) -> None
     partition.append(batch(), 1, 9, 1_700_000_000_000, ORIGIN_CLIENT)
     size = log.write_staged()
     assert partition.read(0, 1000, READ_UNCOMMITTED, True).slice is None
-    partition.on_safe(1, size)
+    partition.advance_high_watermark(1, size)
     read = partition.read(0, 1000, READ_UNCOMMITTED, True).slice
     assert read is not None
     assert read.size == size
@@ -104,7 +104,7 @@ def test_who_does_not_lead_or_lost_its_disk_says_so(partition: Partition) -> Non
     with pytest.raises(KafkaStorageError):
         partition.require_log()
     partition.log = log
-    partition.assume(2, 4, (2,), (1, 2))
+    partition.update_leader_and_isr(2, 4, (2,), (1, 2))
     with pytest.raises(NotLeaderOrFollowerError):
         partition.require_log()
 
@@ -112,13 +112,13 @@ def test_who_does_not_lead_or_lost_its_disk_says_so(partition: Partition) -> Non
 def test_a_new_role_wakes_those_who_wait(partition: Partition) -> None:
     waiter = Waiter(100)
     waiter.watch(partition)
-    partition.assume(2, 4, (2,), (1, 2))
+    partition.update_leader_and_isr(2, 4, (2,), (1, 2))
     assert waiter.wakes == 1
     assert partition.readers == []
 
 
 def test_a_waiter_is_woken_once_over_all_its_partitions(partition: Partition) -> None:
-    other = Partition("orders", 1, b"i" * 16, 1, TopicMeter())
+    other = Partition("orders", 1, b"i" * 16, 1, TopicMetrics())
     waiter = Waiter(100)
     waiter.watch(partition)
     waiter.watch(other)
@@ -140,7 +140,7 @@ def test_a_cancelled_waiter_is_never_woken(partition: Partition) -> None:
 
 
 def test_the_registry_knows_partitions_by_name_and_id(partition: Partition) -> None:
-    registry = Registry()
+    registry = PartitionRegistry()
     registry.add(partition)
     assert registry.get("orders", 0) is partition
     assert registry.get("orders", 1) is None

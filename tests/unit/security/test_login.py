@@ -22,7 +22,7 @@ def login(mechanism: str, **given: Any) -> Login:
 def test_by_name_and_password() -> None:
     made = login("PLAIN", username="alice", password="secret")
     assert made.credentials() == Password("alice", "secret")
-    assert made.exchange(made.credentials()).first() == b"\0alice\0secret"
+    assert made.sasl_client(made.credentials()).first() == b"\0alice\0secret"
     assert not made.is_blocking
 
 
@@ -30,7 +30,7 @@ def test_by_name_and_password() -> None:
 def test_by_jaas(mechanism: str) -> None:
     made = login(mechanism, jaas_config=f"{SCRAM_JAAS};")
     assert made.credentials() == Password("alice", "secret")
-    assert made.exchange(made.credentials()).named() == mechanism
+    assert made.sasl_client(made.credentials()).named() == mechanism
 
 
 def test_a_delegation_token() -> None:
@@ -55,8 +55,8 @@ def test_a_provider_is_asked_each_time() -> None:
     made = login("OAUTHBEARER", token_provider=lambda: next(tokens))
     assert made.is_blocking
     assert [
-        b"one" in made.exchange(made.credentials()).first(),
-        b"two" in made.exchange(made.credentials()).first(),
+        b"one" in made.sasl_client(made.credentials()).first(),
+        b"two" in made.sasl_client(made.credentials()).first(),
     ] == [
         True,
         True,

@@ -6,19 +6,19 @@ import pytest
 
 from braidlog.core.errors import UserError
 from braidlog.security.credentials import BearerToken
-from braidlog.security.exchange import SaslProtocolError, SaslRefused, State
-from braidlog.security.oauthbearer import OAuthBearerExchange
+from braidlog.security.oauthbearer import OAuthBearerSaslClient
+from braidlog.security.sasl_client import SaslProtocolError, SaslRefused, State
 
 
 def test_a_token_with_extensions() -> None:
-    exchange = OAuthBearerExchange(BearerToken("abc.def.", extensions={"traceId": "1 2", "logicalCluster": "lkc"}))
+    exchange = OAuthBearerSaslClient(BearerToken("abc.def.", extensions={"traceId": "1 2", "logicalCluster": "lkc"}))
     assert exchange.first() == b"n,,\x01auth=Bearer abc.def.\x01traceId=1 2\x01logicalCluster=lkc\x01\x01"
     assert exchange.answer(b"") is None
     assert exchange.is_complete
 
 
 def test_the_servers_error_is_acknowledged_and_told() -> None:
-    exchange = OAuthBearerExchange(BearerToken("abc"))
+    exchange = OAuthBearerSaslClient(BearerToken("abc"))
     exchange.first()
     assert exchange.answer(b'{"status":"insufficient_scope","scope":"produce"}') == b"\x01"
     assert exchange.refusal == "insufficient_scope, needed scope: produce"
@@ -29,7 +29,7 @@ def test_the_servers_error_is_acknowledged_and_told() -> None:
 
 @pytest.mark.parametrize("challenge", [b"{", b"[]", b"\xff\xfe", b"null"])
 def test_an_answer_that_is_none(challenge: bytes) -> None:
-    exchange = OAuthBearerExchange(BearerToken("abc"))
+    exchange = OAuthBearerSaslClient(BearerToken("abc"))
     exchange.first()
     with pytest.raises(SaslProtocolError):
         exchange.answer(challenge)

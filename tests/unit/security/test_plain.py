@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from braidlog.core.errors import UserError
 from braidlog.security.credentials import Password
-from braidlog.security.exchange import SaslProtocolError, State
-from braidlog.security.plain import PlainExchange
+from braidlog.security.plain import PlainSaslClient
+from braidlog.security.sasl_client import SaslProtocolError, State
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1)
 
 
 def test_the_example_of_the_rfc() -> None:
-    exchange = PlainExchange(Password("tim", "tanstaaftanstaaf"))
+    exchange = PlainSaslClient(Password("tim", "tanstaaftanstaaf"))
     assert exchange.first() == b"\0tim\0tanstaaftanstaaf"
     assert exchange.answer(b"") is None
     assert exchange.is_complete
@@ -23,12 +23,12 @@ def test_the_example_of_the_rfc() -> None:
 
 @given(TEXT, TEXT)
 def test_any_name_and_password(username: str, password: str) -> None:
-    authzid, name, secret = PlainExchange(Password(username, password)).first().split(b"\0")
+    authzid, name, secret = PlainSaslClient(Password(username, password)).first().split(b"\0")
     assert (authzid, name.decode(), secret.decode()) == (b"", username, password)
 
 
 def test_a_challenge_is_no_part_of_it() -> None:
-    exchange = PlainExchange(Password("alice", "secret"))
+    exchange = PlainSaslClient(Password("alice", "secret"))
     exchange.first()
     with pytest.raises(SaslProtocolError):
         exchange.answer(b"more?")
@@ -37,7 +37,7 @@ def test_a_challenge_is_no_part_of_it() -> None:
 
 def test_nul_separates() -> None:
     with pytest.raises(UserError, match="NUL"):
-        PlainExchange(Password("a\0b", "c"))
+        PlainSaslClient(Password("a\0b", "c"))
 
 
 def test_what_is_empty_is_said() -> None:

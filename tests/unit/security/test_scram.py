@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from braidlog.security import scram
 from braidlog.security.credentials import Password
-from braidlog.security.exchange import SaslProtocolError, SaslRefused, State
-from braidlog.security.scram import SHA_256, SHA_512, Mechanism, ScramExchange
+from braidlog.security.sasl_client import SaslProtocolError, SaslRefused, State
+from braidlog.security.scram import SHA_256, SHA_512, Mechanism, ScramSaslClient
 
 SHA_1 = Mechanism("SCRAM-SHA-1", "sha1", 4096)
 CLIENT_NONCE = "fyko+d2lbbFgONRv9qkxdawL"
@@ -47,7 +47,7 @@ CLIENT_NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 def test_the_examples_of_the_rfcs(
     mechanism: Mechanism, nonce: str, first: str, challenge: str, proof: str, verdict: str
 ) -> None:
-    exchange = ScramExchange(mechanism, Password("user", "pencil"), lambda: nonce)
+    exchange = ScramSaslClient(mechanism, Password("user", "pencil"), lambda: nonce)
     assert exchange.first() == first.encode()
     assert exchange.answer(challenge.encode()) == proof.encode()
     assert not exchange.is_complete
@@ -99,7 +99,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=2
 @given(st.sampled_from([SHA_256, SHA_512]), TEXT, TEXT, st.binary(min_size=1, max_size=40))
 def test_any_user_is_let_in(mechanism: Mechanism, username: str, password: str, salt: bytes) -> None:
     server = Server(mechanism.hash_name, password, salt)
-    exchange = ScramExchange(mechanism, Password(username, password))
+    exchange = ScramSaslClient(mechanism, Password(username, password))
     proof = exchange.answer(server.challenge(exchange.first()))
     assert server.username == username
     assert proof is not None
@@ -109,7 +109,7 @@ def test_any_user_is_let_in(mechanism: Mechanism, username: str, password: str, 
 
 def test_the_wrong_password() -> None:
     server = Server("sha256", "right")
-    exchange = ScramExchange(SHA_256, Password("alice", "wrong"))
+    exchange = ScramSaslClient(SHA_256, Password("alice", "wrong"))
     proof = exchange.answer(server.challenge(exchange.first()))
     assert proof is not None
     with pytest.raises(SaslRefused, match="invalid-proof"):
@@ -119,7 +119,7 @@ def test_the_wrong_password() -> None:
 
 def test_a_server_that_does_not_know_the_password() -> None:
     """It lets everybody in, to hear what they say: its signature gives it away."""
-    exchange = ScramExchange(SHA_256, Password("alice", "secret"))
+    exchange = ScramSaslClient(SHA_256, Password("alice", "secret"))
     exchange.answer(Server("sha256", "guess").challenge(exchange.first()))
     with pytest.raises(SaslProtocolError, match="not the broker it claims to be") as caught:
         exchange.answer(b"v=" + base64.b64encode(b"\0" * 32))
@@ -129,7 +129,7 @@ def test_a_server_that_does_not_know_the_password() -> None:
 
 def test_a_delegation_token_goes_along() -> None:
     server = Server("sha512", "hmac of the token")
-    exchange = ScramExchange(SHA_512, Password("token id", "hmac of the token", {"tokenauth": "true"}))
+    exchange = ScramSaslClient(SHA_512, Password("token id", "hmac of the token", {"tokenauth": "true"}))
     proof = exchange.answer(server.challenge(exchange.first()))
     assert server.extensions == "tokenauth=true"
     assert proof is not None
@@ -155,7 +155,7 @@ def test_a_delegation_token_goes_along() -> None:
     ],
 )
 def test_challenges_that_are_none(challenge: bytes, reported: str) -> None:
-    exchange = ScramExchange(SHA_256, Password("alice", "secret"), lambda: "abc")
+    exchange = ScramSaslClient(SHA_256, Password("alice", "secret"), lambda: "abc")
     exchange.first()
     with pytest.raises((SaslProtocolError, SaslRefused), match=reported):
         exchange.answer(challenge)
@@ -164,7 +164,7 @@ def test_challenges_that_are_none(challenge: bytes, reported: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_answer_of_a_server_breaks_the_exchange(noise: bytes) -> None:
-    exchange = ScramExchange(SHA_256, Password("alice", "secret"), lambda: "abc")
+    exchange = ScramSaslClient(SHA_256, Password("alice", "secret"), lambda: "abc")
     exchange.first()
     with pytest.raises((SaslProtocolError, SaslRefused)):
         exchange.answer(noise)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from wire_golden import golden, messages
 
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.apis import APIS
 from braidlog.wire.message import Message
 from braidlog.wire.reader import Reader
 from braidlog.wire.writer import Writer
+from support.wire_golden import golden, messages
 
 
 def differences(where: str, message: Message, expected: dict[str, Any]) -> Iterator[str]:

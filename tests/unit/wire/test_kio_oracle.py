@@ -18,12 +18,12 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from tools.protocol.generate import schemas
 from tools.protocol.model import Schema, Versions
-from wire_filling import filled
 
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.message import Message
 from braidlog.wire.reader import Reader
 from braidlog.wire.writer import Writer
+from support.wire_filling import filled
 
 KINDS = {"Request": EntityType.request, "Response": EntityType.response}
 ROUNDS = 4

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_golden import golden, messages
 
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.headers import read_request_header
 from braidlog.wire.reader import Reader
+from support.wire_golden import golden, messages
 
 NAMES = sorted(messages())
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08", b"\xff\x7f")

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from braidlog.client.admin.acl_operations import AclOperation
     from braidlog.client.admin.acls import (
         CLUSTER_NAME,
         Acl,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from braidlog.client.admin.group_members import GroupMember
     from braidlog.client.admin.groups import GroupDescription, GroupState, GroupType, ListedGroup
     from braidlog.client.admin.log_dirs import LogDir, Replica, ReplicaInfo
-    from braidlog.client.admin.operations import AclOperation
     from braidlog.client.admin.quotas import ANYBODY, DEFAULT, QuotaEntity, QuotaFilter, QuotaKey
     from braidlog.client.admin.reassignments import ElectionType, Reassignment
     from braidlog.client.admin.records import ALL_RECORDS, IsolationLevel, ListedOffset, OffsetSpec
@@ -72,7 +72,7 @@ _NAMES: Final = {
     "group_members": ("GroupMember",),
     "groups": ("GroupDescription", "GroupState", "GroupType", "ListedGroup"),
     "log_dirs": ("LogDir", "Replica", "ReplicaInfo"),
-    "operations": ("AclOperation",),
+    "acl_operations": ("AclOperation",),
     "quotas": ("ANYBODY", "DEFAULT", "QuotaEntity", "QuotaFilter", "QuotaKey"),
     "reassignments": ("ElectionType", "Reassignment"),
     "records": ("ALL_RECORDS", "IsolationLevel", "ListedOffset", "OffsetSpec"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Anyone, Controller
-from braidlog.client.admin.operations import AclOperation
+from braidlog.client.admin.acl_operations import AclOperation
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import Many, listed
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -100,22 +100,22 @@ class AclFilter(NamedTuple):
     pattern_type: PatternType = PatternType.ANY
 
 
-class AclCalls(Family):
+class AclCalls(AdminCalls):
     def create_acls(self, acls: Many[Acl]) -> Results[Acl, None]:
         """Add rules; one that is there already is no error."""
         wanted = listed(acls, "acls")
         for acl in wanted:
             _check_rule(acl)
 
-        def create(node: Node, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
+        def create(node: BrokerConnection, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
             request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
             answered = node.call(CREATE_ACLS, request, CreateAclsResponse).results
             return {
-                acl: None if each.error_code == NONE else refusal(each.error_code, _named(acl), each.error_message)
+                acl: None if each.error_code == NONE else broker_error(each.error_code, _named(acl), each.error_message)
                 for acl, each in zip(some, answered, strict=False)
             }
 
-        return self._routing.ask(wanted, Controller(), create)
+        return self._driver.ask(wanted, ControllerStrategy(), create)
 
     def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
         """The rules that fit a filter, or all."""
@@ -130,7 +130,7 @@ class AclCalls(Family):
             permission_type=wanted.permission,
         )
 
-        def describe(node: Node) -> list[Acl]:
+        def describe(node: BrokerConnection) -> list[Acl]:
             answer = node.call(DESCRIBE_ACLS, request, DescribeAclsResponse)
             check(answer.error_code, "access control", answer.error_message)
             return sorted(
@@ -147,26 +147,28 @@ class AclCalls(Family):
                 for each in resource.acls
             )
 
-        return self._routing.ask_one(Anyone(), describe)
+        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
     def delete_acls(self, filters: Many[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
         """Delete the rules that fit filters, or are given themselves; by filter those that are gone."""
 
-        def delete(node: Node, some: list[AclFilter | Acl]) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
+        def delete(
+            node: BrokerConnection, some: list[AclFilter | Acl]
+        ) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
             request = DeleteAclsRequest(filters=[_deletion(each) for each in some])
             found: dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError] = {}
             answers = node.call(DELETE_ACLS, request, DeleteAclsResponse).filter_results
             for item, answer in zip(some, answers, strict=False):
                 failed = [each for each in answer.matching_acls if each.error_code != NONE]
                 if answer.error_code != NONE:
-                    found[item] = refusal(answer.error_code, f"{item}", answer.error_message)
+                    found[item] = broker_error(answer.error_code, f"{item}", answer.error_message)
                 elif failed:
-                    found[item] = refusal(failed[0].error_code, _named(_gone(failed[0])), failed[0].error_message)
+                    found[item] = broker_error(failed[0].error_code, _named(_gone(failed[0])), failed[0].error_message)
                 else:
                     found[item] = tuple(sorted(_gone(each) for each in answer.matching_acls))
             return found
 
-        return self._routing.ask(listed(filters, "filters"), Controller(), delete)
+        return self._driver.ask(listed(filters, "filters"), ControllerStrategy(), delete)
 
 
 def _check_rule(acl: Acl) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Anyone, Brokers
-from braidlog.client.admin.operations import AclOperation, operations_of
+from braidlog.client.admin.acl_operations import AclOperation, operations_of
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_connection import METADATA
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import Many, listed
-from braidlog.client.cluster import METADATA
-from braidlog.client.node import Node
-from braidlog.client.refusals import check
+from braidlog.client.broker_errors import check
 from braidlog.core.errors import UserError
 from braidlog.wire.apis import API_VERSIONS, APIS
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -53,13 +53,13 @@ class ApiVersionRange(NamedTuple):
     newest: int
 
 
-class ClusterCalls(Family):
+class ClusterCalls(AdminCalls):
     def describe_cluster(
         self, *, authorized_operations: bool = False, fenced_brokers: bool = False
     ) -> ClusterDescription:
         """The cluster's id, its controller and its brokers."""
 
-        def describe(node: Node) -> ClusterDescription:
+        def describe(node: BrokerConnection) -> ClusterDescription:
             if not node.offers(DESCRIBE_CLUSTER):
                 return _from_metadata(node)
             if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _TELLS_FENCED:
@@ -79,14 +79,14 @@ class ClusterCalls(Family):
                 authorized_operations=operations_of(answer.cluster_authorized_operations),
             )
 
-        return self._routing.ask_one(Anyone(), describe)
+        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
     def broker_api_versions(self, broker_ids: Many[int] | None = None) -> Results[int, tuple[ApiVersionRange, ...]]:
         """By broker (all, unless some are named) the requests that it answers, and in which versions."""
         wanted = self._broker_ids() if broker_ids is None else listed(broker_ids, "broker_ids")
         request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
 
-        def versions(node: Node, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
+        def versions(node: BrokerConnection, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
             answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
             check(answer.error_code, f"broker {some[0]}")
             return {
@@ -101,15 +101,15 @@ class ClusterCalls(Family):
                 )
             }
 
-        where: Brokers[int] = Brokers(lambda broker_id: broker_id)
-        return self._routing.ask(wanted, where, versions)
+        where: BrokerStrategy[int] = BrokerStrategy(lambda broker_id: broker_id)
+        return self._driver.ask(wanted, where, versions)
 
     def _broker_ids(self) -> list[int]:
-        return self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
+        return self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
 
 
-def _from_metadata(node: Node) -> ClusterDescription:
-    """Of brokers before 2.8."""
+def _from_metadata(node: BrokerConnection) -> ClusterDescription:
+    """For brokers before 2.8."""
     answer = node.call(METADATA, MetadataRequest(topics=[]), MetadataResponse)
     return ClusterDescription(
         cluster_id=answer.cluster_id or "",

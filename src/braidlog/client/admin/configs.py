@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Brokers, Controller
+from braidlog.client.admin.api_driver import ANY, AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import BrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import ANY, Family
 from braidlog.client.arguments import Many, listed, mapped, names_of
-from braidlog.client.node import Node
-from braidlog.client.refusals import refusal
+from braidlog.client.broker_errors import broker_error
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.describe_configs import (
@@ -170,7 +170,7 @@ class ConfigEntry:
         return self.source == ConfigSource.DEFAULT
 
 
-class ConfigCalls(Family):
+class ConfigCalls(AdminCalls):
     def describe_configs(
         self,
         resources: Many[ConfigResource],
@@ -184,7 +184,7 @@ class ConfigCalls(Family):
         asked = listed(resources, "resources")
 
         def describe(
-            node: Node, some: list[ConfigResource]
+            node: BrokerConnection, some: list[ConfigResource]
         ) -> dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError]:
             version = node.version_for(DESCRIBE_CONFIGS)
             request = DescribeConfigsRequest(
@@ -199,13 +199,13 @@ class ConfigCalls(Family):
             for each in node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse).results:
                 resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
                 if each.error_code != NONE:
-                    found[resource] = refusal(each.error_code, str(resource), each.error_message)
+                    found[resource] = broker_error(each.error_code, str(resource), each.error_message)
                 else:
                     entries = sorted(each.configs, key=lambda config: config.name)
                     found[resource] = {config.name: _entry(config) for config in entries}
             return found
 
-        return self._routing.ask(asked, Brokers(_teller), describe)
+        return self._driver.ask(asked, BrokerStrategy(_teller), describe)
 
     def alter_configs(
         self,
@@ -221,7 +221,7 @@ class ConfigCalls(Family):
         given = mapped(changes, "changes", '{ConfigResource.topic("orders"): {"retention.ms": "3600000"}}')
         wanted = {resource: _changes(resource, each) for resource, each in given.items()}
 
-        def alter(node: Node, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
+        def alter(node: BrokerConnection, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
             request = IncrementalAlterConfigsRequest(
                 resources=[
                     AlterConfigsResource(
@@ -240,26 +240,26 @@ class ConfigCalls(Family):
             for each in node.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse).responses:
                 resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
                 failed = each.error_code != NONE
-                found[resource] = refusal(each.error_code, str(resource), each.error_message) if failed else None
+                found[resource] = broker_error(each.error_code, str(resource), each.error_message) if failed else None
             return found
 
         own = [each for each in wanted if _teller(each) != ANY]
         others = [each for each in wanted if _teller(each) == ANY]
-        outcomes = self._routing.ask(own, Brokers(_teller), alter).outcomes
-        outcomes |= self._routing.ask(others, Controller(), alter).outcomes
+        outcomes = self._driver.ask(own, BrokerStrategy(_teller), alter).outcomes
+        outcomes |= self._driver.ask(others, ControllerStrategy(), alter).outcomes
         return Results({each: outcomes[each] for each in wanted})
 
     def list_client_metrics_resources(self) -> list[str]:
         """The names of the client metrics subscriptions (KIP-714)."""
 
-        def names(node: Node) -> list[str]:
+        def names(node: BrokerConnection) -> list[str]:
             request = ListClientMetricsResourcesRequest()
             answer = node.call(LIST_CLIENT_METRICS_RESOURCES, request, ListClientMetricsResourcesResponse)
             if answer.error_code != NONE:
-                raise refusal(answer.error_code, "client metrics resources")
+                raise broker_error(answer.error_code, "client metrics resources")
             return sorted(each.name for each in answer.client_metrics_resources)
 
-        return self._routing.ask_one(Brokers(lambda _: ANY), names)
+        return self._driver.ask_one(BrokerStrategy(lambda _: ANY), names)
 
 
 def _teller(resource: ConfigResource) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Anyone, Controller
-from braidlog.client.admin.routing import Family
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.arguments import Many, listed
-from braidlog.client.node import Node
-from braidlog.client.refusals import check
+from braidlog.client.broker_errors import check
 from braidlog.core.errors import UserError
 from braidlog.wire.generated.create_delegation_token import (
     CreatableRenewers,
@@ -64,7 +64,7 @@ class DelegationToken:
     ends_ms: int
 
 
-class DelegationTokenCalls(Family):
+class DelegationTokenCalls(AdminCalls):
     def create_delegation_token(
         self,
         *,
@@ -75,7 +75,7 @@ class DelegationTokenCalls(Family):
         """A token for the user of this connection, or for `owner`. Needs SASL, and a secret on the brokers."""
         allowed = tuple(listed(renewers, "renewers"))
 
-        def create(node: Node) -> DelegationToken:
+        def create(node: BrokerConnection) -> DelegationToken:
             request = CreateDelegationTokenRequest(
                 renewers=[CreatableRenewers(principal_type=each.type, principal_name=each.name) for each in allowed],
                 max_lifetime_ms=_BROKERS_CHOICE if max_lifetime_ms is None else max_lifetime_ms,
@@ -99,7 +99,7 @@ class DelegationTokenCalls(Family):
                 answer.max_timestamp_ms,
             )
 
-        return self._routing.ask_one(Controller(), create)
+        return self._driver.ask_one(ControllerStrategy(), create)
 
     def describe_delegation_tokens(self, owners: Many[Principal] | None = None) -> list[DelegationToken]:
         """The tokens of some owners, or all that this connection's user may see."""
@@ -111,7 +111,7 @@ class DelegationTokenCalls(Family):
             ]
         request = DescribeDelegationTokenRequest(owners=wanted)
 
-        def describe(node: Node) -> list[DelegationToken]:
+        def describe(node: BrokerConnection) -> list[DelegationToken]:
             answer = node.call(DESCRIBE_DELEGATION_TOKEN, request, DescribeDelegationTokenResponse)
             check(answer.error_code, "delegation tokens")
             found: list[DelegationToken] = []
@@ -132,7 +132,7 @@ class DelegationTokenCalls(Family):
                 )
             return sorted(found, key=lambda token: token.token_id)
 
-        return self._routing.ask_one(Anyone(), describe)
+        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
     def renew_delegation_token(self, hmac: bytes, *, period_ms: int | None = None) -> int:
         """Let a token live on; when it now expires, in milliseconds since 1970."""
@@ -140,20 +140,20 @@ class DelegationTokenCalls(Family):
             hmac=hmac, renew_period_ms=_BROKERS_CHOICE if period_ms is None else period_ms
         )
 
-        def renew(node: Node) -> int:
+        def renew(node: BrokerConnection) -> int:
             answer = node.call(RENEW_DELEGATION_TOKEN, request, RenewDelegationTokenResponse)
             check(answer.error_code, "delegation token")
             return answer.expiry_timestamp_ms
 
-        return self._routing.ask_one(Controller(), renew)
+        return self._driver.ask_one(ControllerStrategy(), renew)
 
     def expire_delegation_token(self, hmac: bytes, *, period_ms: int | None = None) -> int:
         """End a token, at once or after a time; when it expires, in milliseconds since 1970."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1 if period_ms is None else period_ms)
 
-        def expire(node: Node) -> int:
+        def expire(node: BrokerConnection) -> int:
             answer = node.call(EXPIRE_DELEGATION_TOKEN, request, ExpireDelegationTokenResponse)
             check(answer.error_code, "delegation token")
             return answer.expiry_timestamp_ms
 
-        return self._routing.ask_one(Controller(), expire)
+        return self._driver.ask_one(ControllerStrategy(), expire)

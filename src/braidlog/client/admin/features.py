@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Anyone, Controller
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import mapped
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.apis import API_VERSIONS
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -52,11 +52,11 @@ class Features:
     epoch: int | None
 
 
-class FeatureCalls(Family):
+class FeatureCalls(AdminCalls):
     def describe_features(self) -> Features:
         """The features that the cluster has switched on, and those that its brokers support."""
 
-        def describe(node: Node) -> Features:
+        def describe(node: BrokerConnection) -> Features:
             request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
             answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
             check(answer.error_code, "features")
@@ -72,7 +72,7 @@ class FeatureCalls(Family):
                 epoch=answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
             )
 
-        return self._routing.ask_one(Anyone(), describe)
+        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
     def update_features(
         self, updates: Mapping[str, int | FeatureUpdate], *, validate_only: bool = False
@@ -81,10 +81,10 @@ class FeatureCalls(Family):
         given = mapped(updates, "updates", '{"metadata.version": 21}')
         wanted = {name: FeatureUpdate(update) if isinstance(update, int) else update for name, update in given.items()}
 
-        def update(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
+        def update(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
             version = node.version_for(UPDATE_FEATURES)
             request = UpdateFeaturesRequest(
-                timeout_ms=self._routing.timeout_ms,
+                timeout_ms=self._driver.timeout_ms,
                 feature_updates=[_update(name, wanted[name], version) for name in names],
                 validate_only=validate_only,
             )
@@ -95,11 +95,11 @@ class FeatureCalls(Family):
             return {
                 each.feature: None
                 if each.error_code == NONE
-                else refusal(each.error_code, f"feature {each.feature}", each.error_message)
+                else broker_error(each.error_code, f"feature {each.feature}", each.error_message)
                 for each in answer.results
             }
 
-        return self._routing.ask(wanted, Controller(), update)
+        return self._driver.ask(wanted, ControllerStrategy(), update)
 
 
 def _update(name: str, update: FeatureUpdate, version: int) -> FeatureUpdateKey:

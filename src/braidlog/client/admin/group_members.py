@@ -10,7 +10,7 @@ from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated import consumer_group_describe, describe_groups
 from braidlog.wire.generated.consumer_protocol import ConsumerProtocolAssignment
-from braidlog.wire.layouts import layout_reader, layout_version
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version
 
 # Later versions add fields at the end, so that this one reads them too.
 _NEWEST_ASSIGNMENT: Final = 3
@@ -67,8 +67,8 @@ def read_assignment(content: bytes) -> tuple[TopicPartition, ...] | None:
     if not content:
         return ()
     try:
-        version = min(layout_version(content), _NEWEST_ASSIGNMENT)
-        assignment = ConsumerProtocolAssignment.decode(layout_reader(content), version)
+        version = min(read_version_prefix(content), _NEWEST_ASSIGNMENT)
+        assignment = ConsumerProtocolAssignment.decode(reader_after_version(content), version)
     except MalformedError:
         return None
     return tuple(

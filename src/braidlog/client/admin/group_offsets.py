@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from braidlog.client.admin.coordinators import GroupFamily
-from braidlog.client.admin.destinations import by_topic
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.coordinator_strategy import GroupAdminCalls
+from braidlog.client.admin.lookup_strategies import by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, names_of, partitions_of
-from braidlog.client.consumer.offsets import OffsetAndMetadata
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.protocol_errors import NONE, GroupIdNotFoundError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.offset_commit import (
@@ -49,7 +49,7 @@ _STABLE: Final = 7
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
-class GroupOffsetCalls(GroupFamily):
+class GroupOffsetCalls(GroupAdminCalls):
     def list_group_offsets(
         self,
         groups: Many[str] | Mapping[str, Partitions | None],
@@ -68,13 +68,13 @@ class GroupOffsetCalls(GroupFamily):
             named.update(dict.fromkeys(names_of(groups, "groups")))
         wanted = {name: None if places is None else by_topic(partitions_of(places)) for name, places in named.items()}
 
-        def fetch(node: Node, names: list[str]) -> dict[str, Offsets | ProtocolError]:
+        def fetch(node: BrokerConnection, names: list[str]) -> dict[str, Offsets | ProtocolError]:
             version = node.version_for(OFFSET_FETCH, _NAMED_TOPICS)
             if version >= _SEVERAL_GROUPS:
                 return _fetch(node, {name: wanted[name] for name in names}, require_stable)
             return {name: _fetch_one(node, name, wanted[name], require_stable and version >= _STABLE) for name in names}
 
-        return self._routing.ask(wanted, self._groups, fetch)
+        return self._driver.ask(wanted, self._groups, fetch)
 
     def alter_group_offsets(
         self, group: str, offsets: ByPartition[int | OffsetAndMetadata]
@@ -85,7 +85,7 @@ class GroupOffsetCalls(GroupFamily):
             for place, each in by_partition(offsets, "offsets", '{TopicPartition("orders", 0): 42}').items()
         }
 
-        def commit(node: Node, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
+        def commit(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
             topics = [
                 OffsetCommitRequestTopic(
                     name=topic,
@@ -103,7 +103,7 @@ class GroupOffsetCalls(GroupFamily):
             self._check_passing(group, codes.values())
             return {group: codes}
 
-        return self._by_partition(group, wanted, self._routing.ask([group], self._groups, commit)[group])
+        return self._by_partition(group, wanted, self._driver.ask([group], self._groups, commit)[group])
 
     def delete_group_offsets(self, group: str, partitions: Partitions) -> Results[TopicPartition, None]:
         """Forget what a group committed for partitions; those it is reading are refused."""
@@ -115,7 +115,7 @@ class GroupOffsetCalls(GroupFamily):
             for topic, numbers in by_topic(wanted).items()
         ]
 
-        def delete(node: Node, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
+        def delete(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
             answer = node.call(OFFSET_DELETE, OffsetDeleteRequest(group_id=group, topics=topics), OffsetDeleteResponse)
             check(answer.error_code, f"group {group}")
             codes = {
@@ -125,12 +125,12 @@ class GroupOffsetCalls(GroupFamily):
             }
             return {group: codes}
 
-        return self._by_partition(group, wanted, self._routing.ask([group], self._groups, delete)[group])
+        return self._by_partition(group, wanted, self._driver.ask([group], self._groups, delete)[group])
 
     def _check_passing(self, group: str, codes: Iterable[int]) -> None:
         """The coordinator refuses all partitions alike when it is not, or not yet, the group's."""
         for code in codes:
-            if code != NONE and self._groups.is_passing(problem := refusal(code, f"group {group}")):
+            if code != NONE and self._groups.is_retriable(problem := broker_error(code, f"group {group}")):
                 raise problem
 
     def _by_partition(
@@ -138,7 +138,7 @@ class GroupOffsetCalls(GroupFamily):
     ) -> Results[TopicPartition, None]:
         return Results(
             {
-                place: refusal(codes[place], f"group {group}, {place}") if codes[place] != NONE else None
+                place: broker_error(codes[place], f"group {group}, {place}") if codes[place] != NONE else None
                 for place in order
                 if place in codes
             }
@@ -155,7 +155,7 @@ def _committed(partition: int, offset: OffsetAndMetadata) -> OffsetCommitRequest
 
 
 def _fetch(
-    node: Node, wanted: Mapping[str, dict[str, list[int]] | None], require_stable: bool
+    node: BrokerConnection, wanted: Mapping[str, dict[str, list[int]] | None], require_stable: bool
 ) -> dict[str, Offsets | ProtocolError]:
     groups = [
         OffsetFetchRequestGroup(
@@ -177,9 +177,9 @@ def _fetch(
 
 
 def _fetch_one(
-    node: Node, name: str, wanted: dict[str, list[int]] | None, require_stable: bool
+    node: BrokerConnection, name: str, wanted: dict[str, list[int]] | None, require_stable: bool
 ) -> Offsets | ProtocolError:
-    """Of brokers before 3.0, which take one group a request."""
+    """For brokers before 3.0, which take one group per request."""
     topics = None
     if wanted is not None:
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=each) for topic, each in wanted.items()]
@@ -196,13 +196,13 @@ def _offsets(
     if error_code == GroupIdNotFoundError.code:
         return {}
     if error_code != NONE:
-        return refusal(error_code, f"group {group}")
+        return broker_error(error_code, f"group {group}")
     found: Offsets = {}
     for topic, partitions in topics.items():
         for each in partitions:
             place = TopicPartition(topic, each.partition_index)
             if each.error_code != NONE:
-                return refusal(each.error_code, f"group {group}, {place}")
+                return broker_error(each.error_code, f"group {group}, {place}")
             if each.committed_offset >= 0:
                 metadata = each.metadata or ""
                 found[place] = OffsetAndMetadata(each.committed_offset, metadata, each.committed_leader_epoch)

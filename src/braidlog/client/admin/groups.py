@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from braidlog.client.admin.coordinators import GroupFamily, Place
-from braidlog.client.admin.destinations import Anyone, Brokers
+from braidlog.client.admin.acl_operations import AclOperation, operations_of
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.coordinator_strategy import CoordinatorNode, GroupAdminCalls
 from braidlog.client.admin.group_members import GroupMember, classic_members, consumer_members
-from braidlog.client.admin.operations import AclOperation, operations_of
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, names_of
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import (
     NONE,
     GroupIdNotFoundError,
@@ -97,7 +97,7 @@ class GroupDescription:
     state: GroupState
     assignor: str
     members: tuple[GroupMember, ...]
-    coordinator: Place
+    coordinator: CoordinatorNode
     # None unless they were asked for.
     authorized_operations: frozenset[AclOperation] | None = None
 
@@ -107,20 +107,20 @@ class GroupDescription:
         return self.protocol_type not in ("", GroupType.CONSUMER)
 
 
-class GroupCalls(GroupFamily):
+class GroupCalls(GroupAdminCalls):
     def list_groups(
         self, *, states: Many[GroupState | str] = (), types: Many[GroupType | str] = ()
     ) -> list[ListedGroup]:
         """All groups, from every broker, by name; or only those in some states, of some types."""
         request = ListGroupsRequest(states_filter=names_of(states, "states"), types_filter=names_of(types, "types"))
 
-        def listed(node: Node, some: list[int]) -> dict[int, ListGroupsResponse]:
+        def listed(node: BrokerConnection, some: list[int]) -> dict[int, ListGroupsResponse]:
             answer = node.call(LIST_GROUPS, request, ListGroupsResponse)
             check(answer.error_code, f"groups of broker {some[0]}")
             return {some[0]: answer}
 
-        broker_ids = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
-        answers = self._routing.ask(broker_ids, Brokers(lambda broker_id: broker_id), listed).raise_for_errors()
+        broker_ids = self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
+        answers = self._driver.ask(broker_ids, BrokerStrategy(lambda broker_id: broker_id), listed).raise_for_errors()
         found = {
             each.group_id: ListedGroup(
                 each.group_id,
@@ -139,7 +139,7 @@ class GroupCalls(GroupFamily):
     ) -> Results[str, GroupDescription]:
         """Groups with their members; one that does not exist is a GroupIdNotFoundError."""
 
-        def newer(node: Node, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+        def newer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
             if not node.offers(CONSUMER_GROUP_DESCRIBE):
                 return {name: UnsupportedVersionError() for name in names}
             request = newer_layout.ConsumerGroupDescribeRequest(
@@ -149,23 +149,23 @@ class GroupCalls(GroupFamily):
             answer = node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
             return {each.group_id: self._newer(each) for each in answer.groups}
 
-        def classic(node: Node, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+        def classic(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
             asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _TELLS_OPERATIONS
             request = classic_layout.DescribeGroupsRequest(groups=names, include_authorized_operations=asks)
             answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
             return {each.group_id: self._classic(each) for each in answer.groups}
 
-        found = self._routing.ask(names_of(groups, "groups"), self._groups, newer).outcomes
+        found = self._driver.ask(names_of(groups, "groups"), self._groups, newer).outcomes
         # Those of the older protocol are unknown to the newer description, as those that do not exist are.
         not_newer = (GroupIdNotFoundError, UnsupportedVersionError)
         rest = [name for name, each in found.items() if isinstance(each, not_newer)]
-        found |= self._routing.ask(rest, self._groups, classic).outcomes
+        found |= self._driver.ask(rest, self._groups, classic).outcomes
         return Results(found)
 
     def _newer(self, answer: newer_layout.DescribedGroup) -> GroupDescription | ProtocolError:
         name = answer.group_id
         if answer.error_code != NONE:
-            return refusal(answer.error_code, f"group {name}", answer.error_message)
+            return broker_error(answer.error_code, f"group {name}", answer.error_message)
         return GroupDescription(
             name,
             GroupType.CONSUMER,
@@ -180,11 +180,11 @@ class GroupCalls(GroupFamily):
     def _classic(self, answer: classic_layout.DescribedGroup) -> GroupDescription | ProtocolError:
         name = answer.group_id
         if answer.error_code == NONE and answer.group_state == GroupState.DEAD:
-            return refusal(GroupIdNotFoundError.code, f"group {name}")
+            return broker_error(GroupIdNotFoundError.code, f"group {name}")
         if answer.error_code != NONE:
             # Brokers word this one in their own way; ours says what to do.
             message = None if answer.error_code == GroupIdNotFoundError.code else answer.error_message
-            return refusal(answer.error_code, f"group {name}", message)
+            return broker_error(answer.error_code, f"group {name}", message)
         return GroupDescription(
             name,
             GroupType.CLASSIC,
@@ -199,15 +199,17 @@ class GroupCalls(GroupFamily):
     def delete_groups(self, groups: Many[str]) -> Results[str, None]:
         """Delete groups without members, and with them all that they committed."""
 
-        def delete(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
+        def delete(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
             request = DeleteGroupsRequest(groups_names=names)
             results = node.call(DELETE_GROUPS, request, DeleteGroupsResponse).results
             return {
-                each.group_id: None if each.error_code == NONE else refusal(each.error_code, f"group {each.group_id}")
+                each.group_id: None
+                if each.error_code == NONE
+                else broker_error(each.error_code, f"group {each.group_id}")
                 for each in results
             }
 
-        return self._routing.ask(names_of(groups, "groups"), self._groups, delete)
+        return self._driver.ask(names_of(groups, "groups"), self._groups, delete)
 
     def remove_members(
         self,
@@ -233,13 +235,15 @@ class GroupCalls(GroupFamily):
         if not wanted:
             return Results({})
 
-        def remove(node: Node, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
+        def remove(node: BrokerConnection, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
             return {group: _removed(node, group, wanted, reason[:_LONGEST_REASON])}
 
-        return Results(self._routing.ask([group], self._groups, remove)[group])
+        return Results(self._driver.ask([group], self._groups, remove)[group])
 
 
-def _removed(node: Node, group: str, members: list[MemberIdentity], reason: str) -> dict[str, ProtocolError | None]:
+def _removed(
+    node: BrokerConnection, group: str, members: list[MemberIdentity], reason: str
+) -> dict[str, ProtocolError | None]:
     version = node.version_for(LEAVE_GROUP)
     found: dict[str, ProtocolError | None] = {}
     if version < _SEVERAL_LEAVE:
@@ -267,4 +271,4 @@ def _left(error_code: int, group: str, member: str) -> ProtocolError | None:
     message = (
         "the group has no such member of the classic protocol; describe it to see who is in it" if unknown else None
     )
-    return refusal(error_code, f"member {member} of group {group}", message)
+    return broker_error(error_code, f"member {member} of group {group}", message)

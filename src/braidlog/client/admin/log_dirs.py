@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Anyone, Brokers, by_topic
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy, by_topic
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import Many, Partitions, listed, mapped, partitions_of
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.alter_replica_log_dirs import (
@@ -66,7 +66,7 @@ class LogDir:
     usable_bytes: int | None
 
 
-class LogDirCalls(Family):
+class LogDirCalls(AdminCalls):
     def describe_log_dirs(
         self, broker_ids: Many[int] | None = None, *, partitions: Partitions | None = None
     ) -> Results[int, tuple[LogDir, ...]]:
@@ -79,7 +79,7 @@ class LogDirCalls(Family):
             ]
         request = DescribeLogDirsRequest(topics=topics)
 
-        def describe(node: Node, some: list[int]) -> dict[int, tuple[LogDir, ...]]:
+        def describe(node: BrokerConnection, some: list[int]) -> dict[int, tuple[LogDir, ...]]:
             answer = node.call(DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
             check(answer.error_code, f"directories of broker {some[0]}")
             found = (_log_dir(each) for each in answer.results)
@@ -88,15 +88,15 @@ class LogDirCalls(Family):
         if broker_ids is not None:
             wanted = listed(broker_ids, "broker_ids")
         else:
-            wanted = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
-        return self._routing.ask(wanted, Brokers(lambda broker_id: broker_id), describe)
+            wanted = self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
+        return self._driver.ask(wanted, BrokerStrategy(lambda broker_id: broker_id), describe)
 
     def alter_replica_log_dirs(self, targets: Mapping[Replica, str]) -> Results[Replica, None]:
         """Move copies to other directories of their brokers; the move goes on after this returns."""
         given = mapped(targets, "targets", '{Replica("orders", 0, 1): "/data"}')
         wanted = {Replica(*each): path for each, path in given.items()}
 
-        def alter(node: Node, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
+        def alter(node: BrokerConnection, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
             broker_id = some[0].broker_id
             by_path: dict[str, list[TopicPartition]] = {}
             for each in some:
@@ -118,16 +118,16 @@ class LogDirCalls(Family):
                 for answer in topic.partitions:
                     replica = Replica(topic.topic_name, answer.partition_index, broker_id)
                     failed = answer.error_code != NONE
-                    found[replica] = refusal(answer.error_code, str(replica)) if failed else None
+                    found[replica] = broker_error(answer.error_code, str(replica)) if failed else None
             return found
 
-        return self._routing.ask(wanted, Brokers(lambda replica: replica.broker_id), alter)
+        return self._driver.ask(wanted, BrokerStrategy(lambda replica: replica.broker_id), alter)
 
 
 def _log_dir(result: DescribeLogDirsResult) -> LogDir:
     return LogDir(
         path=result.log_dir,
-        error=refusal(result.error_code, result.log_dir) if result.error_code != NONE else None,
+        error=broker_error(result.error_code, result.log_dir) if result.error_code != NONE else None,
         replicas={
             TopicPartition(topic.name, each.partition_index): ReplicaInfo(
                 each.partition_size, each.offset_lag, each.is_future_key

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from braidlog.client.admin.destinations import Controller, by_topic
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import ControllerStrategy, by_topic
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import ByPartition, Partitions, by_partition, partitions_of
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.alter_partition_reassignments import (
@@ -49,14 +49,14 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-class ReassignmentCalls(Family):
+class ReassignmentCalls(AdminCalls):
     def alter_partition_reassignments(
         self, targets: ByPartition[Sequence[int] | None]
     ) -> Results[TopicPartition, None]:
         """Move partitions: by partition the brokers that shall hold it, or None to cancel its move."""
         wanted = by_partition(targets, "targets", '{TopicPartition("orders", 0): [1, 2]}')
 
-        def alter(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
+        def alter(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
             topics = [
                 ReassignableTopic(
                     name=topic,
@@ -64,7 +64,7 @@ class ReassignmentCalls(Family):
                 )
                 for topic, partitions in by_topic(some).items()
             ]
-            request = AlterPartitionReassignmentsRequest(timeout_ms=self._routing.timeout_ms, topics=topics)
+            request = AlterPartitionReassignmentsRequest(timeout_ms=self._driver.timeout_ms, topics=topics)
             answer = node.call(ALTER_PARTITION_REASSIGNMENTS, request, AlterPartitionReassignmentsResponse)
             check(answer.error_code, "reassignments", answer.error_message)
             found: dict[TopicPartition, ProtocolError | None] = {}
@@ -72,10 +72,10 @@ class ReassignmentCalls(Family):
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
                     failed = each.error_code != NONE
-                    found[place] = refusal(each.error_code, str(place), each.error_message) if failed else None
+                    found[place] = broker_error(each.error_code, str(place), each.error_message) if failed else None
             return found
 
-        return self._routing.ask(wanted, Controller(), alter)
+        return self._driver.ask(wanted, ControllerStrategy(), alter)
 
     def list_partition_reassignments(self, partitions: Partitions | None = None) -> dict[TopicPartition, Reassignment]:
         """The moves that are under way, of all partitions or of some."""
@@ -87,8 +87,8 @@ class ReassignmentCalls(Family):
             ]
         request = ListPartitionReassignmentsRequest(topics=topics)
 
-        def listed(node: Node) -> dict[TopicPartition, Reassignment]:
-            request.timeout_ms = self._routing.timeout_ms
+        def listed(node: BrokerConnection) -> dict[TopicPartition, Reassignment]:
+            request.timeout_ms = self._driver.timeout_ms
             answer = node.call(LIST_PARTITION_REASSIGNMENTS, request, ListPartitionReassignmentsResponse)
             check(answer.error_code, "reassignments", answer.error_message)
             found = {
@@ -100,7 +100,7 @@ class ReassignmentCalls(Family):
             }
             return dict(sorted(found.items()))
 
-        return self._routing.ask_one(Controller(), listed)
+        return self._driver.ask_one(ControllerStrategy(), listed)
 
     def elect_leaders(
         self, partitions: Partitions | None = None, kind: ElectionType = ElectionType.PREFERRED
@@ -110,18 +110,18 @@ class ReassignmentCalls(Family):
         A partition that is already led as it should be fails with ElectionNotNeededError.
         """
         if partitions is None:
-            return Results(self._routing.ask_one(Controller(), lambda node: self._elect(node, None, kind)))
-        where: Controller[TopicPartition] = Controller()
+            return Results(self._driver.ask_one(ControllerStrategy(), lambda node: self._elect(node, None, kind)))
+        where: ControllerStrategy[TopicPartition] = ControllerStrategy()
         wanted = partitions_of(partitions)
-        return self._routing.ask(wanted, where, lambda node, some: self._elect(node, some, kind))
+        return self._driver.ask(wanted, where, lambda node, some: self._elect(node, some, kind))
 
     def _elect(
-        self, node: Node, partitions: list[TopicPartition] | None, kind: ElectionType
+        self, node: BrokerConnection, partitions: list[TopicPartition] | None, kind: ElectionType
     ) -> dict[TopicPartition, ProtocolError | None]:
         topics = None
         if partitions is not None:
             topics = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic(partitions).items()]
-        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=self._routing.timeout_ms)
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=self._driver.timeout_ms)
         answer = node.call(ELECT_LEADERS, request, ElectLeadersResponse)
         check(answer.error_code, "leader election")
         found: dict[TopicPartition, ProtocolError | None] = {}
@@ -129,7 +129,7 @@ class ReassignmentCalls(Family):
             for each in topic.partition_result:
                 place = TopicPartition(topic.topic, each.partition_id)
                 failed = each.error_code != NONE
-                found[place] = refusal(each.error_code, str(place), each.error_message) if failed else None
+                found[place] = broker_error(each.error_code, str(place), each.error_message) if failed else None
         return found
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Leaders, by_topic
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_connection import LIST_OFFSETS
+from braidlog.client.admin.lookup_strategies import PartitionLeaderStrategy, by_topic
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import ByPartition, by_partition
-from braidlog.client.cluster import LIST_OFFSETS
-from braidlog.client.node import Node
-from braidlog.client.refusals import refusal
+from braidlog.client.broker_errors import broker_error
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError, UnsupportedVersionError
 from braidlog.core.types import TopicPartition
@@ -65,12 +65,12 @@ class ListedOffset(NamedTuple):
     leader_epoch: int
 
 
-class RecordCalls(Family):
+class RecordCalls(AdminCalls):
     def delete_records(self, before: ByPartition[int]) -> Results[TopicPartition, int]:
         """Delete the records before an offset (`ALL_RECORDS`: all); by partition where it now starts."""
         wanted = by_partition(before, "before", '{TopicPartition("orders", 0): 42}')
 
-        def delete(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
+        def delete(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
             topics = [
                 DeleteRecordsTopic(
                     name=topic,
@@ -81,16 +81,16 @@ class RecordCalls(Family):
                 )
                 for topic, partitions in by_topic(some).items()
             ]
-            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._routing.timeout_ms)
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._driver.timeout_ms)
             found: dict[TopicPartition, int | ProtocolError] = {}
             for topic in node.call(DELETE_RECORDS, request, DeleteRecordsResponse).topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
                     failed = each.error_code != NONE
-                    found[place] = refusal(each.error_code, str(place)) if failed else each.low_watermark
+                    found[place] = broker_error(each.error_code, str(place)) if failed else each.low_watermark
             return found
 
-        return self._routing.ask(wanted, Leaders(), delete)
+        return self._driver.ask(wanted, PartitionLeaderStrategy(), delete)
 
     def list_offsets(
         self,
@@ -107,7 +107,9 @@ class RecordCalls(Family):
             if spec < min(OffsetSpec):
                 raise UserError(f"{place}: {spec} is neither a timestamp from 0 up nor an OffsetSpec")
 
-        def look_up(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, ListedOffset | ProtocolError]:
+        def look_up(
+            node: BrokerConnection, some: list[TopicPartition]
+        ) -> dict[TopicPartition, ListedOffset | ProtocolError]:
             _check_version(node, {wanted[each] for each in some})
             request = ListOffsetsRequest(
                 replica_id=-1,
@@ -130,10 +132,10 @@ class RecordCalls(Family):
                     found[place] = _listed(each, place)
             return found
 
-        return self._routing.ask(wanted, Leaders(), look_up)
+        return self._driver.ask(wanted, PartitionLeaderStrategy(), look_up)
 
 
-def _check_version(node: Node, specs: Iterable[int]) -> None:
+def _check_version(node: BrokerConnection, specs: Iterable[int]) -> None:
     version = node.version_for(LIST_OFFSETS)
     for spec in specs:
         if spec in _SINCE and version < _SINCE[OffsetSpec(spec)]:
@@ -143,7 +145,7 @@ def _check_version(node: Node, specs: Iterable[int]) -> None:
 
 def _listed(answer: ListOffsetsPartitionResponse, place: TopicPartition) -> ListedOffset | ProtocolError:
     if answer.error_code != NONE:
-        return refusal(answer.error_code, str(place))
+        return broker_error(answer.error_code, str(place))
     if answer.old_style_offsets:
         # Version 0 answers with a list.
         return ListedOffset(answer.old_style_offsets[0], -1, -1)

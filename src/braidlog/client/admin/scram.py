@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.destinations import Anyone, Controller
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import Many, listed, names_of
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.security import scram
@@ -77,7 +77,7 @@ _MECHANISMS: Final = {
 }
 
 
-class ScramCalls(Family):
+class ScramCalls(AdminCalls):
     def describe_scram_users(self, users: Many[str] | None = None) -> Results[str, tuple[ScramCredential, ...]]:
         """By user (all who have some, unless some are named) the credentials that there are."""
         names = None if users is None else list(dict.fromkeys(names_of(users, "users")))
@@ -87,13 +87,13 @@ class ScramCalls(Family):
             users=None if names is None else [UserName(name=name) for name in names]
         )
 
-        def describe(node: Node) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
+        def describe(node: BrokerConnection) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
             answer = node.call(DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse)
             check(answer.error_code, "SCRAM users", answer.error_message)
             found: dict[str, tuple[ScramCredential, ...] | ProtocolError] = {}
             for each in answer.results:
                 if each.error_code != NONE:
-                    found[each.user] = refusal(each.error_code, f"user {each.user}", each.error_message)
+                    found[each.user] = broker_error(each.error_code, f"user {each.user}", each.error_message)
                 else:
                     found[each.user] = tuple(
                         sorted(
@@ -103,7 +103,7 @@ class ScramCalls(Family):
                     )
             return found
 
-        found = self._routing.ask_one(Anyone(), describe)
+        found = self._driver.ask_one(AnyBrokerStrategy(), describe)
         return Results({name: found[name] for name in (sorted(found) if names is None else names)})
 
     def alter_scram_users(self, changes: Many[ScramUpsertion | ScramDeletion]) -> Results[str, None]:
@@ -117,7 +117,7 @@ class ScramCalls(Family):
             for user, some in by_user.items()
         }
 
-        def alter(node: Node, users: list[str]) -> dict[str, ProtocolError | None]:
+        def alter(node: BrokerConnection, users: list[str]) -> dict[str, ProtocolError | None]:
             request = AlterUserScramCredentialsRequest(
                 deletions=[
                     ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
@@ -131,11 +131,11 @@ class ScramCalls(Family):
             return {
                 each.user: None
                 if each.error_code == NONE
-                else refusal(each.error_code, f"user {each.user}", each.error_message)
+                else broker_error(each.error_code, f"user {each.user}", each.error_message)
                 for each in answer.results
             }
 
-        return self._routing.ask(by_user, Controller(), alter)
+        return self._driver.ask(by_user, ControllerStrategy(), alter)
 
 
 def _check_change(change: ScramUpsertion | ScramDeletion) -> None:

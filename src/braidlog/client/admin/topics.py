@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from braidlog.client.admin.destinations import Anyone, Controller
-from braidlog.client.admin.operations import AclOperation, operations_of
+from braidlog.client.admin.acl_operations import AclOperation, operations_of
+from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_connection import METADATA
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family
 from braidlog.client.arguments import Many, listed, mapped
-from braidlog.client.cluster import METADATA
+from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ArgumentError
-from braidlog.client.node import Node
-from braidlog.client.refusals import refusal
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -132,7 +132,7 @@ class TopicDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-class TopicCalls(Family):
+class TopicCalls(AdminCalls):
     def create_topics(self, topics: Many[NewTopic | str], *, validate_only: bool = False) -> Results[str, CreatedTopic]:
         """Make topics; a bare name leaves everything to the broker. `validate_only` makes none, but answers as if."""
         given = [NewTopic(each) if isinstance(each, str) else each for each in listed(topics, "topics")]
@@ -144,24 +144,24 @@ class TopicCalls(Family):
             if topic.assignment and (topic.partitions is not None or topic.replication_factor is not None):
                 raise UserError(f"topic {topic.name}: the assignment says it all; leave out partitions and factor")
 
-        def create(node: Node, names: list[str]) -> dict[str, CreatedTopic | ProtocolError]:
+        def create(node: BrokerConnection, names: list[str]) -> dict[str, CreatedTopic | ProtocolError]:
             version = node.version_for(CREATE_TOPICS)
             request = CreateTopicsRequest(
                 topics=[_creatable(wanted[name], version) for name in names],
-                timeout_ms=self._routing.timeout_ms,
+                timeout_ms=self._driver.timeout_ms,
                 validate_only=validate_only,
             )
             answered = node.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
             return {each.name: _created(each, wanted[each.name], version) for each in answered}
 
-        return self._routing.ask(wanted, Controller(), create, at_once=_AT_ONCE)
+        return self._driver.ask(wanted, ControllerStrategy(), create, at_once=_AT_ONCE)
 
     def delete_topics(self, topics: Many[str | TopicId]) -> Results[str | TopicId, None]:
         """Delete topics with all their records; those named by id only if they are still the same."""
         wanted = _topics(topics)
 
-        def delete(node: Node, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
-            request = DeleteTopicsRequest(timeout_ms=self._routing.timeout_ms)
+        def delete(node: BrokerConnection, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
+            request = DeleteTopicsRequest(timeout_ms=self._driver.timeout_ms)
             names = [each for each in some if isinstance(each, str)]
             if len(names) < len(some) or node.version_for(DELETE_TOPICS) >= _DELETES_BY_ID:
                 request.topics = [
@@ -178,7 +178,7 @@ class TopicCalls(Family):
                 found[item] = _outcome(answer.error_code, f"topic {item}", answer.error_message)
             return found
 
-        return self._routing.ask(wanted, Controller(), delete, at_once=_AT_ONCE)
+        return self._driver.ask(wanted, ControllerStrategy(), delete, at_once=_AT_ONCE)
 
     def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
@@ -186,22 +186,22 @@ class TopicCalls(Family):
         """Give topics more partitions: by topic how many there shall be in all."""
         mapped(totals, "totals", '{"orders": 12}')
 
-        def create(node: Node, names: list[str]) -> dict[str, ProtocolError | None]:
+        def create(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
             request = CreatePartitionsRequest(
                 topics=[_grown(name, totals[name]) for name in names],
-                timeout_ms=self._routing.timeout_ms,
+                timeout_ms=self._driver.timeout_ms,
                 validate_only=validate_only,
             )
             answered = node.call(CREATE_PARTITIONS, request, CreatePartitionsResponse).results
             return {each.name: _outcome(each.error_code, f"topic {each.name}", each.error_message) for each in answered}
 
-        return self._routing.ask(totals, Controller(), create, at_once=_AT_ONCE)
+        return self._driver.ask(totals, ControllerStrategy(), create, at_once=_AT_ONCE)
 
     def list_topics(self, *, internal: bool = True) -> list[ListedTopic]:
         """All topics by name; with `internal=False` without those that brokers keep for themselves."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        where: Anyone[str] = Anyone()
-        answer = self._routing.ask_one(where, lambda node: node.call(METADATA, request, MetadataResponse))
+        where: AnyBrokerStrategy[str] = AnyBrokerStrategy()
+        answer = self._driver.ask_one(where, lambda node: node.call(METADATA, request, MetadataResponse))
         return sorted(
             (
                 _listed(topic)
@@ -217,7 +217,9 @@ class TopicCalls(Family):
         """Topics by name or id (all, unless some are named), with where their partitions are."""
         wanted = [topic.name for topic in self.list_topics()] if topics is None else _topics(topics)
 
-        def describe(node: Node, some: list[str | TopicId]) -> dict[str | TopicId, TopicDescription | ProtocolError]:
+        def describe(
+            node: BrokerConnection, some: list[str | TopicId]
+        ) -> dict[str | TopicId, TopicDescription | ProtocolError]:
             version = node.version_for(METADATA)
             found: dict[str | TopicId, TopicDescription | ProtocolError] = {}
             # A broker answers a request that mixes names and ids by the ids alone.
@@ -235,7 +237,7 @@ class TopicCalls(Family):
                     found[item] = _described(topic, item)
             return found
 
-        return self._routing.ask(wanted, Anyone(), describe, at_once=_AT_ONCE)
+        return self._driver.ask(wanted, AnyBrokerStrategy(), describe, at_once=_AT_ONCE)
 
 
 def _topics(given: Many[str | TopicId]) -> list[str | TopicId]:
@@ -247,7 +249,7 @@ def _topics(given: Many[str | TopicId]) -> list[str | TopicId]:
 
 
 def _outcome(error_code: int, what: str, message: str | None) -> ProtocolError | None:
-    return None if error_code == NONE else refusal(error_code, what, message)
+    return None if error_code == NONE else broker_error(error_code, what, message)
 
 
 def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
@@ -266,7 +268,7 @@ def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
 
 def _created(answer: CreatableTopicResult, asked: NewTopic, version: int) -> CreatedTopic | ProtocolError:
     if answer.error_code != NONE:
-        return refusal(answer.error_code, f"topic {answer.name}", answer.error_message)
+        return broker_error(answer.error_code, f"topic {answer.name}", answer.error_message)
     tells = version >= _ANSWERS_COUNT and answer.num_partitions >= 0
     return CreatedTopic(
         name=answer.name,
@@ -301,7 +303,7 @@ def _listed(topic: MetadataResponseTopic) -> ListedTopic:
 
 def _described(topic: MetadataResponseTopic, item: str | TopicId) -> TopicDescription | ProtocolError:
     if topic.error_code != NONE:
-        return refusal(topic.error_code, f"topic {item}")
+        return broker_error(topic.error_code, f"topic {item}")
     return TopicDescription(
         name=topic.name or "",
         topic_id=TopicId(topic.topic_id) if topic.topic_id != ZERO_ID else None,

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from braidlog.client.admin.coordinators import TRANSACTION, Coordinators
-from braidlog.client.admin.destinations import Anyone, Brokers, Leaders, by_topic
+from braidlog.client.admin.api_driver import AdminApiDriver, AdminCalls
+from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.coordinator_strategy import TRANSACTION, CoordinatorStrategy
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy, PartitionLeaderStrategy, by_topic
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.routing import Family, Routing
 from braidlog.client.arguments import Many, Partitions, listed, names_of, partitions_of
-from braidlog.client.node import Node
-from braidlog.client.refusals import check, refusal
+from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.core.types import TopicPartition
@@ -114,10 +114,10 @@ class FencedProducer:
     producer_epoch: int
 
 
-class TransactionCalls(Family):
-    def __init__(self, routing: Routing) -> None:
-        super().__init__(routing)
-        self._transactions = Coordinators(TRANSACTION)
+class TransactionCalls(AdminCalls):
+    def __init__(self, driver: AdminApiDriver) -> None:
+        super().__init__(driver)
+        self._transactions = CoordinatorStrategy(TRANSACTION)
 
     # At the coordinators
 
@@ -136,7 +136,7 @@ class TransactionCalls(Family):
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
         )
 
-        def list_of(node: Node, some: list[int]) -> dict[int, ListTransactionsResponse]:
+        def list_of(node: BrokerConnection, some: list[int]) -> dict[int, ListTransactionsResponse]:
             answer = node.call(LIST_TRANSACTIONS, request, ListTransactionsResponse)
             check(answer.error_code, f"transactions of broker {some[0]}")
             if answer.unknown_state_filters:
@@ -144,8 +144,8 @@ class TransactionCalls(Family):
                 raise UserError(f"broker {some[0]} knows no state {unknown}; TransactionState has those that there are")
             return {some[0]: answer}
 
-        broker_ids = self._routing.ask_one(Anyone(), lambda _: self._routing.cluster.broker_ids)
-        answers = self._routing.ask(broker_ids, Brokers(lambda broker_id: broker_id), list_of).raise_for_errors()
+        broker_ids = self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
+        answers = self._driver.ask(broker_ids, BrokerStrategy(lambda broker_id: broker_id), list_of).raise_for_errors()
         found = {
             each.transactional_id: ListedTransaction(
                 each.transactional_id, broker_id, each.producer_id, TransactionState(each.transaction_state)
@@ -158,17 +158,17 @@ class TransactionCalls(Family):
     def describe_transactions(self, transactional_ids: Many[str]) -> Results[str, TransactionDescription]:
         """Each transactional id with its producer, its state and the partitions of its open transaction."""
 
-        def describe(node: Node, names: list[str]) -> dict[str, TransactionDescription | ProtocolError]:
+        def describe(node: BrokerConnection, names: list[str]) -> dict[str, TransactionDescription | ProtocolError]:
             request = layout.DescribeTransactionsRequest(transactional_ids=names)
             answer = node.call(DESCRIBE_TRANSACTIONS, request, layout.DescribeTransactionsResponse)
             return {each.transactional_id: self._described(each) for each in answer.transaction_states}
 
-        return self._routing.ask(names_of(transactional_ids, "transactional_ids"), self._transactions, describe)
+        return self._driver.ask(names_of(transactional_ids, "transactional_ids"), self._transactions, describe)
 
     def _described(self, answer: layout.TransactionState) -> TransactionDescription | ProtocolError:
         name = answer.transactional_id
         if answer.error_code != NONE:
-            return refusal(answer.error_code, self._transactions.named(name))
+            return broker_error(answer.error_code, self._transactions.named(name))
         return TransactionDescription(
             transactional_id=name,
             coordinator=self._transactions.place_of(name).broker_id,
@@ -187,18 +187,18 @@ class TransactionCalls(Family):
     ) -> Results[str, FencedProducer]:
         """Take ids over, as new producers would: open transactions are aborted, and the producers before are fenced."""
 
-        def fence(node: Node, names: list[str]) -> dict[str, FencedProducer | ProtocolError]:
+        def fence(node: BrokerConnection, names: list[str]) -> dict[str, FencedProducer | ProtocolError]:
             found: dict[str, FencedProducer | ProtocolError] = {}
             for name in names:
                 request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
                 answer = node.call(INIT_PRODUCER_ID, request, InitProducerIdResponse)
                 if answer.error_code != NONE:
-                    found[name] = refusal(answer.error_code, self._transactions.named(name))
+                    found[name] = broker_error(answer.error_code, self._transactions.named(name))
                 else:
                     found[name] = FencedProducer(answer.producer_id, answer.producer_epoch)
             return found
 
-        return self._routing.ask(names_of(transactional_ids, "transactional_ids"), self._transactions, fence)
+        return self._driver.ask(names_of(transactional_ids, "transactional_ids"), self._transactions, fence)
 
     # At the partitions
 
@@ -206,7 +206,7 @@ class TransactionCalls(Family):
         """By partition the producers that its leader knows, by id."""
 
         def describe(
-            node: Node, some: list[TopicPartition]
+            node: BrokerConnection, some: list[TopicPartition]
         ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | ProtocolError]:
             topics = [TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(some).items()]
             answer = node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics), DescribeProducersResponse)
@@ -215,13 +215,13 @@ class TransactionCalls(Family):
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
                     if each.error_code != NONE:
-                        found[place] = refusal(each.error_code, str(place), each.error_message)
+                        found[place] = broker_error(each.error_code, str(place), each.error_message)
                     else:
                         producers = sorted(each.active_producers, key=lambda state: state.producer_id)
                         found[place] = tuple(_active(place, state) for state in producers)
             return found
 
-        return self._routing.ask(partitions_of(partitions), Leaders(), describe)
+        return self._driver.ask(partitions_of(partitions), PartitionLeaderStrategy(), describe)
 
     def coordinated(self, producers: Many[ActiveProducer]) -> dict[ActiveProducer, str]:
         """Of open transactions those that a coordinator will still end, with their transactional ids.
@@ -251,7 +251,7 @@ class TransactionCalls(Family):
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )
 
-        def write(node: Node, some: list[TopicPartition]) -> dict[TopicPartition, None]:
+        def write(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, None]:
             answer = node.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
             for result in answer.markers:
                 for topic in result.topics:
@@ -259,7 +259,7 @@ class TransactionCalls(Family):
                         check(each.error_code, str(producer.place))
             return dict.fromkeys(some)
 
-        self._routing.ask([producer.place], Leaders(), write).raise_for_errors()
+        self._driver.ask([producer.place], PartitionLeaderStrategy(), write).raise_for_errors()
 
 
 def _active(place: TopicPartition, state: ProducerState) -> ActiveProducer:

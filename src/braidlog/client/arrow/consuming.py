@@ -10,7 +10,7 @@ import pyarrow as pa
 from braidlog.client.arguments import Many
 from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
-from braidlog.client.consumer.fetched import FetchedSlice
+from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.records.columns_slice import SliceReader
@@ -22,23 +22,23 @@ _TABLE_BYTES: Final = 256 * 1024 * 1024
 _ALL: Final = 1 << 62
 
 
-class SliceIntake(Protocol):
+class CompletedFetches(Protocol):
     """What a consumer fetched and did not return yet."""
 
-    def take_slice(self) -> FetchedSlice | None:
-        """The one to read next; it stays until `advance_slice` says how far it was read."""
+    def take_fetch(self) -> CompletedFetch | None:
+        """The one to read next; it stays until `advance_fetch` says how far it was read."""
         ...
 
-    def advance_slice(
-        self, fetched: FetchedSlice, position: int, leader_epoch: int, is_done: bool, count: int
+    def advance_fetch(
+        self, fetched: CompletedFetch, position: int, leader_epoch: int, is_done: bool, count: int
     ) -> None: ...
 
 
-class PollsSlices(Protocol):
+class PollingConsumer(Protocol):
     """What poll_arrow needs of a Consumer."""
 
     @property
-    def _intake(self) -> SliceIntake: ...
+    def _fetch_buffer(self) -> CompletedFetches: ...
 
     def _poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """All that `poll` does around taking records: the group, commits, errors, waiting."""
@@ -46,7 +46,7 @@ class PollsSlices(Protocol):
 
 
 def poll_arrow(
-    consumer: PollsSlices,
+    consumer: PollingConsumer,
     timeout: float = 0.0,
     max_records: int | None = None,
     columns: Many[str] | None = None,
@@ -62,14 +62,14 @@ def poll_arrow(
     if max_records is not None and max_records < 1:
         raise UserError(f"max_records={max_records}: ask for at least one")
     shape = TableShape(columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
-    taking = _Taking(consumer._intake, shape, _ALL if max_records is None else max_records)
+    taking = _TableReader(consumer._fetch_buffer, shape, _ALL if max_records is None else max_records)
     batches = consumer._poll_with(taking.take, timeout)
     return pa.Table.from_batches(batches or [], schema=shape.schema)
 
 
-class _Taking:
-    def __init__(self, intake: SliceIntake, shape: TableShape, most: int) -> None:
-        self._intake = intake
+class _TableReader:
+    def __init__(self, fetch_buffer: CompletedFetches, shape: TableShape, most: int) -> None:
+        self._fetch_buffer = fetch_buffer
         self._shape = shape
         self._most = most
 
@@ -79,7 +79,7 @@ class _Taking:
         left = self._most
         room = _TABLE_BYTES
         while left > 0 and room > 0:
-            fetched = self._intake.take_slice()
+            fetched = self._fetch_buffer.take_fetch()
             if fetched is None:
                 break
             try:
@@ -95,7 +95,7 @@ class _Taking:
                 left -= batch.num_rows
         return batches or None
 
-    def _read(self, fetched: FetchedSlice, most: int) -> tuple[pa.RecordBatch | None, int]:
+    def _read(self, fetched: CompletedFetch, most: int) -> tuple[pa.RecordBatch | None, int]:
         """What there is to show of it, and the bytes that its batches hold uncompressed."""
         if fetched.problem is not None:
             raise fetched.take_problem()
@@ -111,5 +111,5 @@ class _Taking:
             raise fetched.poisoned(problem, reader.position, reader.resume_at) from problem
         batch = to_record_batch(columns, self._shape, state.topic, int(state.partition)) if count else None
         epoch = columns.leader_epoch_runs[-1][0] if count else -1
-        self._intake.advance_slice(fetched, reader.position, epoch, reader.is_done, count)
+        self._fetch_buffer.advance_fetch(fetched, reader.position, epoch, reader.is_done, count)
         return batch, int(columns.size)

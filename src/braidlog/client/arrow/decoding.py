@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braidlog.client.arrow.pool import table_pool
+from braidlog.client.arrow.memory_pool import table_pool
 from braidlog.client.arrow.shape import HEADER_FIELDS, HEADERS, TableShape
 from braidlog.wire.records.columns import RecordColumns, SpanColumn
 

@@ -14,17 +14,21 @@ from typing import Any, Final, Literal, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braidlog.client.arrow.delivery import HasBatch, TableDelivery
 from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps, topic_names
 from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of, without_views
+from braidlog.client.arrow.table_delivery import HasBatch, TableDelivery
+from braidlog.client.cluster_view import PartitionView
 from braidlog.client.errors import RecordTooLargeError
-from braidlog.client.memory import keep_large_buffers
-from braidlog.client.view import PartitionView
+from braidlog.client.malloc_tuning import keep_large_buffers
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidPartitionsError, InvalidRecordError, MessageTooLargeError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.columns_building import BuiltBody, BytesColumn, RecordSource, build_bodies
-from braidlog.wire.records.columns_partitioning import Turns, spread_by_key, spread_by_number
+from braidlog.wire.records.columns_partitioning import (
+    StickyRowPartitioner,
+    partition_rows_by_key,
+    partition_rows_by_number,
+)
 
 # A table is there as a whole, so that its batches need not be as small as those that wait for single records.
 BATCH_BYTES: Final = 256 * 1024
@@ -32,7 +36,7 @@ BATCH_BYTES: Final = 256 * 1024
 Keyless = Literal["sticky", "round-robin"]
 
 
-class Limits(Protocol):
+class BatchLimits(Protocol):
     @property
     def batch_size(self) -> int: ...
 
@@ -47,7 +51,7 @@ class BatchSink(Protocol):
     """What a table needs of a Producer."""
 
     @property
-    def _limits(self) -> Limits: ...
+    def _limits(self) -> BatchLimits: ...
 
     def partitions_for(self, topic: str) -> Sequence[PartitionView]: ...
 
@@ -85,7 +89,7 @@ def send_arrow(
         timestamp=timestamp,
         partition=partition_by if isinstance(partition_by, str) else None,
     )
-    sending = _Sending(producer, topic, names, keyless, batch_size)
+    sending = _TableSender(producer, topic, names, keyless, batch_size)
     if isinstance(partition_by, int):
         sending.partition = partition_by
     try:
@@ -99,7 +103,7 @@ def send_arrow(
     return sending.delivery
 
 
-class _Sending:
+class _TableSender:
     """One table on its way into the accumulator."""
 
     def __init__(
@@ -119,7 +123,7 @@ class _Sending:
         if keyless not in ("sticky", "round-robin"):
             raise UserError(f"keyless is 'sticky' or 'round-robin', not {keyless!r}")
         self._turn_bytes = self._batch_size if keyless == "sticky" else 0
-        self._turns: dict[str, tuple[list[int], Turns]] = {}
+        self._turns: dict[str, tuple[list[int], StickyRowPartitioner]] = {}
         self._rows = 0
 
     def piece_bytes(self) -> int:
@@ -199,20 +203,20 @@ class _Sending:
             column = piece.column(name)
             if pa.types.is_integer(column.type):
                 numbers = partition_numbers(column, name)
-                return _filled(spread_by_number(numbers, piece.num_rows, count))
+                return _filled(partition_rows_by_number(numbers, piece.num_rows, count))
             hashed = bytes_column(column, name)
         if count == 1:
             return [(0, None)]
         turns = self._turns_of(topic, partitions)
-        return _filled(spread_by_key(hashed, source.values, piece.num_rows, count, turns))
+        return _filled(partition_rows_by_key(hashed, source.values, piece.num_rows, count, turns))
 
-    def _turns_of(self, topic: str, partitions: Sequence[PartitionView]) -> Turns:
+    def _turns_of(self, topic: str, partitions: Sequence[PartitionView]) -> StickyRowPartitioner:
         """Rows without a key go to partitions that have a leader, as single records do."""
         available = [each.index for each in partitions if each.leader >= 0] or [each.index for each in partitions]
         known = self._turns.get(topic)
         if known is None or known[0] != available:
             # Elsewhere each time, so that many small tables do not all fill the first partition.
-            known = (available, Turns(available, self._turn_bytes, time.monotonic_ns() // 1000))
+            known = (available, StickyRowPartitioner(available, self._turn_bytes, time.monotonic_ns() // 1000))
             self._turns[topic] = known
         return known[1]
 

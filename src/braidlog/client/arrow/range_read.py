@@ -17,7 +17,7 @@ from braidlog.core.types import TopicPartition
 from braidlog.wire.records.columns_slice import SliceReader
 
 
-class Fetched(NamedTuple):
+class FetchedRange(NamedTuple):
     """Whole batches from `offset` on, and the offset to fetch on at."""
 
     records: ByteSlice
@@ -26,7 +26,7 @@ class Fetched(NamedTuple):
     aborted: list[tuple[int, int]]
 
 
-class Wish(NamedTuple):
+class RangeSpec(NamedTuple):
     """What is read, and how."""
 
     where: TopicPartition
@@ -40,8 +40,8 @@ class Wish(NamedTuple):
     checks_crcs: bool
 
 
-class Fetches(Protocol):
-    def begin(self, wish: Wish, offset: int) -> Future[Fetched]:
+class RangeFetcher(Protocol):
+    def begin(self, spec: RangeSpec, offset: int) -> Future[FetchedRange]:
         """Start to fetch from the offset on."""
         ...
 
@@ -49,10 +49,10 @@ class Fetches(Protocol):
 class RangeRead(Iterator[pa.RecordBatch]):
     """The batches of one range; `position` is the offset behind what was returned."""
 
-    def __init__(self, reader: Fetches, wish: Wish) -> None:
-        self.position = wish.start
+    def __init__(self, reader: RangeFetcher, spec: RangeSpec) -> None:
+        self.position = spec.start
         self._reader = reader
-        self._wish = wish
+        self._spec = spec
         self._batches = self._read()
 
     def __next__(self) -> pa.RecordBatch:
@@ -63,27 +63,27 @@ class RangeRead(Iterator[pa.RecordBatch]):
         self._batches.close()
 
     def _read(self) -> Generator[pa.RecordBatch]:
-        wish = self._wish
-        ahead: Future[Fetched] | None = None
+        spec = self._spec
+        ahead: Future[FetchedRange] | None = None
         try:
-            while self.position < wish.end:
-                ahead = ahead or self._reader.begin(wish, self.position)
+            while self.position < spec.end:
+                ahead = ahead or self._reader.begin(spec, self.position)
                 fetched = ahead.result()
                 ahead = None
-                if self.position < fetched.next_offset < wish.end:
-                    ahead = self._reader.begin(wish, fetched.next_offset)
+                if self.position < fetched.next_offset < spec.end:
+                    ahead = self._reader.begin(spec, fetched.next_offset)
                 before = self.position
                 yield from self._batches_of(fetched)
                 self.position = max(self.position, fetched.next_offset)
                 if self.position == before:
-                    raise _nothing_whole(wish.where, before, fetched.records.size)
+                    raise _nothing_whole(spec.where, before, fetched.records.size)
         finally:
             if ahead is not None:
                 ahead.cancel()
 
-    def _batches_of(self, fetched: Fetched) -> Generator[pa.RecordBatch]:
-        wish = self._wish
-        where = wish.where
+    def _batches_of(self, fetched: FetchedRange) -> Generator[pa.RecordBatch]:
+        spec = self._spec
+        where = spec.where
         records = fetched.records
         reader = SliceReader(
             records.buffer,
@@ -91,13 +91,13 @@ class RangeRead(Iterator[pa.RecordBatch]):
             records.end,
             self.position,
             aborted=fetched.aborted,
-            until=wish.end,
-            full=wish.max_bytes,
+            until=spec.end,
+            full=spec.max_bytes,
         )
         while not reader.is_done:
-            columns = wish.shape.new_columns()
+            columns = spec.shape.new_columns()
             try:
-                reader.read_into(columns, wish.max_records, check=wish.checks_crcs)
+                reader.read_into(columns, spec.max_records, check=spec.checks_crcs)
             except ProtocolError as problem:
                 offset = reader.position
                 resume_at = max(reader.resume_at, offset + 1)
@@ -110,7 +110,7 @@ class RangeRead(Iterator[pa.RecordBatch]):
                 ) from problem
             self.position = reader.position
             if columns.count:
-                yield to_record_batch(columns, wish.shape, where.topic, where.partition)
+                yield to_record_batch(columns, spec.shape, where.topic, where.partition)
 
 
 def _nothing_whole(where: TopicPartition, offset: int, size: int) -> PoisonRecordError:

@@ -20,18 +20,18 @@ import pyarrow as pa
 
 from braidlog.client.arguments import Many
 from braidlog.client.arrow.decoding import to_record_batch
-from braidlog.client.arrow.range_read import Fetched, RangeRead, Wish
+from braidlog.client.arrow.range_read import FetchedRange, RangeRead, RangeSpec
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
-from braidlog.client.consumer.fetch_answers import BEHIND, MOVED
-from braidlog.client.consumer.fetch_session import has_id
-from braidlog.client.consumer.fetched import end_of_batches
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.cluster_view import TopicView
+from braidlog.client.consumer.fetch.completed_fetch import end_of_batches
+from braidlog.client.consumer.fetch.fetch_responses import BROKER_BEHIND_CODES, STALE_METADATA_CODES
+from braidlog.client.consumer.fetch.fetch_session_handler import has_topic_id
 from braidlog.client.errors import ClientError, NoOffsetError, RequestTimeout
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.refusals import refusal
 from braidlog.client.settings import CONSUMER, Settings
-from braidlog.client.view import TopicView
 from braidlog.core.errors import UserError
 from braidlog.core.ids import id_text
 from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolError, from_code
@@ -96,7 +96,7 @@ class RangeReader:
         )
         self._max_wait_ms = chosen.number("fetch.max.wait.ms")
         self._checks_crcs = chosen.flag("check.crcs")
-        self._patience_s = chosen.seconds("default.api.timeout.ms")
+        self._api_timeout_s = chosen.seconds("default.api.timeout.ms")
         self._request_s = chosen.seconds("request.timeout.ms")
         self._pause_s = chosen.seconds("retry.backoff.ms")
         # Bytes an offset takes, as the last fetch of a partition had it.
@@ -141,14 +141,14 @@ class RangeReader:
         where = TopicPartition(topic, partition)
         most = INT64_MAX if max_records is None else max_records
         return RangeRead(
-            self, Wish(where, start_offset, end_offset, topic_id, shape, most, max_bytes, self._checks_crcs)
+            self, RangeSpec(where, start_offset, end_offset, topic_id, shape, most, max_bytes, self._checks_crcs)
         )
 
     def samples(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogSample]:
         """What the log is like at each place, by one small fetch each; places that it no longer has are left out."""
         self._engine.check_usable()
         fetches = {
-            where: self.begin(Wish(where, offset, offset + 1, None, _SAMPLE, 1, FULL, False), offset)
+            where: self.begin(RangeSpec(where, offset, offset + 1, None, _SAMPLE, 1, FULL, False), offset)
             for where, offset in at.items()
         }
         found: dict[TopicPartition, LogSample] = {}
@@ -160,19 +160,19 @@ class RangeReader:
 
     # On the engine's thread
 
-    def begin(self, wish: Wish, offset: int) -> Future[Fetched]:
-        return self._engine.begin(self._fetch(wish, offset))
+    def begin(self, spec: RangeSpec, offset: int) -> Future[FetchedRange]:
+        return self._engine.begin(self._fetch(spec, offset))
 
-    async def _fetch(self, wish: Wish, offset: int) -> Fetched:
+    async def _fetch(self, spec: RangeSpec, offset: int) -> FetchedRange:
         """Whole batches at the offset, waited for while there are none and the broker may still get them."""
-        where = wish.where
+        where = spec.where
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_s
+        deadline = loop.time() + self._api_timeout_s
         problem = "its leader did not answer"
         while loop.time() < deadline:
             try:
-                await self._check_identity(wish, deadline - loop.time())
-                answer = await self._ask(wish, offset, deadline - loop.time())
+                await self._check_identity(spec, deadline - loop.time())
+                answer = await self._ask(spec, offset, deadline - loop.time())
             except ClientError as failed:
                 if not failed.retriable:
                     raise
@@ -185,7 +185,7 @@ class RangeReader:
                 if fetched is not None:
                     self._note_density(where, fetched)
                     return fetched
-                problem = self._why_nothing(answer, wish.end)
+                problem = self._why_nothing(answer, spec.end)
                 if not self._max_wait_ms:
                     await asyncio.sleep(self._pause_s)
                 continue
@@ -196,14 +196,14 @@ class RangeReader:
                     where,
                     offset,
                 )
-            if answer.error_code in MOVED:
+            if answer.error_code in STALE_METADATA_CODES:
                 self._metadata.request_update()
-            elif answer.error_code not in BEHIND and not from_code(answer.error_code).retriable:
-                raise refusal(answer.error_code, str(where))
+            elif answer.error_code not in BROKER_BEHIND_CODES and not from_code(answer.error_code).retriable:
+                raise broker_error(answer.error_code, str(where))
             problem = from_code(answer.error_code).name
             await asyncio.sleep(self._pause_s)
         raise RequestTimeout(
-            f"nothing could be read of {where} at offset {offset} for {self._patience_s:g} s: {problem}"
+            f"nothing could be read of {where} at offset {offset} for {self._api_timeout_s:g} s: {problem}"
         )
 
     def _why_nothing(self, answer: PartitionData, end: int) -> str:
@@ -214,19 +214,19 @@ class RangeReader:
             return f"the broker sends nothing, though the log goes on to offset {answer.high_watermark}"
         return f"the log ends at offset {answer.high_watermark}, and the range at {end}"
 
-    async def _check_identity(self, wish: Wish, timeout_s: float) -> None:
-        if wish.topic_id is None:
+    async def _check_identity(self, spec: RangeSpec, timeout_s: float) -> None:
+        if spec.topic_id is None:
             return
         for asked in range(_ASKED):
-            topic = await self._topic(wish.where.topic, timeout_s)
-            if topic.topic_id == wish.topic_id or not has_id(topic.topic_id):
+            topic = await self._topic(spec.where.topic, timeout_s)
+            if topic.topic_id == spec.topic_id or not has_topic_id(topic.topic_id):
                 return
             if asked:
                 await asyncio.sleep(self._pause_s)
             await self._refresh()
         raise TopicReplacedError(
-            f"topic {wish.where.topic} was deleted and made anew: it has the id {id_text(topic.topic_id)} now, "
-            f"and the offsets are those of {id_text(wish.topic_id)}"
+            f"topic {spec.where.topic} was deleted and made anew: it has the id {id_text(topic.topic_id)} now, "
+            f"and the offsets are those of {id_text(spec.topic_id)}"
         )
 
     async def _refresh(self) -> None:
@@ -240,8 +240,8 @@ class RangeReader:
     async def _topic(self, name: str, timeout_s: float) -> TopicView:
         return await self._metadata.topic(name, min(timeout_s, _MISSED_S))
 
-    async def _ask(self, wish: Wish, offset: int, timeout_s: float) -> PartitionData:
-        where = wish.where
+    async def _ask(self, spec: RangeSpec, offset: int, timeout_s: float) -> PartitionData:
+        where = spec.where
         topic = await self._topic(where.topic, timeout_s)
         if where.partition >= len(topic.partitions):
             # It may have got more since it was last looked at.
@@ -254,8 +254,8 @@ class RangeReader:
             self._metadata.request_update()
             raise RequestTimeout(f"{where} has no leader now")
         connection = await self._nodes.connection(leader.leader)
-        at_most = None if has_id(topic.topic_id) else _LAST_VERSION_WITH_NAMES
-        max_bytes = self.bytes_for(where, wish.end - offset)
+        at_most = None if has_topic_id(topic.topic_id) else _LAST_VERSION_WITH_NAMES
+        max_bytes = self.bytes_for(where, spec.end - offset)
         request = FetchRequest(
             max_wait_ms=self._max_wait_ms,
             min_bytes=1,
@@ -281,7 +281,7 @@ class RangeReader:
             _FETCH, request, FetchResponse, at_most=at_most, timeout_s=self._request_s + self._max_wait_ms / 1000
         )
         if response.error_code != NONE:
-            raise refusal(response.error_code, str(where))
+            raise broker_error(response.error_code, str(where))
         for answer in response.responses:
             for partition in answer.partitions:
                 return partition
@@ -292,17 +292,17 @@ class RangeReader:
         wanted = int(offsets * self._density.get(where, _DENSITY) * _MARGIN) + _LEAST_BYTES
         return min(wanted, self._max_bytes)
 
-    def _note_density(self, where: TopicPartition, fetched: Fetched) -> None:
+    def _note_density(self, where: TopicPartition, fetched: FetchedRange) -> None:
         if fetched.next_offset > fetched.offset:
             self._density[where] = fetched.records.size / (fetched.next_offset - fetched.offset)
 
-    def _taken(self, offset: int, answer: PartitionData) -> Fetched | None:
+    def _taken(self, offset: int, answer: PartitionData) -> FetchedRange | None:
         records = answer.records
         if not isinstance(records, ByteSlice) or records.size == 0:
             return None
         next_offset = end_of_batches(records.buffer, records.start, records.end, offset)
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-        return Fetched(records, offset, next_offset, aborted)
+        return FetchedRange(records, offset, next_offset, aborted)
 
     # End
 
@@ -322,7 +322,7 @@ class RangeReader:
         self.close()
 
 
-def _bytes_per_offset(fetched: Fetched) -> float:
+def _bytes_per_offset(fetched: FetchedRange) -> float:
     """Of whole batches: the last one is often cut short."""
     data, start, end = fetched.records.buffer, fetched.records.start, fetched.records.end
     first = min(int.from_bytes(data[start : start + LENGTH_AT], "big"), fetched.offset)
@@ -335,7 +335,7 @@ def _bytes_per_offset(fetched: Fetched) -> float:
     return (at - start) / max(fetched.next_offset - first, 1)
 
 
-def _first_timestamp(where: TopicPartition, fetched: Fetched) -> int | None:
+def _first_timestamp(where: TopicPartition, fetched: FetchedRange) -> int | None:
     records = fetched.records
     reader = SliceReader(records.buffer, records.start, records.end, fetched.offset, aborted=fetched.aborted)
     while not reader.is_done:

@@ -1,1 +1,1 @@
-"""The Consumer: what is read, from where, and in whose name."""
+"""The Consumer and what its parts share; fetching, groups, offsets and parallel work have packages of their own."""

@@ -20,12 +20,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
 from braidlog.client.arguments import ByPartition, Many, Partitions
+from braidlog.client.cluster_view import PartitionView, TopicView
 from braidlog.client.consumer.consumer import Consumer
-from braidlog.client.consumer.listener import RebalanceListener
-from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from braidlog.client.consumer.offsets.offset_and_metadata import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
+from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, WakeupError
-from braidlog.client.view import PartitionView, TopicView
 from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -257,7 +261,7 @@ class AsyncConsumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         return await self._call(self.consumer.committed, partitions, timeout)
 
-    async def group_metadata(self) -> GroupMetadata:
+    async def group_metadata(self) -> ConsumerGroupMetadata:
         return await self._call(self.consumer.group_metadata)
 
     # The cluster
@@ -272,7 +276,7 @@ class AsyncConsumer:
 
     async def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, close the connections."""
-        if self._closed or self.consumer._one_thread.is_left_behind:
+        if self._closed or self.consumer._one_thread.is_forked:
             return
         try:
             await self._call(self.consumer.close, timeout)

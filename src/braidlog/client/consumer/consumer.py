@@ -1,4 +1,4 @@
-"""The consumer's face: what programs call, from one thread at a time."""
+"""The Consumer: what programs call, from one thread at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 from weakref import ref
 
 from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, listed, partitions_of
-from braidlog.client.consumer.intake import RecordIterator
-from braidlog.client.consumer.listener import RebalanceListener
-from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
+from braidlog.client.consumer.fetch.fetch_buffer import RecordIterator
+from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
+from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.consumer.seeking import Seeking
-from braidlog.client.consumer.subscription import SubscriptionKind
+from braidlog.client.consumer.subscription_state import SubscriptionKind
 from braidlog.client.errors import WakeupError
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
@@ -53,13 +53,13 @@ class Consumer(Seeking):
             first = None
         _check_topics(topics)
         super().__init__(first, settings)
-        self._most = self._read_side.settings.number("max.poll.records")
+        self._most = self._network.settings.number("max.poll.records")
         self._listener: RebalanceListener | None = None
         if topics:
             self.subscribe(topics[0] if len(topics) == 1 else topics)
 
     def __repr__(self) -> str:
-        settings = self._read_side.settings
+        settings = self._network.settings
         servers = ",".join(map(str, settings.items("bootstrap.servers")))
         group = settings.optional_text("group.id")
         return f"<Consumer of {servers}{f', group {group}' if group else ''}{', closed' if self._closed else ''}>"
@@ -80,12 +80,12 @@ class Consumer(Seeking):
         unsubscribes. A consumer without a group shares with nobody: it reads all of their partitions.
         """
         with self._one_thread:
-            self._settle()
-            own_listener = _OwnListener(self)
+            self._begin_call()
+            own_listener = _WeakListener(self)
             if isinstance(topics, str):
                 topics = re.compile(topics) if topics.startswith("^") else [topics]
             if isinstance(topics, re.Pattern):
-                self._subscription.subscribe_pattern(topics, self._read_side.metadata.view.topics, own_listener)
+                self._subscription.subscribe_pattern(topics, self._network.metadata.view.topics, own_listener)
                 self._listener = listener
                 return
             names = listed(topics, "topics")
@@ -101,7 +101,7 @@ class Consumer(Seeking):
     def assign(self, partitions: Partitions) -> None:
         """Read exactly these partitions, whatever others do; needs no group."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             wanted = partitions_of(partitions)
             if not wanted:
                 self.unsubscribe()
@@ -109,12 +109,12 @@ class Consumer(Seeking):
             if self._subscription.kind is SubscriptionKind.MANUAL and self._commits is not None:
                 self._commits.begin_auto_commit_of_all()
             self._subscription.assign(wanted)
-            self._read_side.fetcher.nudge()
+            self._network.fetcher.schedule()
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             if self._membership is not None and self._subscription.is_auto:
                 self._membership.leave(self._deadline(None))
             self._subscription.unsubscribe()
@@ -138,10 +138,10 @@ class Consumer(Seeking):
             most = self._most if max_records is None else max_records
             if most < 1:
                 raise UserError(f"max_records={most}: ask for at least one")
-            intake = self._intake
-            if self._poll(lambda: intake.refill(most) or None, time.monotonic() + timeout) is None:
+            fetch_buffer = self._fetch_buffer
+            if self._poll(lambda: fetch_buffer.refill(most) or None, time.monotonic() + timeout) is None:
                 return []
-            return intake.take(most)
+            return fetch_buffer.take(most)
 
     def wait(self, timeout: float) -> bool:
         """Whether records are there within so long; a poll then returns them at once."""
@@ -150,9 +150,9 @@ class Consumer(Seeking):
 
     def poll_one(self, timeout: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
-        record = self._intake.pop()
+        record = self._fetch_buffer.pop()
         if record is None and self.wait(timeout):
-            record = self._intake.pop()
+            record = self._fetch_buffer.pop()
         return record
 
     def poll_arrow(
@@ -170,21 +170,21 @@ class Consumer(Seeking):
         return poll_arrow(self, timeout, max_records, columns, timestamp_unit=timestamp_unit, bytes_layout=bytes_layout)
 
     def __iter__(self) -> RecordIterator:
-        return RecordIterator(self._intake, self._await_next)
+        return RecordIterator(self._fetch_buffer, self._await_next)
 
     def _await_next(self) -> bool:
         """For the iterator: False when the consumer was closed."""
         return not self._closed and self.wait(_FOR_EVER_S)
 
     def _refill(self) -> bool | None:
-        return self._intake.refill(self._most) or None
+        return self._fetch_buffer.refill(self._most) or None
 
     # Offsets of the group
 
     def commit(self, offsets: ByPartition[OffsetAndMetadata | int] | None = None, timeout: float | None = None) -> None:
         """Write down how far the group is: these offsets, or the positions; returns when that is safe."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             self._need_commits("commit").commit(_offsets(offsets), self._deadline(timeout))
 
     def commit_async(
@@ -194,7 +194,7 @@ class Consumer(Seeking):
     ) -> None:
         """As `commit`, without waiting; the callback is called inside a later poll, commit or close."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             self._need_commits("commit").commit_async(_offsets(offsets), callback)
 
     def committed(
@@ -202,12 +202,12 @@ class Consumer(Seeking):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """By partition what the group has committed; None where that is nothing."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             return self._need_commits("ask for committed offsets").committed(
                 partitions_of(partitions), self._deadline(timeout)
             )
 
-    def group_metadata(self) -> GroupMetadata:
+    def group_metadata(self) -> ConsumerGroupMetadata:
         """For `Producer.send_offsets_to_transaction`."""
         with self._one_thread:
             return self._need_membership("have group metadata").group_metadata()
@@ -221,20 +221,20 @@ class Consumer(Seeking):
 
     def wakeup(self) -> None:
         """From any thread: a call that waits, or the next one that would, raises WakeupError."""
-        self._doorbell.wakeup()
+        self._wakeup.wakeup()
 
     def _ignore_wakeup(self) -> None:
         """Forget a wakeup that nobody has met yet."""
         with suppress(WakeupError):
-            self._doorbell.check()
+            self._wakeup.check()
 
     def metrics(self) -> dict[str, float]:
         """Counts since the start, and how far it is behind."""
-        side = self._read_side
+        side = self._network
         numbers: dict[str, float] = {
-            "records-consumed-total": float(self._intake.records_taken),
-            "bytes-consumed-total": float(self._intake.drained),
-            "bytes-buffered": float(self._intake.arrived - self._intake.drained),
+            "records-consumed-total": float(self._fetch_buffer.records_taken),
+            "bytes-consumed-total": float(self._fetch_buffer.drained),
+            "bytes-buffered": float(self._fetch_buffer.arrived - self._fetch_buffer.drained),
             "fetch-total": float(side.fetcher.fetches),
             "records-lag-max": float(max((each.known_lag() for each in self._subscription.states()), default=0)),
         }
@@ -245,13 +245,13 @@ class Consumer(Seeking):
 
     def close(self, timeout: float | None = None) -> None:
         """Commit if that is automatic, leave the group, close the connections; within so long (30 s by default)."""
-        if self._one_thread.is_left_behind:
+        if self._one_thread.is_forked:
             return
         with self._one_thread:
             if self._closed:
                 return
             self._lifetime.end()
-            self._intake.settle()
+            self._fetch_buffer.update_position()
             deadline = time.monotonic() + (_CLOSE_S if timeout is None else timeout)
             try:
                 try:
@@ -262,7 +262,7 @@ class Consumer(Seeking):
                         self._commits.close(deadline)
             finally:
                 self._closed = True
-                self._read_side.close()
+                self._network.close()
 
     def __enter__(self) -> Consumer:
         return self
@@ -273,7 +273,7 @@ class Consumer(Seeking):
         self.close()
 
 
-class _OwnListener(RebalanceListener):
+class _WeakListener(RebalanceListener):
     """The program's listener, as the group's side calls it.
 
     A listener often has the consumer. The engine's thread reaches whatever the subscription has: with the listener

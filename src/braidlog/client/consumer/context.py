@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from braidlog.client.consumer.doorbell import Doorbell
-    from braidlog.client.consumer.subscription import SubscriptionState
+    from braidlog.client.consumer.subscription_state import SubscriptionState
+    from braidlog.client.consumer.wakeup import Wakeup
     from braidlog.client.metadata import Metadata
     from braidlog.client.network.engine import Engine
     from braidlog.client.network.nodes import Nodes
@@ -18,13 +18,13 @@ class ConsumerContext:
     __slots__ = (
         "client_id",
         "clock",
-        "doorbell",
         "engine",
         "group_id",
         "metadata",
         "nodes",
         "settings",
         "subscription",
+        "wakeup",
     )
 
     def __init__(
@@ -34,7 +34,7 @@ class ConsumerContext:
         nodes: Nodes,
         metadata: Metadata,
         subscription: SubscriptionState,
-        doorbell: Doorbell,
+        wakeup: Wakeup,
         clock: Clock,
     ) -> None:
         self.settings = settings
@@ -42,7 +42,7 @@ class ConsumerContext:
         self.nodes = nodes
         self.metadata = metadata
         self.subscription = subscription
-        self.doorbell = doorbell
+        self.wakeup = wakeup
         self.clock = clock
         self.client_id = settings.text("client.id")
         self.group_id: str | None = settings.optional_text("group.id")

@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from braidlog.client.consumer.lifetime import Lifetime
-from braidlog.client.consumer.read_side import ReadSide
-from braidlog.client.consumer.subscription import SubscriptionKind
+from braidlog.client.consumer.consumer_network import ConsumerNetwork
+from braidlog.client.consumer.lifetime import ConsumerLifetime
+from braidlog.client.consumer.subscription_state import SubscriptionKind
 from braidlog.client.consumer.thread_check import OneThread
 from braidlog.client.errors import ClosedError
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from braidlog.client.consumer.commits import Commits
-    from braidlog.client.consumer.membership.interface import Membership
-    from braidlog.client.view import ClusterView
+    from braidlog.client.cluster_view import ClusterView
+    from braidlog.client.consumer.group.membership import Membership
+    from braidlog.client.consumer.offsets.commits import Commits
 
 T = TypeVar("T")
 
@@ -29,37 +29,37 @@ class ConsumerCore:
         # Without a group: what the partitions were chosen by.
         self._assigned_view: ClusterView | None = None
         self._assigned_version = -1
-        self._read_side = side = ReadSide(config, settings)
+        self._network = side = ConsumerNetwork(config, settings)
         self._subscription = side.subscription
         # What was fetched and not yet returned.
-        self._intake = side.intake
-        self._doorbell = side.doorbell
+        self._fetch_buffer = side.fetch_buffer
+        self._wakeup = side.wakeup
         self._membership = side.membership
         self._commits = side.commits
         self._api_timeout_s = side.settings.seconds("default.api.timeout.ms")
-        self._lifetime = Lifetime(self, side, self._leave_behind)
+        self._lifetime = ConsumerLifetime(self, side, self._on_fork)
 
-    def _leave_behind(self) -> None:
+    def _on_fork(self) -> None:
         """In the child of a fork: the membership is the parent's, and so is what was fetched."""
-        self._one_thread.leave_behind()
-        self._intake.discard()
+        self._one_thread.mark_forked()
+        self._fetch_buffer.discard()
 
     def _poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
         """What every poll does: look after the group, then see whether `take` finds something, until it does.
 
-        For who takes something else than records from the intake, as `poll_arrow` does.
+        For who takes something else than records from the fetch buffer, as `poll_arrow` does.
         """
         with self._one_thread:
             return self._poll(take, time.monotonic() + timeout)
 
     def _poll(self, take: Callable[[], T | None], deadline: float) -> T | None:
-        self._settle()
+        self._begin_call()
         if self._subscription.kind is SubscriptionKind.NONE:
             raise UserError("nothing to read: subscribe() to topics or assign() partitions first")
-        side = self._read_side
+        side = self._network
         membership = self._membership
         while True:
-            self._doorbell.check()
+            self._wakeup.check()
             side.raise_failures()
             due = deadline
             if membership is not None:
@@ -76,11 +76,11 @@ class ConsumerCore:
             now = time.monotonic()
             if now >= deadline:
                 return None
-            self._doorbell.wait(due - now)
+            self._wakeup.wait(due - now)
 
     def _assign_all(self) -> None:
         """Without a group nobody shares: a subscription is every partition of its topics, as metadata tells of them."""
-        view, subscription = self._read_side.metadata.view, self._subscription
+        view, subscription = self._network.metadata.view, self._subscription
         if self._assigned_view is view and self._assigned_version == subscription.topics_version:
             return
         self._assigned_view, self._assigned_version = view, subscription.topics_version
@@ -101,17 +101,17 @@ class ConsumerCore:
         if wanted - owned:
             subscription.listener.on_partitions_assigned(sorted(wanted - owned))
 
-    def _settle(self) -> None:
+    def _begin_call(self) -> None:
         """Before anything that looks at positions or changes them."""
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
-        self._intake.settle()
+        self._fetch_buffer.update_position()
 
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self._api_timeout_s if timeout is None else timeout)
 
     def _run(self, work: Coroutine[Any, Any, T], timeout: float | None, what: str) -> T:
-        return self._doorbell.run(self._read_side.engine, work, self._deadline(timeout), what)
+        return self._wakeup.run(self._network.engine, work, self._deadline(timeout), what)
 
     def _need_membership(self, what: str) -> Membership:
         if self._membership is None:

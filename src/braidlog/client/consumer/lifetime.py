@@ -32,16 +32,16 @@ class Abandonable(Protocol):
         ...
 
 
-class Lifetime:
+class ConsumerLifetime:
     """From the making of a consumer until it is closed, collected, forked away, or the program ends.
 
-    `left_behind` is the owner's method to call in the child of a fork.
+    `after_fork` is the owner's method to call in the child of a fork.
     """
 
-    def __init__(self, owner: object, side: Abandonable, left_behind: Callable[[], None]) -> None:
+    def __init__(self, owner: object, side: Abandonable, after_fork: Callable[[], None]) -> None:
         self._side = side
         self._process = os.getpid()
-        self._left_behind = WeakMethod(left_behind)
+        self._after_fork_method = WeakMethod(after_fork)
         self._finalizer = finalize(owner, self._on_collected)
         # At exit all of them leave at once, instead of one after the other.
         self._finalizer.atexit = False
@@ -63,18 +63,18 @@ class Lifetime:
         return self._side.abandon(keep_engine=True) if self.end() else None
 
     def on_fork(self) -> None:
-        left_behind = self._left_behind()
-        if self.end() and left_behind is not None:
-            left_behind()
+        after_fork = self._after_fork_method()
+        if self.end() and after_fork is not None:
+            after_fork()
 
 
-_open: WeakSet[Lifetime] = WeakSet()
+_open: WeakSet[ConsumerLifetime] = WeakSet()
 # Of those that were collected: set when they have left.
 _leaving: deque[threading.Event] = deque()
 _is_watching = False
 
 
-def _watch(lifetime: Lifetime) -> None:
+def _watch(lifetime: ConsumerLifetime) -> None:
     global _is_watching
     _open.add(lifetime)
     if not _is_watching:

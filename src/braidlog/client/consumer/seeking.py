@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from braidlog.client.arguments import ByPartition, Partitions, by_partition, partition_of, partitions_of
+from braidlog.client.cluster_view import PartitionView, TopicView
 from braidlog.client.consumer.core import ConsumerCore
-from braidlog.client.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
-from braidlog.client.consumer.partition import UNKNOWN
-from braidlog.client.consumer.reset_policy import EARLIEST, LATEST
+from braidlog.client.consumer.offsets.auto_offset_reset import EARLIEST, LATEST
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata, OffsetAndTimestamp
+from braidlog.client.consumer.partition_state import UNKNOWN
 from braidlog.client.errors import RequestTimeout
-from braidlog.client.view import PartitionView, TopicView
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -21,7 +21,7 @@ class Seeking(ConsumerCore):
     def seek(self, partition: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Read on from this offset."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             epoch = -1
             if isinstance(offset, OffsetAndMetadata):
                 offset, _, epoch = offset
@@ -29,7 +29,7 @@ class Seeking(ConsumerCore):
                 raise UserError(f"offset {offset} does not exist; seek_to_beginning() and seek_to_end() find the ends")
             with self._subscription.lock:
                 self._subscription.state(partition_of(partition)).seek(offset, epoch)
-            self._read_side.fetcher.nudge()
+            self._network.fetcher.schedule()
 
     def seek_to_beginning(self, partitions: Partitions = ()) -> None:
         """Read from the start of these partitions (all that are assigned, unless some are named)."""
@@ -41,27 +41,27 @@ class Seeking(ConsumerCore):
 
     def _reset(self, partitions: Partitions, target: int) -> None:
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             with self._subscription.lock:
                 for each in partitions_of(partitions) or self._subscription.assignment():
-                    self._subscription.state(each).ask_reset(target)
-            self._read_side.fetcher.nudge()
+                    self._subscription.state(each).request_reset(target)
+            self._network.fetcher.schedule()
 
     def position(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
         """The offset of the next record that poll returns; waits until it is known."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             where = partition_of(partition)
             state = self._subscription.state(where)
             deadline = self._deadline(timeout)
-            self._read_side.fetcher.nudge()
+            self._network.fetcher.schedule()
             while not state.has_position():
-                self._doorbell.check()
-                self._read_side.raise_failures()
+                self._wakeup.check()
+                self._network.raise_failures()
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise RequestTimeout(f"where to read {where} is not known yet; see whether its leader answers")
-                self._doorbell.wait(left)
+                self._wakeup.wait(left)
             return int(state.position)
 
     def pause(self, partitions: Partitions) -> None:
@@ -71,11 +71,11 @@ class Seeking(ConsumerCore):
     def resume(self, partitions: Partitions) -> None:
         """Let poll return records of these again."""
         self._set_paused(partitions, False)
-        self._read_side.fetcher.nudge()
+        self._network.fetcher.schedule()
 
     def _set_paused(self, partitions: Partitions, paused: bool) -> None:
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             with self._subscription.lock:
                 for state in [self._subscription.state(each) for each in partitions_of(partitions)]:
                     state.is_paused = paused
@@ -97,8 +97,8 @@ class Seeking(ConsumerCore):
 
     def _ends(self, partitions: Partitions, target: int, timeout: float | None) -> dict[TopicPartition, int]:
         with self._one_thread:
-            self._settle()
-            work = self._read_side.lookup.ask_until_known(dict.fromkeys(partitions_of(partitions), target))
+            self._begin_call()
+            work = self._network.lookup.ask_with_retries(dict.fromkeys(partitions_of(partitions), target))
             found = self._run(work, timeout, "looking up offsets")
             return {each: answer.offset for each, answer in found.items()}
 
@@ -107,12 +107,12 @@ class Seeking(ConsumerCore):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time; None where there is none."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             targets = by_partition(times_ms, "times_ms", '{TopicPartition("orders", 0): 1700000000000}')
             for each, time_ms in targets.items():
                 if time_ms < 0:
                     raise UserError(f"{each}: time {time_ms} is before 1970; give milliseconds since then")
-            found = self._run(self._read_side.lookup.ask_until_known(targets), timeout, "looking up offsets")
+            found = self._run(self._network.lookup.ask_with_retries(targets), timeout, "looking up offsets")
             return {
                 each: OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
                 if answer.offset >= 0
@@ -125,7 +125,7 @@ class Seeking(ConsumerCore):
         with self._one_thread:
             where = partition_of(partition)
             position = self.position(where, timeout)
-            committed = self._read_side.settings.text("isolation.level").lower() == "read_committed"
+            committed = self._network.settings.text("isolation.level").lower() == "read_committed"
             end = self._subscription.state(where).end_for(committed)
             if end == UNKNOWN or end < position:
                 end = self.end_offsets([where], timeout)[where]
@@ -134,13 +134,13 @@ class Seeking(ConsumerCore):
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionView]:
         """The topic's partitions (`index`, `leader`, `replicas`, `isr`)."""
         with self._one_thread:
-            self._settle()
+            self._begin_call()
             left = self._api_timeout_s if timeout is None else timeout
-            found = self._run(self._read_side.metadata.topic(topic, left), left + 1.0, "looking up partitions")
+            found = self._run(self._network.metadata.topic(topic, left), left + 1.0, "looking up partitions")
             return list(found.partitions)
 
     def list_topics(self, timeout: float | None = None) -> dict[str, TopicView]:
         """Every topic of the cluster that this client may see."""
         with self._one_thread:
-            self._settle()
-            return self._run(self._read_side.all_topics(), timeout, "listing topics")
+            self._begin_call()
+            return self._run(self._network.all_topics(), timeout, "listing topics")

@@ -21,10 +21,10 @@ class OneThread:
         self._refusal: ClosedError | None = None
 
     @property
-    def is_left_behind(self) -> bool:
+    def is_forked(self) -> bool:
         return self._refusal is not None
 
-    def leave_behind(self) -> None:
+    def mark_forked(self) -> None:
         """In the child of a fork: every call is refused from now on, before it takes a lock that nobody releases."""
         self._refusal = ClosedError(
             f"this {self._what} was made before a fork and belongs to the parent process; make a new one here"

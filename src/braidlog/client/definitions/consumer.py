@@ -36,7 +36,7 @@ SETTINGS: Final = (
     ),
     Setting("auto.commit.interval.ms", INT, 5_000, LOW, rule=at_least(0), doc="How often it does."),
     Setting("auto.offset.reset", STRING, "latest", MEDIUM,
-        doc="Where to start without an offset: earliest, latest, by_duration:PT1H, or none to be told.",
+        doc="Where to start without an offset: earliest, latest, by_duration:PT1H, or none to raise an error.",
     ),
     Setting("allow.auto.create.topics", BOOLEAN, True, MEDIUM,
         doc="Whether a topic that is subscribed to may come into being by that.",

@@ -22,7 +22,6 @@ from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnecti
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import in_own_thread
 from braidlog.client.network.nodes import WANTS_SASL
-from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.client.settings import Settings
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import (
@@ -32,8 +31,9 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
     from_code,
 )
-from braidlog.security.exchange import Exchange, SaslError
+from braidlog.net.outbound.transport import PlainTransport, Transport
 from braidlog.security.login import Login, login_of
+from braidlog.security.sasl_client import SaslClient, SaslError
 from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -56,10 +56,10 @@ _SOONEST_S: Final = 1.05
 _MOST_STEPS: Final = 10
 
 
-def access_for(settings: Settings) -> SecuredAccess:
+def channel_builder_for(settings: Settings) -> SecureChannelBuilder:
     """What `security.protocol` asks for; raises UserError where the settings cannot be followed."""
     protocol = settings.text("security.protocol").upper()
-    return SecuredAccess(
+    return SecureChannelBuilder(
         settings, with_tls=protocol.endswith("SSL"), login=_login(settings) if protocol.startswith("SASL_") else None
     )
 
@@ -82,7 +82,7 @@ def _login(settings: Settings) -> Login:
     )
 
 
-class SecuredAccess:
+class SecureChannelBuilder:
     """Fresh sockets in, connections that the broker trusts out."""
 
     def __init__(
@@ -119,11 +119,11 @@ class SecuredAccess:
     async def explained(self, problem: NoConnection, address: Address) -> ClientError:
         if self._context is not None:
             return problem
-        from braidlog.client.network.probing import why_no_clear_text
+        from braidlog.client.network.listener_probe import explain_plaintext_failure
 
-        return await why_no_clear_text(problem, address)
+        return await explain_plaintext_failure(problem, address)
 
-    async def _new_exchange(self) -> Exchange:
+    async def _new_exchange(self) -> SaslClient:
         """With credentials of now: a token may have been renewed since the last time."""
         login = self._login
         assert login is not None
@@ -134,7 +134,7 @@ class SecuredAccess:
                 who = login.credentials()
             if inspect.isawaitable(who):
                 who = await asyncio.wait_for(who, self._timeout_s)
-            return login.exchange(who)
+            return login.sasl_client(who)
         except BraidlogError:
             raise
         except TimeoutError as problem:
@@ -154,7 +154,11 @@ class _Session:
     """Authenticates one connection again and again, each time before its session ends (KIP-368)."""
 
     def __init__(
-        self, connection: Connection, new_exchange: Callable[[], Awaitable[Exchange]], timeout_s: float, random: Random
+        self,
+        connection: Connection,
+        new_exchange: Callable[[], Awaitable[SaslClient]],
+        timeout_s: float,
+        random: Random,
     ) -> None:
         self._connection = connection
         self._new_exchange = new_exchange
@@ -203,7 +207,7 @@ class _Session:
             self._task.cancel()
 
 
-async def authenticate(connection: Connection, exchange: Exchange, timeout_s: float, *, again: bool = False) -> int:
+async def authenticate(connection: Connection, exchange: SaslClient, timeout_s: float, *, again: bool = False) -> int:
     """Go through an exchange; how many milliseconds the session lasts, 0 for as long as the connection."""
     try:
         await _choose(connection, exchange, timeout_s, again)
@@ -216,7 +220,7 @@ async def authenticate(connection: Connection, exchange: Exchange, timeout_s: fl
         ) from problem
 
 
-async def _choose(connection: Connection, exchange: Exchange, timeout_s: float, again: bool) -> None:
+async def _choose(connection: Connection, exchange: SaslClient, timeout_s: float, again: bool) -> None:
     version = connection.version_for(SASL_HANDSHAKE)
     if version < _HANDSHAKE_VERSION:
         raise AuthenticationFailed(f"the broker at {connection.address} is older than 1.0; its SASL is not supported")
@@ -238,7 +242,7 @@ async def _choose(connection: Connection, exchange: Exchange, timeout_s: float, 
     raise _failure(connection, exchange, from_code(answer.error_code).name)
 
 
-async def _converse(connection: Connection, exchange: Exchange, timeout_s: float, again: bool) -> int:
+async def _converse(connection: Connection, exchange: SaslClient, timeout_s: float, again: bool) -> int:
     version = connection.version_for(SASL_AUTHENTICATE)
     lifetime_ms = 0
     message: bytes | None = exchange.first()
@@ -257,13 +261,13 @@ async def _converse(connection: Connection, exchange: Exchange, timeout_s: float
     return lifetime_ms
 
 
-def _refused(connection: Connection, exchange: Exchange, answer: SaslAuthenticateResponse) -> AuthenticationFailed:
+def _refused(connection: Connection, exchange: SaslClient, answer: SaslAuthenticateResponse) -> AuthenticationFailed:
     # What a server said of a token before is more precise than its final refusal.
     said = exchange.refusal or answer.error_message or from_code(answer.error_code).name
     return _failure(connection, exchange, said)
 
 
-def _failure(connection: Connection, exchange: Exchange, why: str) -> AuthenticationFailed:
+def _failure(connection: Connection, exchange: SaslClient, why: str) -> AuthenticationFailed:
     check = "the token and who issued it" if exchange.named() == "OAUTHBEARER" else "user name and password"
     return AuthenticationFailed(
         f"SASL authentication failed at {connection.address} with {exchange.named()}: {why}; check {check}, "

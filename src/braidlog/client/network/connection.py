@@ -20,10 +20,10 @@ from typing import Any, Final, TypeVar
 
 from braidlog import __version__
 from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
-from braidlog.client.network.frames import FrameReader, NotFrames, PeerEnded
-from braidlog.client.network.transport import WAIT_S, PlainTransport, Transport
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
+from braidlog.net.outbound.frame_reader import FrameReader, InvalidFrameSize, PeerClosed
+from braidlog.net.outbound.transport import WAIT_S, PlainTransport, Transport
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
 from braidlog.wire.errors import EncodeError, MalformedError
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -271,9 +271,9 @@ class Connection:
             self._on_unreadable(problem)
 
     def _on_unreadable(self, problem: Exception) -> None:
-        if isinstance(problem, PeerEnded):
+        if isinstance(problem, PeerClosed):
             self._end(NoConnection(f"the broker at {self.address} closed the connection{self.hint}"))
-        elif isinstance(problem, NotFrames):
+        elif isinstance(problem, InvalidFrameSize):
             self._end(
                 NoConnection(
                     f"{self.address} does not speak the Kafka protocol in clear text; "
@@ -351,7 +351,7 @@ class Connection:
             return False
         if not self._is_read_directly:
             self._is_read_directly = True
-            transport.stop_telling()
+            transport.pause_reader()
         self._has_reader = True
         return True
 
@@ -366,7 +366,7 @@ class Connection:
         if self._is_read_directly and not self._has_reader:
             self._is_read_directly = False
             if self.is_open and isinstance(self._transport, PlainTransport):
-                self._transport.tell_again()
+                self._transport.resume_reader()
                 if self._frames.has_unread:
                     # The socket has nothing more to tell of.
                     self._loop.call_soon_threadsafe(self._on_readable)
@@ -464,7 +464,7 @@ class Connection:
         self._end(problem)
 
     def at_end(self, callback: Callable[[], None]) -> None:
-        """Call when the connection ends, whyever."""
+        """Call when the connection ends, for whatever reason."""
         self._at_end.append(callback)
 
     def _end(self, problem: ClientError | None) -> None:

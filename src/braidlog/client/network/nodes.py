@@ -1,7 +1,7 @@
 """The brokers of a cluster by id: where they are, the connections to them, and when to call one again.
 
-Lanes keep what may wait long apart from what must not: a fetch is parked at the broker, and whatever is posted on
-the same connection waits behind it.
+A broker may have several connections, one per purpose: a fetch is parked at the broker, and whatever is sent on the
+same connection waits behind it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.connection import Connection, reason_of
 from braidlog.client.network.engine import in_own_thread
-from braidlog.client.network.transport import PlainTransport, Transport
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
+from braidlog.net.outbound.transport import PlainTransport, Transport
 
 DEFAULT_PORT: Final = 9092
 # Kafka spreads reconnects by a fifth, so that a restarted broker is not met by everybody at once.
@@ -35,7 +35,7 @@ Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object
 Open = Callable[[Address], Awaitable[Connection]]
 
 
-class Access(Protocol):
+class ChannelBuilder(Protocol):
     """How a fresh socket becomes a connection that the broker trusts."""
 
     async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport: ...
@@ -49,7 +49,7 @@ class Access(Protocol):
         ...
 
 
-class PlainAccess:
+class PlaintextChannelBuilder:
     """Clear text, anonymous."""
 
     async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
@@ -59,16 +59,16 @@ class PlainAccess:
         connection.hint = WANTS_SASL
 
     async def explained(self, problem: NoConnection, address: Address) -> ClientError:
-        from braidlog.client.network.probing import why_no_clear_text
+        from braidlog.client.network.listener_probe import explain_plaintext_failure
 
-        return await why_no_clear_text(problem, address)
+        return await explain_plaintext_failure(problem, address)
 
 
-def access_for(settings: Settings) -> Access:
+def channel_builder_for(settings: Settings) -> ChannelBuilder:
     if settings.text("security.protocol").upper() == "PLAINTEXT":
-        return PlainAccess()
+        return PlaintextChannelBuilder()
     # Only who needs it pays for the import of ssl.
-    from braidlog.client.network.authentication import access_for as secured
+    from braidlog.client.network.authentication import channel_builder_for as secured
 
     return secured(settings)
 
@@ -95,7 +95,7 @@ def parse_servers(servers: tuple[str, ...]) -> list[Address]:
     return found
 
 
-class _Slot:
+class _NodeState:
     """One connection to be or not to be, and when it may be tried again."""
 
     def __init__(self) -> None:
@@ -121,17 +121,17 @@ class Nodes:
         self._backoff_s = settings.seconds("reconnect.backoff.ms")
         self._longest_backoff_s = settings.seconds("reconnect.backoff.max.ms")
         self._idle_s = settings.seconds("connections.max.idle.ms")
-        self._access = access_for(settings)
+        self._channel_builder = channel_builder_for(settings)
         self._random = random or Random()
         self._open_connection = open_connection or self._open
         self._addresses: dict[int, Address] = {}
         # Those of the cluster that were given up together, until metadata tells of brokers again.
         self._unreachable: dict[int, Address] = {}
-        self._slots: dict[tuple[int, str], _Slot] = {}
+        self._slots: dict[tuple[int, str], _NodeState] = {}
         self._closed = False
         self._sweep: asyncio.TimerHandle | None = None
         # Hung up on the first request: they may want a login.
-        self._suspects: set[str] = set()
+        self._may_require_sasl: set[str] = set()
         # Which of a name's addresses to try first: the one after that which led nowhere.
         self._turns: dict[Address, int] = {}
 
@@ -143,15 +143,15 @@ class Nodes:
 
     def learn(self, addresses: Mapping[int, Address]) -> None:
         """What metadata says; connections to an address that is no longer a broker's are dropped."""
-        for (node_id, lane), slot in list(self._slots.items()):
+        for (node_id, purpose), slot in list(self._slots.items()):
             if node_id >= 0 and addresses.get(node_id) != self._addresses.get(node_id):
                 self._drop(slot)
-                del self._slots[(node_id, lane)]
+                del self._slots[(node_id, purpose)]
         self._addresses = dict(addresses)
         if addresses:
             self._unreachable = {}
 
-    def forget_brokers(self) -> None:
+    def rebootstrap(self) -> None:
         """Start from `bootstrap.servers` again: none of the known brokers can be reached."""
         unreachable = {**self._unreachable, **self._addresses}
         self.learn({})
@@ -167,18 +167,18 @@ class Nodes:
 
     # Connections
 
-    def ready(self, node_id: int, lane: str = "") -> Connection | None:
+    def ready(self, node_id: int, purpose: str = "") -> Connection | None:
         """The connection where there is one already."""
-        slot = self._slots.get((node_id, lane))
+        slot = self._slots.get((node_id, purpose))
         if slot is None or slot.connection is None or not slot.connection.is_open:
             return None
         return slot.connection
 
-    async def connection(self, node_id: int, lane: str = "") -> Connection:
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
         """The connection to a broker, made when there is none; a broker that just failed is given a pause first."""
         if self._closed:
             raise ClosedError("the client is closed")
-        slot = self._slots.setdefault((node_id, lane), _Slot())
+        slot = self._slots.setdefault((node_id, purpose), _NodeState())
         if slot.connection is not None and slot.connection.is_open:
             return slot.connection
         if slot.opening is None:
@@ -220,7 +220,7 @@ class Nodes:
                 problems.append(str(problem))
         raise NoConnection("; ".join(dict.fromkeys(problems)))
 
-    async def _establish(self, node_id: int, slot: _Slot) -> Connection:
+    async def _establish(self, node_id: int, slot: _NodeState) -> Connection:
         loop = asyncio.get_running_loop()
         if slot.not_before > loop.time():
             await asyncio.sleep(slot.not_before - loop.time())
@@ -252,24 +252,24 @@ class Nodes:
             return NoConnection(f"there is no broker {node_id} in the cluster now")
         return NoConnection(f"broker {node_id} is unreachable at {_shown(address)}; is it running?")
 
-    def _failed(self, slot: _Slot, now: float) -> None:
+    def _failed(self, slot: _NodeState, now: float) -> None:
         pause = min(self._backoff_s * 2**slot.failures, self._longest_backoff_s)
         slot.failures = min(slot.failures + 1, 30)
         slot.not_before = now + pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
-    def _on_closed(self, slot: _Slot, closed: Connection) -> None:
+    def _on_closed(self, slot: _NodeState, closed: Connection) -> None:
         # One that broke is called again after a pause; one that was idle or not needed any more at once.
         if slot.connection is closed and closed.problem is not None:
             self._failed(slot, asyncio.get_running_loop().time())
             if closed.hint:
-                self._suspects.add(closed.address)
+                self._may_require_sasl.add(closed.address)
 
     async def _open(self, address: Address) -> Connection:
         host, shown = address[0], _shown(address)
         loop = asyncio.get_running_loop()
         connected = await self._connect(loop, address, shown)
         try:
-            transport = await self._access.secure(loop, connected, host)
+            transport = await self._channel_builder.secure(loop, connected, host)
         except BaseException as problem:
             connected.close()
             if isinstance(problem, OSError):
@@ -277,24 +277,24 @@ class Nodes:
             raise
         connection = Connection(loop, transport, shown, self._client_id)
         try:
-            await self._introduce(connection)
+            await self._negotiate_and_authenticate(connection)
         except NoConnection as problem:
             connection.close()
             self._turns[address] = self._turns.get(address, 0) + 1
-            raise await self._access.explained(problem, address) from problem
+            raise await self._channel_builder.explained(problem, address) from problem
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def _introduce(self, connection: Connection) -> None:
+    async def _negotiate_and_authenticate(self, connection: Connection) -> None:
         await connection.negotiate(min(self.request_timeout_s, self._setup_s))
-        await self._access.authenticate(connection)
-        if connection.hint and connection.address in self._suspects:
-            from braidlog.client.network.probing import check_no_login_wanted
+        await self._channel_builder.authenticate(connection)
+        if connection.hint and connection.address in self._may_require_sasl:
+            from braidlog.client.network.listener_probe import check_sasl_not_required
 
-            await check_no_login_wanted(connection, self._setup_s)
-            self._suspects.discard(connection.address)
+            await check_sasl_not_required(connection, self._setup_s)
+            self._may_require_sasl.discard(connection.address)
 
     async def _connect(self, loop: asyncio.AbstractEventLoop, address: Address, shown: str) -> socket.socket:
         """The first address of a name that answers; each has its own time to do so."""
@@ -376,7 +376,7 @@ class Nodes:
 
     # End
 
-    def _drop(self, slot: _Slot) -> None:
+    def _drop(self, slot: _NodeState) -> None:
         if slot.opening is not None:
             slot.opening.cancel()
         if slot.connection is not None:
@@ -396,7 +396,7 @@ def _shown(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _opened(slot: _Slot) -> None:
+def _opened(slot: _NodeState) -> None:
     task, slot.opening = slot.opening, None
     # Everybody who waited may have gone; the failure is in the slot's books either way.
     if task is not None and not task.cancelled():

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.probing import answers_in_clear_text
+from braidlog.client.network.listener_probe import answers_in_plaintext
 from braidlog.client.network.tls_context import TlsContext
-from braidlog.client.network.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
+from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
 
 _CIPHERTEXT: Final = 256 * 1024
 # Small pieces are joined: every piece makes a TLS record of its own, with a header and a checksum.
@@ -192,7 +192,7 @@ async def secured(
 
 
 async def _no_handshake(peer: tuple[Any, ...], address: str, happened: str) -> ClientError:
-    if await answers_in_clear_text(peer):
+    if await answers_in_plaintext(peer):
         return clear_text(address, happened)
     return NoConnection(
         f"the TLS handshake with the broker at {address} failed ({happened}); its log says why: it may want clients to "

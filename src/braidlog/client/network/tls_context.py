@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from braidlog.client.network.keystores import read_store, wrapped
 from braidlog.client.settings import Settings
 from braidlog.core.errors import UserError
+from braidlog.net.outbound.keystores import read_store, wrapped
 
 _VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,

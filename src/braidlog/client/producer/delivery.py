@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from mypy_extensions import i32, i64, mypyc_attr
 
 from braidlog.client.errors import ConcurrentUseError, DeliveryTimeoutError
-from braidlog.client.producer.batch import WHOLE, Batch, Waiter
+from braidlog.client.producer.accumulator.producer_batch import WHOLE, ProducerBatch, Waiter
 
 log = logging.getLogger("braidlog.client")
 
@@ -59,7 +59,7 @@ class Delivery:
 
     __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
 
-    def __init__(self, batch: Batch, index: i64, timestamp: i64, key_size: i32, value_size: i32) -> None:
+    def __init__(self, batch: ProducerBatch, index: i64, timestamp: i64, key_size: i32, value_size: i32) -> None:
         self._batch = batch
         self._index: i64 = index
         self._timestamp: i64 = timestamp
@@ -73,7 +73,7 @@ class Delivery:
     def __reduce__(self) -> str | tuple[Any, ...]:
         raise TypeError("a Delivery belongs to the producer that it is of; copy or pickle what result() returns")
 
-    def _settled_in(self) -> Batch:
+    def _current_batch(self) -> ProducerBatch:
         """The batch that has the record now, `index` being its place there."""
         part = self._batch.final_part(self._index)
         if part is not None:
@@ -83,13 +83,13 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record was acknowledged, or failed."""
-        return self._settled_in().is_done
+        return self._current_batch().is_done
 
     def _error(self) -> Exception | None:
-        return self._settled_in().error_of(self._index)
+        return self._current_batch().error_of(self._index)
 
     def _metadata(self) -> RecordMetadata:
-        batch = self._settled_in()
+        batch = self._current_batch()
         offset = batch.base_offset + self._index if batch.base_offset >= 0 else batch.base_offset
         timestamp = batch.append_time if batch.append_time >= 0 else self._timestamp
         # As its constructor does, which is a function in Python of its own.
@@ -99,7 +99,7 @@ class Delivery:
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait; the record's place, or raises why it was not written. TimeoutError after `timeout` seconds."""
-        if not self._settled_in().is_done:
+        if not self._current_batch().is_done:
             self._wait(timeout)
         error = self._error()
         if error is not None:
@@ -109,7 +109,7 @@ class Delivery:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait; why the record was not written, or none."""
-        if not self._settled_in().is_done:
+        if not self._current_batch().is_done:
             self._wait(timeout)
         return self._error()
 
@@ -122,24 +122,24 @@ class Delivery:
         direct = batch.guard.direct
         if direct is not None:
             direct.read_until_over(batch, timeout)
-        bell = Bell(self._index)
-        if not batch.watch(bell):
+        latch = CompletionLatch(self._index)
+        if not batch.watch(latch):
             return
         while True:
             waited = monotonic() - began
             # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.
-            expires = self._settled_in().expires
+            expires = self._current_batch().expires
             late_after = expires + _GRACE_S - began
             if timeout is not None and timeout < late_after:
-                if bell.wait(timeout - waited):
+                if latch.wait(timeout - waited):
                     return
                 raise TimeoutError(
                     f"no answer yet for a record of {batch.topic}-{batch.partition} after {timeout:g} s; "
                     "it may still be written"
                 )
-            if bell.wait(late_after - waited):
+            if latch.wait(late_after - waited):
                 return
-            if self._settled_in().expires <= expires:
+            if self._current_batch().expires <= expires:
                 raise DeliveryTimeoutError(
                     f"a record for {batch.topic}-{batch.partition} was not acknowledged within delivery.timeout.ms, "
                     "and the producer's thread does not say why; does a delivery callback keep it?"
@@ -148,7 +148,7 @@ class Delivery:
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call with this delivery once it is done, on the engine's thread; at once if it is done already."""
         waiter = CallbackWaiter(self, callback)
-        if not self._settled_in().is_done:
+        if not self._current_batch().is_done:
             self._batch.guard.check()
         if self._batch.watch(waiter):
             self._batch.guard.let_engine_read()
@@ -157,9 +157,9 @@ class Delivery:
 
     def _call_on_delivery(self, callback: OnDelivery) -> None:
         """Under the lock, of a record that was appended just now."""
-        self._batch.expect_call(self, callback)
+        self._batch.add_callback(self, callback)
 
-    def _tell(self, callback: OnDelivery) -> None:
+    def _fire_callback(self, callback: OnDelivery) -> None:
         """Of a delivery that is done: call the program; what it raises is its own affair and is logged."""
         try:
             error = self._error()
@@ -172,14 +172,14 @@ class Delivery:
             log.exception("a delivery callback failed")
 
     def outcome(self) -> tuple[RecordMetadata | None, Exception | None]:
-        """Of a delivery that is done."""
+        """The metadata or the error of a delivery that is done."""
         error = self._error()
         return (None, error) if error is not None else (self._metadata(), None)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        from braidlog.client.producer.awaiting import outcome_of
+        from braidlog.client.producer.async_delivery import delivery_result
 
-        waiting: Generator[Any, None, RecordMetadata] = outcome_of(self).__await__()
+        waiting: Generator[Any, None, RecordMetadata] = delivery_result(self).__await__()
         return waiting
 
 
@@ -204,7 +204,7 @@ class CallbackWaiter(Waiter):
             log.exception("a delivery callback failed")
 
 
-class Bell(Waiter):
+class CompletionLatch(Waiter):
     """A thread that sleeps until `remaining` batches, or one record, are done; or somebody else to be told then."""
 
     def __init__(self, index: int) -> None:
@@ -224,7 +224,7 @@ class Bell(Waiter):
     def spread(self, parts: int) -> None:
         self.remaining += parts - 1
 
-    def is_rung(self) -> bool:
+    def is_released(self) -> bool:
         return self.remaining == 0
 
     def wait(self, timeout: float | None) -> bool:
@@ -233,15 +233,15 @@ class Bell(Waiter):
         return self.lock.acquire(True, max(timeout, 0.0))
 
 
-def bell_for(batches: list[Batch]) -> Bell | None:
-    """Under the lock: rings when all of them are done; none when they are."""
-    bell = Bell(WHOLE)
+def latch_for(batches: list[ProducerBatch]) -> CompletionLatch | None:
+    """Under the lock: released when all of them are done; none when they are."""
+    latch = CompletionLatch(WHOLE)
     watched = 0
     for batch in batches:
-        bell.remaining += 1
-        if batch.watch_locked(bell):
+        latch.remaining += 1
+        if batch.watch_locked(latch):
             watched += 1
         else:
-            bell.remaining -= 1
-    bell.remaining -= 1
-    return bell if watched else None
+            latch.remaining -= 1
+    latch.remaining -= 1
+    return latch if watched else None

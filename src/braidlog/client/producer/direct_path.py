@@ -21,13 +21,13 @@ from typing import Any, Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.network.connection import Connection, OnAnswer, TakeDirectly
-from braidlog.client.network.transport import WAIT_S
-from braidlog.client.producer.accumulator import Accumulator
-from braidlog.client.producer.batch import Batch, Waiter, tell
-from braidlog.client.producer.delivery import Bell
-from braidlog.client.producer.draining import drain
-from braidlog.client.producer.produce_requests import Requests, Sent, answers
+from braidlog.client.producer.accumulator.draining import drain
+from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, Waiter, notify_waiters
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.delivery import CompletionLatch
+from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.net.outbound.transport import WAIT_S
 from braidlog.wire.apis import PRODUCE
 from braidlog.wire.generated.produce import ProduceResponse
 from braidlog.wire.message import Message
@@ -43,14 +43,14 @@ _MOST_BYTES: Final = 16_384
 WANT_S: Final = 30.0
 
 
-class SendingSide(Protocol):
+class SenderCallbacks(Protocol):
     """The sender, as far as it is needed here."""
 
-    def answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
+    def answered(self, sent: InFlightRequest, response: Any, problem: ClientError | None) -> None:
         """On the engine's thread."""
         ...
 
-    def not_sent(self, batches: list[Batch], problem: ClientError | ProtocolError) -> None:
+    def not_sent(self, batches: list[ProducerBatch], problem: ClientError | ProtocolError) -> None:
         """On the engine's thread: they never left."""
         ...
 
@@ -60,12 +60,12 @@ class SendingSide(Protocol):
         """Whether something failed that is not known to work again."""
         ...
 
-    def recovered(self, batches: list[Batch]) -> None:
+    def recovered(self, batches: list[ProducerBatch]) -> None:
         """On the engine's thread: they were written."""
         ...
 
 
-class Posts(Protocol):
+class ProduceConnection(Protocol):
     """A connection, as far as a request needs it."""
 
     def version_for(self, api_key: int, at_most: int | None = None) -> int: ...
@@ -92,10 +92,10 @@ class DirectPath:
         self,
         busy: LockType,
         loop: asyncio.AbstractEventLoop,
-        accumulator: Accumulator,
-        requests: Requests,
+        accumulator: RecordAccumulator,
+        requests: ProduceRequests,
         connections: ReadyConnections,
-        sender: SendingSide,
+        sender: SenderCallbacks,
     ) -> None:
         self._busy = busy
         self._loop = loop
@@ -141,7 +141,7 @@ class DirectPath:
         active = accumulator.active
         if len(active) != 1 or not self.has_timer or self._requests.acks == 0:
             return False
-        if accumulator.requests_under_way > 0 or len(accumulator.seats) > 0:
+        if accumulator.in_flight_requests > 0 or len(accumulator.pending_sends) > 0:
             return False
         queue = active[0]
         if len(queue.batches) == 0:
@@ -156,7 +156,7 @@ class DirectPath:
             connection = self._connections.ready(node)
         if connection is None or not connection.may_post_directly(self._requests.timeout_s):
             return False
-        accumulator.heard()
+        accumulator.wakeup_received()
         batches = drain(accumulator, now, {node: 1}).requests.get(node)
         if batches is None:
             return False
@@ -180,7 +180,7 @@ class DirectPath:
             self._sender.wake_engine()
         return True
 
-    def _give_up(self, node: int, batches: list[Batch], problem: BaseException) -> None:
+    def _give_up(self, node: int, batches: list[ProducerBatch], problem: BaseException) -> None:
         if isinstance(problem, (ClientError, ProtocolError)):
             self._on_engine(partial(self._sender.not_sent, batches, problem))
             return
@@ -189,12 +189,12 @@ class DirectPath:
         self._on_engine(partial(self._sender.not_sent, batches, lost))
         raise problem
 
-    def post(self, node: int, connection: Posts, batches: list[Batch], directly: bool) -> None:
+    def post(self, node: int, connection: ProduceConnection, batches: list[ProducerBatch], directly: bool) -> None:
         """Seal and write; also the engine's own way to send what is answered."""
         accumulator = self._accumulator
         request = self._requests.make(batches, accumulator)
         version = connection.version_for(PRODUCE, self._requests.at_most(request))
-        sent = Sent(node, request, version)
+        sent = InFlightRequest(node, request, version)
         answered, take = partial(self._sender.answered, sent), partial(self._take, sent)
         timeout_s = self._requests.timeout_s
         if isinstance(connection, Connection):
@@ -203,19 +203,19 @@ class DirectPath:
         else:
             connection.post_with(PRODUCE, version, request, timeout_s, answered, take, directly=directly)
         self.under_way[node] = self.under_way.get(node, 0) + 1
-        accumulator.requests_under_way += 1
+        accumulator.in_flight_requests += 1
 
-    def over(self, sent: Sent) -> None:
+    def over(self, sent: InFlightRequest) -> None:
         """It was answered, or never will be."""
         self.under_way[sent.node] -= 1
-        self._accumulator.requests_under_way -= 1
+        self._accumulator.in_flight_requests -= 1
         release(sent.request.batches)
 
     # Answers
 
-    def _take(self, sent: Sent, response: ProduceResponse) -> bool:
+    def _take(self, sent: InFlightRequest, response: ProduceResponse) -> bool:
         """On a program's thread that holds the engine's: whether all is well, and nothing else follows from it."""
-        found = answers(response, sent)
+        found = responses_by_batch(response, sent)
         for _, each in found:
             if each is None or each.error_code != NONE:
                 return False
@@ -231,20 +231,20 @@ class DirectPath:
         if self._sender.has_problems():
             self._on_engine(partial(self._sender.recovered, sent.request.batches))
         self._tell(to_notify)
-        if len(accumulator.active) > 0 or len(accumulator.seats) > 0:
+        if len(accumulator.active) > 0 or len(accumulator.pending_sends) > 0:
             self._sender.wake_engine()
         return True
 
     def _tell(self, waiters: list[Waiter]) -> None:
         """Those who only sleep are woken from here; programs are called on the engine's thread, and in order."""
         for each in waiters:
-            if not isinstance(each, Bell):
-                self._on_engine(partial(tell, waiters))
+            if not isinstance(each, CompletionLatch):
+                self._on_engine(partial(notify_waiters, waiters))
                 return
         for each in waiters:
             each.settle()
 
-    def read_until_over(self, awaited: Batch | Bell, timeout_s: float | None) -> None:
+    def read_until_over(self, awaited: ProducerBatch | CompletionLatch, timeout_s: float | None) -> None:
         """Read answers in the engine's place until what is awaited is over, if there are any to come; for READ_S."""
         connection = self._connection
         if connection is None:
@@ -283,7 +283,9 @@ class DirectPath:
                 # Interrupted, or the engine is long at something: it takes the reading back when it can.
                 self._on_engine(partial(connection.leave_reading, False))
 
-    def _read(self, connection: Connection, awaited: Batch | Bell, now: float, deadline: float) -> bool:
+    def _read(
+        self, connection: Connection, awaited: ProducerBatch | CompletionLatch, now: float, deadline: float
+    ) -> bool:
         """Whether there is no more to read here."""
         goes_on = connection.read_directly()
         if goes_on and not _is_over(awaited) and self._is_last() and now < deadline:
@@ -294,7 +296,9 @@ class DirectPath:
     def _is_last(self) -> bool:
         """Whether one request is all there is: else a thread would read here, and miss what comes elsewhere."""
         accumulator = self._accumulator
-        return accumulator.requests_under_way == 1 and len(accumulator.active) == 0 and len(accumulator.seats) == 0
+        return (
+            accumulator.in_flight_requests == 1 and len(accumulator.active) == 0 and len(accumulator.pending_sends) == 0
+        )
 
     def _is_habit(self, now: float) -> bool:
         """Whether the program reads one answer after the other by this path, so that it is likely to read the next."""
@@ -326,11 +330,11 @@ class DirectPath:
             self._loop.call_soon_threadsafe(call)
 
 
-def _is_over(awaited: Batch | Bell) -> bool:
-    return awaited.is_rung() if isinstance(awaited, Bell) else awaited.all_done()
+def _is_over(awaited: ProducerBatch | CompletionLatch) -> bool:
+    return awaited.is_released() if isinstance(awaited, CompletionLatch) else awaited.all_done()
 
 
-def release(batches: list[Batch]) -> None:
+def release(batches: list[ProducerBatch]) -> None:
     """No request has them any more."""
     for batch in batches:
         if batch.queue is not None:

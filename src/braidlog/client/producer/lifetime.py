@@ -5,7 +5,7 @@
     program ends     what is left is sent for EXIT_FLUSH_S at most; a warning counts what was not
     fork             the child has neither the thread nor the records: whoever waits is told
 
-A `Lifetime` has everything of a producer but the object that the program holds, so that it can outlive that.
+A `ProducerLifetime` has everything of a producer but the object that the program holds, so that it can outlive that.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.client.errors import ClosedError, RequestTimeout
 from braidlog.client.exit_handlers import at_exit
-from braidlog.client.producer.transaction_states import State
+from braidlog.client.producer.transactions.states import State
 
 if TYPE_CHECKING:
     from braidlog.client.metadata import Metadata
     from braidlog.client.network.engine import Engine
     from braidlog.client.network.nodes import Nodes
-    from braidlog.client.producer.accumulator import Accumulator
-    from braidlog.client.producer.dressing import OwnDressing
-    from braidlog.client.producer.in_progress import InProgress
+    from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+    from braidlog.client.producer.incomplete_batches import IncompleteBatches
+    from braidlog.client.producer.send_pipeline import SendPipeline
     from braidlog.client.producer.sender import Sender
-    from braidlog.client.producer.transactions import Transactions
+    from braidlog.client.producer.transactions.blocking import BlockingTransactions
 
 log = logging.getLogger("braidlog.client")
 
@@ -41,29 +41,29 @@ _GRACE_S: Final = 0.5
 _OPEN_STATES: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
 
-class Lifetime:
+class ProducerLifetime:
     def __init__(
         self,
         engine: Engine,
-        accumulator: Accumulator,
-        in_progress: InProgress,
+        accumulator: RecordAccumulator,
+        incomplete_batches: IncompleteBatches,
         sender: Sender,
         metadata: Metadata,
         nodes: Nodes,
-        transactions: Transactions | None,
-        dressing: OwnDressing | None,
+        transactions: BlockingTransactions | None,
+        pipeline: SendPipeline | None,
     ) -> None:
         self._engine = engine
         self._accumulator = accumulator
-        self._in_progress = in_progress
+        self._incomplete_batches = incomplete_batches
         self._sender = sender
         self._metadata = metadata
         self._nodes = nodes
         self._transactions = transactions
-        self._dressing = dressing
+        self._pipeline = pipeline
         # Nothing is accepted any more; what was accepted may still be under way.
         self.is_closed = False
-        engine.on_death.append(self._lose_engine)
+        engine.on_death.append(self._on_engine_death)
         _living.add(self)
 
     # Closed
@@ -74,7 +74,7 @@ class Lifetime:
             return
         self._refuse("this producer is closed; make a new one")
         with self._accumulator.lock:
-            self._accumulator.pool.dismiss()
+            self._accumulator.pool.wake_all_waiters()
         if self._engine.is_current or not self._engine_lives():
             # From a callback nobody can wait for the thread that this is; after its end there is none.
             timeout = 0.0
@@ -82,7 +82,7 @@ class Lifetime:
         try:
             if timeout is None or timeout > 0:
                 self._close_transactions(_ABORT_S if timeout is None else timeout)
-                self._in_progress.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+                self._incomplete_batches.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         finally:
             self._end(
                 "the producer was closed before this record was acknowledged, and whether a broker has it is not "
@@ -101,16 +101,16 @@ class Lifetime:
 
     def _end(self, why: str, *, quietly: bool = False) -> None:
         _living.discard(self)
-        if self._in_progress.has_pending:
-            self._in_progress.fail_all(ClosedError(why), quietly=quietly)
+        if self._incomplete_batches.has_pending:
+            self._incomplete_batches.fail_all(ClosedError(why), quietly=quietly)
         # Whoever closed it meanwhile has done the rest.
         with suppress(ClosedError):
             self._engine.soon(self._sender.close)
             self._engine.soon(self._metadata.close)
             self._engine.soon(self._nodes.close)
         self._engine.close()
-        if self._dressing is not None:
-            self._dressing.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
 
     def _engine_lives(self) -> bool:
         try:
@@ -119,7 +119,7 @@ class Lifetime:
             return False
         return True
 
-    def _lose_engine(self, death: ClosedError) -> None:
+    def _on_engine_death(self, death: ClosedError) -> None:
         """The engine's thread failed: whoever waits must not wait for it."""
         _living.discard(self)
         self.is_closed = True
@@ -127,7 +127,7 @@ class Lifetime:
         self._accumulator.guard.gone = death
         # Transactions have no engine to go on with.
         with suppress(ClosedError):
-            self._in_progress.fail_all(death)
+            self._incomplete_batches.fail_all(death)
         # With what is left of the loop.
         with suppress(Exception):
             self._nodes.close()
@@ -154,13 +154,13 @@ class Lifetime:
                 self._warn_of_transaction("its producer was forgotten")
                 await self._transactions.close(_ABORT_S)
             # Every record ends within delivery.timeout.ms, and so does this.
-            await self._in_progress.drained()
+            await self._incomplete_batches.drained()
         finally:
             self._end("the producer was forgotten, and its thread ended, before this record was acknowledged")
 
     # The program ends
 
-    def hasten(self) -> None:
+    def flush_soon(self) -> None:
         """Let nothing linger: the program waits."""
         self._accumulator.stop_lingering(True)
 
@@ -173,7 +173,7 @@ class Lifetime:
                 self._warn_of_transaction("the program ended")
                 with suppress(ClosedError):
                     self._close_transactions(self._until(deadline))
-        self._in_progress.wait(self._until(deadline))
+        self._incomplete_batches.wait(self._until(deadline))
         self._warn_of_unsent(time.monotonic() - began)
         self._end("the program ended before this record was acknowledged", quietly=True)
 
@@ -220,7 +220,7 @@ class Lifetime:
 
 
 # Not yet ended: those in use, and the forgotten ones that still have records.
-_living: set[Lifetime] = set()
+_living: set[ProducerLifetime] = set()
 
 
 def _after_fork() -> None:
@@ -233,7 +233,7 @@ def _at_exit() -> None:
     """End what the program did not end itself, all of it within one deadline."""
     deadline = time.monotonic() + EXIT_FLUSH_S
     for each in list(_living):
-        each.hasten()
+        each.flush_soon()
     for each in list(_living):
         try:
             each.exit(deadline)

@@ -1,7 +1,7 @@
 """The ways a producer finds a record's partition.
 
 A record that names its partition goes there. Otherwise the producer's partitioner is asked; what it leaves undecided
-(a record without a key, as a rule) goes where `StickyChooser` stands for the topic.
+(a record without a key, as a rule) goes where `BuiltInPartitioner` stands for the topic.
 
     partitioner.class      a record with a key                         without
     "default", none        murmur2 of the key, as the Java client      sticky
@@ -47,7 +47,7 @@ _NAMES: Final = {
 }
 
 
-class Placed(Protocol):
+class LedPartition(Protocol):
     """Of a partition in the metadata: its number, and who leads it (-1: nobody)."""
 
     @property
@@ -56,17 +56,17 @@ class Placed(Protocol):
     def leader(self) -> int: ...
 
 
-class Partitions(Protocol):
+class PartitionedTopic(Protocol):
     """A topic in the metadata."""
 
     @property
-    def partitions(self) -> Sequence[Placed]: ...
+    def partitions(self) -> Sequence[LedPartition]: ...
 
 
 class Partitioner(Protocol):
     """Decides by the record alone."""
 
-    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Partitions) -> int:
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: PartitionedTopic) -> int:
         """One of the topic's partitions, or UNDECIDED."""
         ...
 
@@ -75,23 +75,23 @@ class Partitioner(Protocol):
         ...
 
 
-class AlwaysSticky:
+class UniformStickyPartitioner:
     """Keys play no part in where a record goes."""
 
-    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Partitions) -> int:
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: PartitionedTopic) -> int:
         return UNDECIDED
 
     def close(self) -> None:
         pass
 
 
-class RoundRobin:
+class RoundRobinPartitioner:
     """Each record of a topic to the next partition, whatever its key (KIP-369)."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Partitions) -> int:
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: PartitionedTopic) -> int:
         turn = self._next.get(topic, 0)
         self._next[topic] = turn + 1
         choices = _with_leader(view) or range(len(view.partitions))
@@ -101,24 +101,24 @@ class RoundRobin:
         pass
 
 
-class ConsistentRandom:
+class ConsistentRandomPartitioner:
     """Keys where librdkafka puts them unless told otherwise, for topics that its clients have filled."""
 
-    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Partitions) -> int:
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: PartitionedTopic) -> int:
         return crc32(key) % len(view.partitions) if key else UNDECIDED
 
     def close(self) -> None:
         pass
 
 
-class UserDefined:
+class UserPartitioner:
     """A program's own choice, checked."""
 
     def __init__(self, choose: Callable[[str, bytes | None, bytes | None, int], Any], owner: object) -> None:
         self._choose = choose
         self._owner = owner
 
-    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: Partitions) -> int:
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, view: PartitionedTopic) -> int:
         count = len(view.partitions)
         chosen = self._choose(topic, key, value, count)
         if chosen is None:
@@ -145,29 +145,29 @@ def partitioner_of(settings: Settings) -> Partitioner | None:
         given = given()
     choose = getattr(given, "partition", None)
     if callable(choose):
-        return UserDefined(choose, given)
+        return UserPartitioner(choose, given)
     if callable(given):
-        return UserDefined(given, given)
+        return UserPartitioner(given, given)
     raise SettingError(f"partitioner.class={given!r} is no name, no callable, and has no method partition(…)")
 
 
 def _named(given: str, ignore_keys: bool) -> Partitioner | None:
     name = _NAMES.get(given)
     if name == _DEFAULT:
-        return AlwaysSticky() if ignore_keys else None
+        return UniformStickyPartitioner() if ignore_keys else None
     if name == _STICKY:
-        return AlwaysSticky()
+        return UniformStickyPartitioner()
     if name == _ROUND_ROBIN:
-        return RoundRobin()
+        return RoundRobinPartitioner()
     if name == _CONSISTENT_RANDOM:
-        return ConsistentRandom()
+        return ConsistentRandomPartitioner()
     raise SettingError(
         f"partitioner.class={given!r} is not known; use default, sticky, round_robin or consistent_random, "
         "or give a callable or an object with partition(topic, key, value, partitions)"
     )
 
 
-class StickyChooser:
+class BuiltInPartitioner:
     """Where undecided records go: to one partition of a topic until a batch of it is full, then to another (KIP-794).
 
     If queues differ, a partition is drawn the likelier the shorter its own is, so that a slow broker gets less instead
@@ -179,13 +179,13 @@ class StickyChooser:
         self._random = random or Random()
         self._current: dict[str, int] = {}
 
-    def current(self, topic: str, view: Partitions) -> int:
+    def current(self, topic: str, view: PartitionedTopic) -> int:
         chosen = self._current.get(topic, UNDECIDED)
         if 0 <= chosen < len(view.partitions):
             return chosen
         return self.switch(topic, view, ())
 
-    def switch(self, topic: str, view: Partitions, queued: Sequence[int]) -> int:
+    def switch(self, topic: str, view: PartitionedTopic, queued: Sequence[int]) -> int:
         """Draw the next; `queued[i]` batches wait for partition i, -1 where its broker takes none."""
         choices = _with_leader(view) or range(len(view.partitions))
         if queued:
@@ -209,9 +209,9 @@ class StickyChooser:
         return bisect_right(cumulative, self._random.randrange(total))
 
 
-def sticky_of(settings: Settings, random: Random | None = None) -> StickyChooser:
-    return StickyChooser(settings.flag("partitioner.adaptive.partitioning.enable"), random)
+def built_in_partitioner_of(settings: Settings, random: Random | None = None) -> BuiltInPartitioner:
+    return BuiltInPartitioner(settings.flag("partitioner.adaptive.partitioning.enable"), random)
 
 
-def _with_leader(view: Partitions) -> Sequence[int]:
+def _with_leader(view: PartitionedTopic) -> Sequence[int]:
     return [each.index for each in view.partitions if each.leader >= 0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.client.producer.accumulator import Accumulator
-from braidlog.client.producer.batch import Batch
-from braidlog.client.producer.sealing import Sealer
+from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
+from braidlog.client.producer.accumulator.producer_batch import ProducerBatch
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.core.ids import ZERO_ID
 from braidlog.wire.errors import refuse
 from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse
@@ -27,7 +27,7 @@ class BatchesRequest(Message):
         transactional_id: str | None,
         acks: int,
         timeout_ms: int,
-        batches: list[Batch],
+        batches: list[ProducerBatch],
         topic_ids: dict[str, bytes],
     ) -> None:
         self.transactional_id: str | None = transactional_id
@@ -63,7 +63,7 @@ class BatchesRequest(Message):
             w.uvarint(0)
 
 
-def _write_batch(w: Writer, batch: Batch, flex: bool) -> None:
+def _write_batch(w: Writer, batch: ProducerBatch, flex: bool) -> None:
     """Length, header, body; a large body goes out from where it lies."""
     head = batch.head
     assert head is not None
@@ -78,8 +78,8 @@ def _write_batch(w: Writer, batch: Batch, flex: bool) -> None:
         w.out.write(body)
 
 
-def by_topic(batches: list[Batch]) -> dict[str, list[Batch]]:
-    topics: dict[str, list[Batch]] = {}
+def by_topic(batches: list[ProducerBatch]) -> dict[str, list[ProducerBatch]]:
+    topics: dict[str, list[ProducerBatch]] = {}
     for batch in batches:
         found = topics.get(batch.topic)
         if found is None:
@@ -89,22 +89,22 @@ def by_topic(batches: list[Batch]) -> dict[str, list[Batch]]:
     return topics
 
 
-class Requests:
+class ProduceRequests:
     """What all produce requests of a producer have in common."""
 
-    def __init__(self, sealer: Sealer, transactional_id: str | None, acks: int, timeout_s: float) -> None:
+    def __init__(self, batch_encoder: BatchEncoder, transactional_id: str | None, acks: int, timeout_s: float) -> None:
         self.acks = acks
         self.timeout_s = timeout_s
         # The newest version that transactions allow.
         self.newest: int | None = None
-        self._sealer = sealer
+        self._batch_encoder = batch_encoder
         self._transactional_id: str | None = transactional_id
         self._timeout_ms = round(timeout_s * 1000)
 
-    def make(self, batches: list[Batch], accumulator: Accumulator) -> BatchesRequest:
+    def make(self, batches: list[ProducerBatch], accumulator: RecordAccumulator) -> BatchesRequest:
         topic_ids: dict[str, bytes] = {}
         for batch in batches:
-            self._sealer.seal(batch, accumulator.pool)
+            self._batch_encoder.encode(batch, accumulator.pool)
             topic_ids[batch.topic] = accumulator.topics[batch.topic].topic_id
         return BatchesRequest(self._transactional_id, self.acks, self._timeout_ms, batches, topic_ids)
 
@@ -117,7 +117,7 @@ class Requests:
         return newest
 
 
-class Sent:
+class InFlightRequest:
     """A request under way."""
 
     __slots__ = ("node", "request", "version")
@@ -128,7 +128,9 @@ class Sent:
         self.version = version
 
 
-def answers(response: ProduceResponse, sent: Sent) -> list[tuple[Batch, PartitionProduceResponse | None]]:
+def responses_by_batch(
+    response: ProduceResponse, sent: InFlightRequest
+) -> list[tuple[ProducerBatch, PartitionProduceResponse | None]]:
     """Each batch with what the broker says of it; none where it says nothing."""
     batches = sent.request.batches
     if len(batches) == 1 and len(response.responses) == 1:

@@ -2,7 +2,7 @@
 
 interceptors → serializers → partitioner → accumulator ── the caller's thread
                                                │
-futures, callbacks ◀── outcomes ◀── brokers ◀── sender ── the engine's thread
+futures, callbacks ◀── responses ◀── brokers ◀── sender ── the engine's thread
 
 with Producer(bootstrap_servers="localhost:9092") as producer:
     producer.send("topic", "value", key="key").result()       waits for the acknowledgement
@@ -18,34 +18,34 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
+from braidlog.client.cluster_view import PartitionView
 from braidlog.client.errors import ClosedError, TransactionStateError
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.accumulator import Accumulator
+from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder, keep_freed_memory
+from braidlog.client.producer.accumulator.limits import AccumulatorLimits
+from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
-from braidlog.client.producer.dressing import COSTLY, OwnDressing, TransactionDressing
 from braidlog.client.producer.guarantees import Guarantees, guarantees_of
-from braidlog.client.producer.identity import ProducerIdentity
-from braidlog.client.producer.identity_request import IdentityRequest
-from braidlog.client.producer.in_progress import InProgress
-from braidlog.client.producer.intake import Intake
-from braidlog.client.producer.lifetime import Lifetime
-from braidlog.client.producer.limits import Limits
-from braidlog.client.producer.outcomes import Outcomes
-from braidlog.client.producer.partitioners import sticky_of
-from braidlog.client.producer.sealing import Sealer, keep_freed_memory
+from braidlog.client.producer.incomplete_batches import IncompleteBatches
+from braidlog.client.producer.init_producer_id import InitProducerIdHandler
+from braidlog.client.producer.lifetime import ProducerLifetime
+from braidlog.client.producer.metadata_wait import EngineMetadataWait
+from braidlog.client.producer.partitioners import built_in_partitioner_of
+from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
+from braidlog.client.producer.send_path import SendPath
+from braidlog.client.producer.send_pipeline import FAILS_TRANSACTION, SendPipeline, TransactionalSendPipeline
 from braidlog.client.producer.sender import Sender
-from braidlog.client.producer.surroundings import EngineSurroundings
-from braidlog.client.producer.transactions import Transactions, TransactionScope
+from braidlog.client.producer.transactions.blocking import BlockingTransactions, TransactionScope
 from braidlog.client.settings import PRODUCER, Settings
-from braidlog.client.view import PartitionView
 from braidlog.core.clock import SystemClock
 from braidlog.wire.records.compression import codec_named
 
 if TYPE_CHECKING:
-    from braidlog.client.arrow.delivery import TableDelivery
-    from braidlog.client.consumer.offsets import GroupMetadata, OffsetAndMetadata
+    from braidlog.client.arrow.table_delivery import TableDelivery
+    from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
     from braidlog.client.typed_settings import ProducerSettings
     from braidlog.core.types import TopicPartition
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _LEVELS: Final = ("gzip", "lz4", "zstd")
 
 
-class Producer(Intake):
+class Producer(SendPath):
     """Sends records; many threads may share one.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -67,29 +67,31 @@ class Producer(Intake):
         guarantees = guarantees_of(chosen)
         self._settings = chosen
         self._limits = _limits(chosen, guarantees)
-        surroundings = EngineSurroundings(self._limits.max_block_s)
-        dressing = OwnDressing.of(chosen, surroundings.find_topic)
-        partitioner = dressing.partitioner if dressing is not None else None
-        identity = ProducerIdentity(guarantees.idempotent, guarantees.transactional_id is not None)
-        accumulator = Accumulator(
+        metadata_wait = EngineMetadataWait(self._limits.max_block_s)
+        pipeline = SendPipeline.of(chosen, metadata_wait.find_topic)
+        partitioner = pipeline.partitioner if pipeline is not None else None
+        producer_id_state = ProducerIdState(guarantees.idempotent, guarantees.transactional_id is not None)
+        accumulator = RecordAccumulator(
             self._limits,
-            identity,
+            producer_id_state,
             SystemClock(),
-            sticky_of(chosen),
-            surroundings.wake,
+            built_in_partitioner_of(chosen),
+            metadata_wait.wake,
             ignore_keys=partitioner is not None,
         )
         accumulator.partitioner = partitioner
-        self._transaction_dressing: TransactionDressing | None = None
+        self._transactional_pipeline: TransactionalSendPipeline | None = None
         if guarantees.transactional_id is not None:
-            self._transaction_dressing = TransactionDressing(dressing or OwnDressing.plain(surroundings.find_topic))
-        super().__init__(accumulator, surroundings, self._transaction_dressing or dressing)
-        self._own_dressing = dressing
-        self._sealer = Sealer(*_codec(chosen))
+            self._transactional_pipeline = TransactionalSendPipeline(
+                pipeline or SendPipeline.plain(metadata_wait.find_topic)
+            )
+        super().__init__(accumulator, metadata_wait, self._transactional_pipeline or pipeline)
+        self._send_pipeline = pipeline
+        self._batch_encoder = BatchEncoder(*_codec(chosen))
         keep_freed_memory(self._limits.batch_size)
         self._engine = Engine(PRODUCER)
         try:
-            self._start(chosen, guarantees, surroundings, identity, accumulator)
+            self._start(chosen, guarantees, metadata_wait, producer_id_state, accumulator)
         except BaseException:
             self._engine.close()
             raise
@@ -98,50 +100,57 @@ class Producer(Intake):
         self,
         chosen: Settings,
         guarantees: Guarantees,
-        surroundings: EngineSurroundings,
-        identity: ProducerIdentity,
-        accumulator: Accumulator,
+        metadata_wait: EngineMetadataWait,
+        producer_id_state: ProducerIdState,
+        accumulator: RecordAccumulator,
     ) -> None:
         engine = self._engine
         backoff_s = chosen.seconds("retry.backoff.ms")
         self._nodes = nodes = Nodes(chosen)
         self._metadata = metadata = Metadata(nodes, chosen, topic_idle_s=chosen.seconds("metadata.max.idle.ms"))
-        self._outcomes = outcomes = Outcomes(
+        self._response_handler = response_handler = ProduceResponseHandler(
             accumulator,
             metadata,
             retries=guarantees.retries,
             backoff_s=backoff_s,
             longest_backoff_s=chosen.seconds("retry.backoff.max.ms"),
         )
-        self._in_progress = in_progress = InProgress(accumulator, outcomes)
-        identity_request = IdentityRequest(
-            identity, engine, nodes, pause_s=backoff_s, adopted=surroundings.wake, failed=in_progress.end
+        self._incomplete_batches = incomplete_batches = IncompleteBatches(accumulator, response_handler)
+        init_producer_id = InitProducerIdHandler(
+            producer_id_state,
+            engine,
+            nodes,
+            pause_s=backoff_s,
+            adopted=metadata_wait.wake,
+            failed=incomplete_batches.end,
         )
         self._sender = sender = Sender(
             accumulator,
-            self._sealer,
+            self._batch_encoder,
             guarantees,
             engine,
             nodes,
             metadata,
-            outcomes,
-            identity_request.start,
-            refused=in_progress.fail_all,
+            response_handler,
+            init_producer_id.start,
+            refused=incomplete_batches.fail_all,
             request_timeout_s=chosen.seconds("request.timeout.ms"),
             backoff_s=backoff_s,
         )
-        surroundings.connect(engine, sender, metadata)
-        self._transactions: Transactions | None = None
+        metadata_wait.connect(engine, sender, metadata)
+        self._transactions: BlockingTransactions | None = None
         if guarantees.transactional_id is not None:
-            transactions = Transactions(chosen, engine, nodes, metadata, identity, in_progress, sender.wake)
-            accumulator.transactions = outcomes.transactions = sender.transactions = transactions
+            transactions = BlockingTransactions(
+                chosen, engine, nodes, metadata, producer_id_state, incomplete_batches, sender.wake
+            )
+            accumulator.transactions = response_handler.transactions = sender.transactions = transactions
             self._transactions = transactions
-            assert self._transaction_dressing is not None
-            self._transaction_dressing.on_refused = transactions.on_send_refused
+            assert self._transactional_pipeline is not None
+            self._transactional_pipeline.on_refused = transactions.on_send_refused
         accumulator.guard.engine_thread = engine.run(_thread_id())
         accumulator.guard.direct = sender.direct
-        self._lifetime = Lifetime(
-            engine, accumulator, in_progress, sender, metadata, nodes, self._transactions, self._own_dressing
+        self._lifetime = ProducerLifetime(
+            engine, accumulator, incomplete_batches, sender, metadata, nodes, self._transactions, self._send_pipeline
         )
 
     def __repr__(self) -> str:
@@ -162,12 +171,12 @@ class Producer(Intake):
 
         In a thread that runs an event loop (a notebook's) it works as well, and keeps the loop; `flush_async` does not.
         """
-        if not self._in_progress.wait(timeout):
+        if not self._incomplete_batches.wait(timeout):
             raise TimeoutError(f"not everything was acknowledged within {timeout:g} s; it still may be")
 
     async def flush_async(self) -> None:
         """As `flush`, awaited."""
-        await self._in_progress.drained()
+        await self._incomplete_batches.drained()
 
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, for `timeout` seconds at most (none: as long as delivery.timeout.ms allows), then end.
@@ -210,7 +219,7 @@ class Producer(Intake):
         self._check_open()
         found = self._metadata.view.topic(topic)
         if found is None:
-            self._surroundings.await_topic(topic, -1, self._limits.max_block_s)
+            self._metadata_wait.await_topic(topic, -1, self._limits.max_block_s)
             found = self._metadata.view.topics[topic]
         return list(found.partitions)
 
@@ -224,16 +233,16 @@ class Producer(Intake):
 
     def metrics(self) -> dict[str, int]:
         """Counts since the start, and what is under way."""
-        accumulator, outcomes, sealer = self._accumulator, self._outcomes, self._sealer
+        accumulator, response_handler, batch_encoder = self._accumulator, self._response_handler, self._batch_encoder
         return {
             "records-acknowledged": int(accumulator.records_written),
-            "records-failed": outcomes.records_failed,
-            "batches-retried": outcomes.batches_retried,
-            "batches-split": outcomes.batches_split,
+            "records-failed": response_handler.records_failed,
+            "batches-retried": response_handler.batches_retried,
+            "batches-split": response_handler.batches_split,
             "batches-in-progress": len(accumulator.incomplete),
             "requests-sent": self._sender.requests_sent,
-            "bytes-raw": int(sealer.raw_bytes),
-            "bytes-sent": int(sealer.sealed_bytes),
+            "bytes-raw": int(batch_encoder.raw_bytes),
+            "bytes-sent": int(batch_encoder.encoded_bytes),
             "buffer-total-bytes": int(self._limits.memory),
             "buffer-available-bytes": int(accumulator.pool.available),
             "buffer-waits": int(accumulator.pool.exhausted),
@@ -241,7 +250,7 @@ class Producer(Intake):
 
     # Transactions
 
-    def _transacting(self) -> Transactions:
+    def _transacting(self) -> BlockingTransactions:
         self._check_open()
         if self._transactions is None:
             raise TransactionStateError("transactions need transactional.id: Producer(transactional_id=…)")
@@ -258,7 +267,7 @@ class Producer(Intake):
     def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group_metadata: GroupMetadata | str,
+        group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
         """Commit a consumer's offsets with the transaction; `consumer.group_metadata()` says whose."""
@@ -281,7 +290,7 @@ class Producer(Intake):
         await self._on_engine(self._transacting().initialise())
 
     async def send_offsets_to_transaction_async(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata | str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
         """As `send_offsets_to_transaction`, awaited."""
         await self._on_engine(self._transacting().send_offsets(offsets, group_metadata))
@@ -304,9 +313,9 @@ class Producer(Intake):
     ) -> Delivery:
         try:
             return super()._append_batch(topic, partition, body, count, base_timestamp, max_timestamp)
-        except COSTLY as problem:
-            if self._transaction_dressing is not None:
-                self._transaction_dressing.tell(problem)
+        except FAILS_TRANSACTION as problem:
+            if self._transactional_pipeline is not None:
+                self._transactional_pipeline.report(problem)
             raise
 
     def send_arrow(
@@ -343,8 +352,8 @@ async def _thread_id() -> int:
     return get_ident()
 
 
-def _limits(settings: Settings, guarantees: Guarantees) -> Limits:
-    return Limits(
+def _limits(settings: Settings, guarantees: Guarantees) -> AccumulatorLimits:
+    return AccumulatorLimits(
         # A batch that no request may carry helps nobody.
         batch_size=min(settings.number("batch.size"), settings.number("max.request.size")),
         linger_s=settings.seconds("linger.ms"),

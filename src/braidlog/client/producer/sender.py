@@ -12,21 +12,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+from braidlog.client.cluster_view import ClusterView
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.accumulator import Accumulator, TransactionHooks
-from braidlog.client.producer.admission import admit_seats, fail_seats
-from braidlog.client.producer.batch import Batch, tell
+from braidlog.client.producer.accumulator.admission import admit_pending_sends, fail_pending_sends
+from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
+from braidlog.client.producer.accumulator.draining import NEVER, Drained, drain, expire, next_expiry
+from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator, TransactionHooks
 from braidlog.client.producer.direct_path import WANT_S, DirectPath, release
-from braidlog.client.producer.draining import NEVER, Drained, drain, expire, next_expiry
 from braidlog.client.producer.guarantees import Guarantees
-from braidlog.client.producer.outcomes import Outcomes
-from braidlog.client.producer.produce_requests import Requests, Sent, answers
-from braidlog.client.producer.sealing import Sealer
-from braidlog.client.view import ClusterView
+from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
+from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.apis import PRODUCE
@@ -38,30 +38,30 @@ _MOST_UNSENT: Final = 4 * 1024 * 1024
 _UNSENT_PAUSE_S: Final = 0.001
 
 
-class Transactions(TransactionHooks, Protocol):
+class SenderTransactions(TransactionHooks, Protocol):
     """What the sender asks of, and tells, transactions."""
 
     @property
     def produce_at_most(self) -> int | None: ...
 
-    def on_batch_sent(self, batch: Batch) -> None: ...
+    def on_batch_sent(self, batch: ProducerBatch) -> None: ...
 
-    def on_batch_done(self, batch: Batch) -> None: ...
+    def on_batch_done(self, batch: ProducerBatch) -> None: ...
 
-    def on_batch_failed(self, batch: Batch, error: Exception) -> None: ...
+    def on_batch_failed(self, batch: ProducerBatch, error: Exception) -> None: ...
 
 
 class Sender:
     def __init__(
         self,
-        accumulator: Accumulator,
-        sealer: Sealer,
+        accumulator: RecordAccumulator,
+        batch_encoder: BatchEncoder,
         guarantees: Guarantees,
         engine: Engine,
         nodes: Nodes,
         metadata: Metadata,
-        outcomes: Outcomes,
-        get_identity: Callable[[], None],
+        response_handler: ProduceResponseHandler,
+        request_producer_id: Callable[[], None],
         *,
         refused: Callable[[Exception], None],
         request_timeout_s: float,
@@ -73,15 +73,15 @@ class Sender:
         self._loop = engine.loop
         self._nodes = nodes
         self._metadata = metadata
-        self._outcomes = outcomes
-        self._get_identity = get_identity
+        self._response_handler = response_handler
+        self._request_producer_id = request_producer_id
         # Told when a broker will not have us at all: waiting for it would only hide why.
         self._refused = refused
         self._backoff_s = backoff_s
         self._ask_again_at = 0.0
-        self._requests = Requests(sealer, guarantees.transactional_id, guarantees.acks, request_timeout_s)
+        self._requests = ProduceRequests(batch_encoder, guarantees.transactional_id, guarantees.acks, request_timeout_s)
         self.direct = DirectPath(engine.busy, engine.loop, accumulator, self._requests, nodes, self)
-        self.transactions: Transactions | None = None
+        self.transactions: SenderTransactions | None = None
         self._requests_sent = 0
         self._connecting: set[int] = set()
         self._asked: set[str] = set()
@@ -111,36 +111,36 @@ class Sender:
     def _turn(self) -> None:
         self._turn_due = False
         accumulator = self._accumulator
-        accumulator.heard()
+        accumulator.wakeup_received()
         if self._closed:
             return
         try:
-            self._set_timer(self._look(self._accumulator.clock.monotonic()))
+            self._set_timer(self._run_once(self._accumulator.clock.monotonic()))
         except Exception:
             # A bug of ours must not end the sending for good: batches still run out of time.
             log.exception("a turn of the producer's sender failed")
             self._set_timer(accumulator.clock.monotonic() + 1.0)
         finally:
-            accumulator.let_go()
+            accumulator.release_throttled()
 
-    def _look(self, now: float) -> float:
+    def _run_once(self, now: float) -> float:
         """Do what can be done; when to look again."""
         accumulator = self._accumulator
         if next_expiry(accumulator) <= now:
             expired, to_notify = expire(accumulator, now)
             for batch in expired:
                 assert batch.error is not None
-                self._outcomes.tell_failed([batch], batch.error)
-            tell(to_notify)
-        look_at = self._admit(now) if accumulator.seats else NEVER
-        identity = accumulator.identity
-        if identity.wants_id and accumulator.active:
-            self._get_identity()
-        rooms = self._rooms()
+                self._response_handler.report_failed([batch], batch.error)
+            notify_waiters(to_notify)
+        look_at = self._admit(now) if accumulator.pending_sends else NEVER
+        producer_id_state = accumulator.producer_id_state
+        if producer_id_state.wants_id and accumulator.active:
+            self._request_producer_id()
+        capacity = self._capacity()
         while True:
-            drained = drain(accumulator, now, rooms)
+            drained = drain(accumulator, now, capacity)
             for node, batches in drained.requests.items():
-                rooms[node] -= 1
+                capacity[node] -= 1
                 self._send(node, batches)
             if not drained.requests:
                 break
@@ -167,44 +167,44 @@ class Sender:
         self.direct.has_timer = False
         self._turn()
 
-    def _rooms(self) -> dict[int, int]:
+    def _capacity(self) -> dict[int, int]:
         """Requests that each connected broker may still get."""
-        rooms: dict[int, int] = {}
+        capacity: dict[int, int] = {}
         most = self._guarantees.max_in_flight
         for node in self._metadata.view.brokers:
             connection = self._nodes.ready(node)
             if connection is None:
                 continue
             if self._guarantees.acks == 0:
-                rooms[node] = most if connection.unsent < _MOST_UNSENT else 0
+                capacity[node] = most if connection.unsent < _MOST_UNSENT else 0
             else:
-                rooms[node] = max(most - self.direct.under_way.get(node, 0), 0)
-        return rooms
+                capacity[node] = max(most - self.direct.under_way.get(node, 0), 0)
+        return capacity
 
     # What is missing
 
     def _admit(self, now: float) -> float:
-        admitted = admit_seats(self._accumulator, now)
+        admitted = admit_pending_sends(self._accumulator, now)
         for topic in admitted.unknown:
-            self.seek_topic(topic)
-        tell(admitted.to_notify)
+            self.request_topic(topic)
+        notify_waiters(admitted.to_notify)
         return admitted.look_at
 
-    def seek_topic(self, topic: str) -> None:
+    def request_topic(self, topic: str) -> None:
         if topic not in self._asked:
             self._asked.add(topic)
             self._engine.spawn(f"metadata of {topic}", self._find(topic))
 
     async def _find(self, topic: str) -> None:
         try:
-            await self.know(topic, self._accumulator.limits.max_block_s)
+            await self.wait_for_topic(topic, self._accumulator.limits.max_block_s)
         except (ClientError, ProtocolError) as problem:
-            tell(fail_seats(self._accumulator, topic, problem))
+            notify_waiters(fail_pending_sends(self._accumulator, topic, problem))
         finally:
             self._asked.discard(topic)
         self.turn_soon()
 
-    async def know(self, topic: str, timeout_s: float, partition: int = -1) -> None:
+    async def wait_for_topic(self, topic: str, timeout_s: float, partition: int = -1) -> None:
         """Return once metadata has the topic, and the partition if one is named."""
         deadline = self._loop.time() + timeout_s
         view = await self._metadata.topic(topic, timeout_s)
@@ -242,7 +242,7 @@ class Sender:
             self._nodes.problems.recovered(f"broker {node}")
         except (ClientError, UserError) as problem:
             if getattr(problem, "retriable", False):
-                self._outcomes.note_unreachable(node, problem, began)
+                self._response_handler.note_unreachable(node, problem, began)
                 self._metadata.request_update()
                 # Batches whose time is up must not wait for a connection.
                 await asyncio.sleep(0.01)
@@ -271,22 +271,22 @@ class Sender:
 
     # Requests
 
-    def _send(self, node: int, batches: list[Batch]) -> None:
+    def _send(self, node: int, batches: list[ProducerBatch]) -> None:
         connection = self._nodes.ready(node)
         try:
             if connection is None:
-                raise self._outcomes.lost(node)
+                raise self._response_handler.lost(node)
             self._note_use(batches, self._accumulator.clock.monotonic())
             self._post(node, connection, batches)
         except (ClientError, ProtocolError) as problem:
             self.not_sent(batches, problem)
 
-    def not_sent(self, batches: list[Batch], problem: ClientError | ProtocolError) -> None:
+    def not_sent(self, batches: list[ProducerBatch], problem: ClientError | ProtocolError) -> None:
         release(batches)
-        self._outcomes.not_sent(batches, problem)
+        self._response_handler.not_sent(batches, problem)
         self.turn_soon()
 
-    def _post(self, node: int, connection: Connection, batches: list[Batch]) -> None:
+    def _post(self, node: int, connection: Connection, batches: list[ProducerBatch]) -> None:
         if self.transactions is not None:
             self._requests.newest = self.transactions.produce_at_most
             for batch in batches:
@@ -297,34 +297,34 @@ class Sender:
             connection.post_only(PRODUCE, version, request)
             release(batches)
             for batch in batches:
-                self._outcomes.written(batch, -1, -1)
+                self._response_handler.written(batch, -1, -1)
         else:
             self.direct.post(node, connection, batches, False)
         self._requests_sent += 1
 
-    def answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
+    def answered(self, sent: InFlightRequest, response: Any, problem: ClientError | None) -> None:
         self.direct.over(sent)
         if problem is None:
-            for batch, each in answers(response, sent):
-                self._outcomes.answered(batch, each)
+            for batch, each in responses_by_batch(response, sent):
+                self._response_handler.answered(batch, each)
         else:
-            self._outcomes.unanswered(sent.request.batches, problem)
+            self._response_handler.unanswered(sent.request.batches, problem)
             self._metadata.request_update()
-        if self._accumulator.active or self._accumulator.seats:
+        if self._accumulator.active or self._accumulator.pending_sends:
             self.turn_soon()
 
     def has_problems(self) -> bool:
         return not self._metadata.problems.is_empty
 
-    def recovered(self, batches: list[Batch]) -> None:
+    def recovered(self, batches: list[ProducerBatch]) -> None:
         for batch in batches:
-            self._outcomes.recovered(batch)
+            self._response_handler.recovered(batch)
 
     @property
     def requests_sent(self) -> int:
         return self._requests_sent + self.direct.requests_sent
 
-    def _note_use(self, batches: list[Batch], now: float) -> None:
+    def _note_use(self, batches: list[ProducerBatch], now: float) -> None:
         """Topics that are written to must not fall out of the metadata."""
         for batch in batches:
             if now - self.direct.wanted.get(batch.topic, -WANT_S) >= WANT_S:

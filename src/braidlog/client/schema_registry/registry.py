@@ -91,7 +91,7 @@ class Registry:
         return self._read(answer, int(answer.get("id", -1)))
 
     def id_of(self, subject: str, schema: object, kind: str = "AVRO") -> int:
-        """Of a schema that the subject has."""
+        """The id of a schema that the subject has."""
         return int(self._ask("POST", f"/subjects/{_quoted(subject)}", _described(schema, kind))["id"])
 
     def register(self, subject: str, schema: object, kind: str = "AVRO") -> int:
@@ -294,3 +294,10 @@ def _remembered(registry: Registry, schema_id: int) -> RegisteredSchema:
     with _lock:
         _known[at] = found
     return found
+
+
+def forget_schemas() -> None:
+    """Ask every registry again for what it was asked before."""
+    with _lock:
+        _known.clear()
+        _unknown.clear()

@@ -43,7 +43,7 @@ DIFFERENCES: Final = {
     ),
     "listeners": (
         "PLAINTEXT://:9092",
-        "an unprotected broker listens on the loopback interface until it is told otherwise",
+        "an unprotected broker listens on the loopback interface unless listeners says otherwise",
     ),
     "log.dir": (
         "/tmp/kafka-logs",

@@ -89,7 +89,7 @@ SETTINGS: Final = (
     ),
     Setting("log.flush.interval.ms", LONG, None, HIGH, mode=CLUSTER_WIDE,
         doc="Sync a log when this long has passed since it was last synced, where a topic sets no flush.ms; "
-        "else log.flush.scheduler.interval.ms counts, without which nobody looks.",
+        "else log.flush.scheduler.interval.ms counts, without which the log is never flushed by time.",
     ),
     Setting("log.flush.scheduler.interval.ms", LONG, MAX_LONG, HIGH,
         doc="How often logs are looked through for records due to be synced; the default is never, as in Kafka.",

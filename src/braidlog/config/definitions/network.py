@@ -34,7 +34,7 @@ SETTINGS: Final = (
         "interface.",
     ),
     Setting("advertised.listeners", STRING, None, HIGH, mode=PER_BROKER,
-        doc="What clients are told to connect to, where that differs from the listeners (behind NAT, in a "
+        doc="The addresses that clients connect to, where they differ from the listeners (behind NAT, in a "
         "container).",
     ),
     Setting("listener.security.protocol.map", STRING,

@@ -27,7 +27,7 @@ KERBEROS: Final = "there is no Kerberos"
 ENCODER: Final = "passwords changed at run time are not stored encrypted"
 # What happens while a setting that protects has no effect.
 OPEN: Final = "every client can do everything"
-ANONYMOUS: Final = "nobody is asked who they are, and every client can do everything"
+ANONYMOUS: Final = "clients are not authenticated, and every client can do everything"
 
 SETTINGS: Final = (
     Setting("authorizer.class.name", STRING, "", LOW, rule=NOT_NULL, no_effect=SECURITY, protects=OPEN,

@@ -13,7 +13,7 @@ from typing import Final
 from braidlog.coordinator.deadlines import Deadlines
 from braidlog.coordinator.effects import Effects, Moment
 from braidlog.coordinator.group.group import Group
-from braidlog.coordinator.group.offset_records import NEVER_SAID, CommittedOffset, offset_key
+from braidlog.coordinator.group.offset_records import NO_EXPIRY, OffsetAndMetadata, offset_key
 from braidlog.coordinator.group.offset_table import OffsetTable
 from braidlog.coordinator.group.pending_offsets import PendingOffsets
 from braidlog.coordinator.group.settings import GroupSettings
@@ -77,7 +77,7 @@ class OffsetCleanup:
         # the slices go on keeps its offsets.
         self._gone: dict[str, int] = {}
 
-    def loaded(self, newest_record: int, now: Moment, effects: Effects) -> None:
+    def on_loaded(self, newest_record: int, now: Moment, effects: Effects) -> None:
         """Topics that went while nobody replayed this partition left offsets, which a new topic must not inherit."""
         self._arm(now)
         known: dict[str, bool] = {}
@@ -172,10 +172,10 @@ class OffsetCleanup:
             group.write_tombstones(tombstones.effects)
         return True
 
-    def _is_old(self, group: Group, offset: CommittedOffset, now: Moment) -> bool:
+    def _is_old(self, group: Group, offset: OffsetAndMetadata, now: Moment) -> bool:
         since = group.offsets_age_from(offset.commit_timestamp_ms)
         if since is None:
             return False
-        if offset.expire_timestamp_ms != NEVER_SAID:
+        if offset.expire_timestamp_ms != NO_EXPIRY:
             return now.wall_ms >= offset.expire_timestamp_ms
         return now.wall_ms - since >= self._settings().offsets_retention_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.coordinator.group.group import Group
-from braidlog.coordinator.group.offset_records import CommittedOffset
+from braidlog.coordinator.group.offset_records import OffsetAndMetadata
 from braidlog.coordinator.group.offset_table import OffsetTable
 from braidlog.coordinator.group.pending_offsets import PendingOffsets
 from braidlog.core.protocol_errors import GroupIdNotFoundError, UnstableOffsetCommitError
@@ -66,7 +66,7 @@ class OffsetReads:
         return OffsetFetchResponseTopics(name=topic, partitions=partitions)
 
 
-def _answer(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+def _answer(index: int, committed: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
     if committed is None:
         return OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata=""

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.group_records import OffsetCommitKey, OffsetCommitValue
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
 
 KEY_VERSION: Final = 1
 VALUE_VERSION: Final = 3
@@ -32,24 +32,24 @@ VALUE_VERSION: Final = 3
 EXPIRING_VALUE_VERSION: Final = 1
 LATEST_VALUE_VERSION: Final = 4
 
-NEVER_SAID: Final = -1
+NO_EXPIRY: Final = -1
 
 
-class CommittedOffset(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """A tuple, since there may be very many."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    # NEVER_SAID unless the client asked for a retention of its own (versions 2 to 4 of OffsetCommit).
+    # NO_EXPIRY unless the client asked for a retention of its own (versions 2 to 4 of OffsetCommit).
     expire_timestamp_ms: int
     # Of the commit's record in the log: what a transaction wrote earlier must not win over what was written later.
     record_offset: int
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return versioned(OffsetCommitKey(group=group_id, topic=topic, partition=partition), KEY_VERSION)
+    return version_prefixed_bytes(OffsetCommitKey(group=group_id, topic=topic, partition=partition), KEY_VERSION)
 
 
 def offset_value(
@@ -62,15 +62,15 @@ def offset_value(
         commit_timestamp=commit_timestamp_ms,
         expire_timestamp=expire_timestamp_ms,
     )
-    return versioned(value, VALUE_VERSION if expire_timestamp_ms == NEVER_SAID else EXPIRING_VALUE_VERSION)
+    return version_prefixed_bytes(value, VALUE_VERSION if expire_timestamp_ms == NO_EXPIRY else EXPIRING_VALUE_VERSION)
 
 
-def read_offset_value(content: bytes, record_offset: int) -> CommittedOffset:
-    version = layout_version(content)
+def read_offset_value(content: bytes, record_offset: int) -> OffsetAndMetadata:
+    version = read_version_prefix(content)
     if not 0 <= version <= LATEST_VALUE_VERSION:
         raise MalformedError(f"a committed offset in the unknown layout {version}")
-    value = OffsetCommitValue.decode(layout_reader(content), version)
-    return CommittedOffset(
+    value = OffsetCommitValue.decode(reader_after_version(content), version)
+    return OffsetAndMetadata(
         int(value.offset),
         int(value.leader_epoch),
         value.metadata,

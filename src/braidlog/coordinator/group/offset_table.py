@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from braidlog.coordinator.group.offset_records import CommittedOffset
+from braidlog.coordinator.group.offset_records import OffsetAndMetadata
 
-PartitionOffsets = dict[int, CommittedOffset]
+PartitionOffsets = dict[int, OffsetAndMetadata]
 TopicOffsets = dict[str, PartitionOffsets]
 
 
@@ -27,10 +27,10 @@ class OffsetTable:
     def of_topic(self, group_id: str, topic: str) -> PartitionOffsets:
         return self.of_group(group_id).get(topic) or {}
 
-    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
         return self.of_topic(group_id, topic).get(partition)
 
-    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+    def put(self, group_id: str, topic: str, partition: int, committed: OffsetAndMetadata) -> None:
         topics = self._groups.get(group_id)
         if topics is None:
             topics = self._groups[group_id] = {}

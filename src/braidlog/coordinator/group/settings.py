@@ -37,7 +37,7 @@ class GroupSettings:
     overrides: Mapping[str, GroupOverrides] = field(default_factory=dict)
 
     def session_timeout_of(self, group_id: str) -> int:
-        """How long a member of the newer protocol may be silent, in ms."""
+        """How long a member of the consumer protocol may be silent, in ms."""
         own = self.overrides.get(group_id)
         if own is None or own.session_timeout_ms is None:
             return self.consumer_session_timeout_ms

@@ -1,7 +1,7 @@
 """The shard of one partition of `__consumer_offsets`: which part answers what.
 
     classic     join, sync, heartbeat and leave of groups that assign among themselves    record key 2
-    consumer    the newer protocol, where the coordinator assigns                         record keys 3 and up
+    consumer    the consumer protocol, where the coordinator assigns                         record keys 3 and up
     offsets     what groups committed, whichever protocol they speak                      record keys 0 and 1
 
 The parts share the groups and the deadlines. A live group may go over from one protocol to the other, so whatever
@@ -14,17 +14,17 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
+from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.classic.group import ClassicGroup
-from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicProtocol, DeadlineKey
+from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicGroupProtocol, DeadlineKey
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
-from braidlog.coordinator.group.consumer.protocol import KEY_VERSIONS, ConsumerProtocol
+from braidlog.coordinator.group.consumer.protocol import KEY_VERSIONS, ConsumerGroupProtocol
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.listing import described, listed_groups
-from braidlog.coordinator.group.offsets import OffsetStore
+from braidlog.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
-from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
+from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
 from braidlog.core.protocol_errors import GroupIdNotFoundError, InvalidGroupIdError, ProtocolError
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -38,99 +38,107 @@ from braidlog.wire.generated.offset_delete import OffsetDeleteRequest
 from braidlog.wire.generated.offset_fetch import OffsetFetchRequest
 from braidlog.wire.generated.sync_group import SyncGroupRequest
 from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
-from braidlog.wire.layouts import layout_reader, layout_version
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version
 
 # A deadline that is seen so much later than it was due tells that the broker itself stood still (paused, or out of
 # breath): what members sent meanwhile is not read yet, so they get as long again before they are missed.
 STOOD_STILL_S: Final = 1.0
 
 
-class GroupShard:
+class GroupCoordinatorShard:
     def __init__(self, settings: Callable[[], GroupSettings], topics: Topics, new_member_id: Callable[[], str]) -> None:
         self.groups: dict[str, Group] = {}
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
-        self.classic = ClassicProtocol(self.groups, self.deadlines, settings, new_member_id)
-        self.consumer = ConsumerProtocol(self.groups, self.deadlines, settings, topics, new_member_id, self.classic)
-        self.offsets = OffsetStore(self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.heard_from)
+        self.classic = ClassicGroupProtocol(self.groups, self.deadlines, settings, new_member_id)
+        self.consumer = ConsumerGroupProtocol(
+            self.groups, self.deadlines, settings, topics, new_member_id, self.classic
+        )
+        self.offsets = OffsetMetadataManager(
+            self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.extend_session
+        )
 
     # Members
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def join_group(self, request: JoinGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self.classic.join_group(request, caller, ticket, now)
+            return self.classic.join_group(request, caller, responder, now)
         if not group.is_empty():
-            return self.consumer.join_classic(group, request, caller, ticket, now)
-        # Nobody is left who speaks the newer protocol: the group begins anew, its offsets stay.
+            return self.consumer.join_classic(group, request, caller, responder, now)
+        # Nobody is left who speaks the consumer protocol: the group begins anew, its offsets stay.
         effects = Effects()
         group.write_tombstones(effects, applied=True)
-        effects.add(self.classic.join_group(request, caller, ticket, now))
+        effects.add(self.classic.join_group(request, caller, responder, now))
         return effects
 
-    def sync_group(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def sync_group(self, request: SyncGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.sync_classic(group, request, caller, ticket, now)
-        return self.classic.sync_group(request, caller, ticket, now)
+            return self.consumer.sync_classic(group, request, caller, responder, now)
+        return self.classic.sync_group(request, caller, responder, now)
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.heartbeat_classic(group, request, caller, ticket, now)
-        return self.classic.heartbeat(request, caller, ticket, now)
+            return self.consumer.heartbeat_classic(group, request, caller, responder, now)
+        return self.classic.heartbeat(request, caller, responder, now)
 
-    def leave_group(self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.leave_classic(group, request, caller, ticket, now)
-        return self.classic.leave_group(request, caller, ticket, now)
+            return self.consumer.leave_classic(group, request, caller, responder, now)
+        return self.classic.leave_group(request, caller, responder, now)
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, responder: Responder, now: Moment
     ) -> Effects:
-        return self.consumer.heartbeat(request, caller, ticket, now)
+        return self.consumer.heartbeat(request, caller, responder, now)
 
     # Offsets
 
-    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
-        return self.offsets.commit_offsets(request, caller, ticket, now)
+    def commit_offsets(
+        self, request: OffsetCommitRequest, caller: Caller, responder: Responder, now: Moment
+    ) -> Effects:
+        return self.offsets.commit_offsets(request, caller, responder, now)
 
     def commit_txn_offsets(
-        self, request: TxnOffsetCommitRequest, caller: Caller, ticket: Ticket, now: Moment
+        self, request: TxnOffsetCommitRequest, caller: Caller, responder: Responder, now: Moment
     ) -> Effects:
-        return self.offsets.commit_txn_offsets(request, caller, ticket, now)
+        return self.offsets.commit_txn_offsets(request, caller, responder, now)
 
-    def fetch_offsets(self, request: OffsetFetchRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
-        return self.offsets.fetch_offsets(request, caller, ticket, now)
+    def fetch_offsets(self, request: OffsetFetchRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
+        return self.offsets.fetch_offsets(request, caller, responder, now)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
-        return self.offsets.delete_offsets(request, caller, ticket, now)
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, caller: Caller, responder: Responder, now: Moment
+    ) -> Effects:
+        return self.offsets.delete_offsets(request, caller, responder, now)
 
     # Groups as a whole
 
-    def describe_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+    def describe_group(self, group_id: str, responder: Responder, now: Moment) -> Effects:
         """Replies with one `DescribedGroup`."""
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFoundError(f"there is no classic group {group_id!r}")
         effects = Effects()
-        effects.reply(ticket, described(group))
+        effects.reply(responder, described(group))
         return effects
 
-    def describe_consumer_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+    def describe_consumer_group(self, group_id: str, responder: Responder, now: Moment) -> Effects:
         """Replies with one `DescribedGroup` of ConsumerGroupDescribe."""
-        return self.consumer.describe(group_id, ticket)
+        return self.consumer.describe(group_id, responder)
 
-    def list_groups(self, request: ListGroupsRequest, ticket: Ticket, now: Moment) -> Effects:
+    def list_groups(self, request: ListGroupsRequest, responder: Responder, now: Moment) -> Effects:
         effects = Effects()
-        effects.reply(ticket, ListGroupsResponse(groups=listed_groups(self.groups.values(), request)))
+        effects.reply(responder, ListGroupsResponse(groups=listed_groups(self.groups.values(), request)))
         return effects
 
-    def delete_group(self, group_id: str, ticket: Ticket, now: Moment) -> Effects:
+    def delete_group(self, group_id: str, responder: Responder, now: Moment) -> Effects:
         """The group and its offsets go in one batch; replies with one `DeletableGroupResult`."""
         group = self.groups.get(group_id)
         if group is None:
@@ -139,7 +147,7 @@ class GroupShard:
         effects = Effects()
         self.offsets.tombstone_all(group_id, effects)
         group.write_tombstones(effects)
-        effects.reply(ticket, DeletableGroupResult(group_id=group_id))
+        effects.reply(responder, DeletableGroupResult(group_id=group_id))
         return effects
 
     # What the cluster tells
@@ -156,8 +164,8 @@ class GroupShard:
     # What the runtime asks
 
     def replay(self, record: ReplayedRecord) -> None:
-        version = layout_version(record.key)
-        key = layout_reader(record.key)
+        version = read_version_prefix(record.key)
+        key = reader_after_version(record.key)
         if version < 0:
             raise MalformedError(f"a key of version {version} cannot be")
         if version < KEY_VERSION:
@@ -167,16 +175,16 @@ class GroupShard:
         elif version in KEY_VERSIONS:
             self.consumer.replay(version, key, record.value, record)
         else:
-            raise UnknownKindError(version)
+            raise UnknownRecordTypeError(version)
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
-        self.offsets.replay_marker(producer_id, producer_epoch, commits)
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
+        self.offsets.replay_end_transaction_marker(producer_id, producer_epoch, commits)
 
-    def loaded(self, now: Moment) -> Effects:
+    def on_loaded(self, now: Moment) -> Effects:
         effects = Effects()
-        self.classic.loaded(now, effects)
-        self.consumer.loaded(now, effects)
-        self.offsets.loaded(now, effects)
+        self.classic.on_loaded(now, effects)
+        self.consumer.on_loaded(now, effects)
+        self.offsets.on_loaded(now, effects)
         return effects
 
     def next_deadline(self) -> float | None:
@@ -206,10 +214,10 @@ class GroupShard:
                 self.offsets.on_deadline(key, now, effects)
         return effects
 
-    def abandon(self, error: ProtocolError) -> Effects:
+    def on_unloaded(self, error: ProtocolError) -> Effects:
         effects = Effects()
-        self.classic.abandon(error, effects)
-        self.consumer.abandon(error, effects)
+        self.classic.on_unloaded(error, effects)
+        self.consumer.on_unloaded(error, effects)
         return effects
 
     def durable_state(self) -> object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from braidlog.coordinator.txn.records import by_topic
-from braidlog.coordinator.txn.states import BY_NAME, TxnState
-from braidlog.coordinator.txn.transaction import Transaction
+from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata
+from braidlog.coordinator.txn.transaction_state import BY_NAME, TransactionState
 from braidlog.wire.generated.describe_transactions import TopicData
 from braidlog.wire.generated.describe_transactions import TransactionState as DescribedTransaction
 from braidlog.wire.generated.list_transactions import (
@@ -16,7 +16,7 @@ from braidlog.wire.generated.list_transactions import (
 from braidlog.wire.generated.list_transactions import TransactionState as ListedTransaction
 
 
-def describe(transaction: Transaction) -> DescribedTransaction:
+def describe(transaction: TransactionMetadata) -> DescribedTransaction:
     topics = by_topic(transaction.partitions)
     return DescribedTransaction(
         transactional_id=transaction.transactional_id,
@@ -30,7 +30,7 @@ def describe(transaction: Transaction) -> DescribedTransaction:
 
 
 def list_matching(
-    transactions: Iterable[Transaction],
+    transactions: Iterable[TransactionMetadata],
     request: ListTransactionsRequest,
     id_matches: Callable[[str], bool] | None,
     now_ms: int,
@@ -39,7 +39,7 @@ def list_matching(
     states = {BY_NAME[name] for name in request.state_filters if name in BY_NAME}
     producer_ids = set(request.producer_id_filters)
 
-    def wanted(transaction: Transaction) -> bool:
+    def wanted(transaction: TransactionMetadata) -> bool:
         if producer_ids and transaction.producer_id not in producer_ids:
             return False
         if request.state_filters and transaction.state not in states:
@@ -47,7 +47,7 @@ def list_matching(
         # As by Kafka, an id that never had a transaction counts as one that has been open forever.
         if request.duration_filter >= 0 and now_ms - transaction.started_ms <= request.duration_filter:
             return False
-        if transaction.state == TxnState.Dead:
+        if transaction.state == TransactionState.Dead:
             return False
         return id_matches is None or id_matches(transaction.transactional_id)
 

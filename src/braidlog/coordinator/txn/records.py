@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.coordinator.shard import ReplayedRecord, UnknownKindError
-from braidlog.coordinator.txn.states import TxnState
-from braidlog.coordinator.txn.transaction import Transaction
+from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
+from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata
+from braidlog.coordinator.txn.transaction_state import TransactionState
 from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
 
 
 def encode_key(transactional_id: str) -> bytes:
-    return versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    return version_prefixed_bytes(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
 def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
@@ -38,7 +38,7 @@ def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def encode_value(transaction: Transaction) -> bytes:
+def encode_value(transaction: TransactionMetadata) -> bytes:
     topics = by_topic(transaction.partitions)
     partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
     value = TransactionLogValue(
@@ -46,7 +46,7 @@ def encode_value(transaction: Transaction) -> bytes:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
-        transaction_partitions=None if transaction.state == TxnState.Empty else partitions,
+        transaction_partitions=None if transaction.state == TransactionState.Empty else partitions,
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
         previous_producer_id=transaction.previous_id,
@@ -54,23 +54,23 @@ def encode_value(transaction: Transaction) -> bytes:
         client_transaction_version=transaction.client_version,
         last_producer_epoch=transaction.last_epoch,
     )
-    return versioned(value, VALUE_VERSION)
+    return version_prefixed_bytes(value, VALUE_VERSION)
 
 
-def decode(record: ReplayedRecord) -> tuple[str, Transaction | None]:
+def decode(record: ReplayedRecord) -> tuple[str, TransactionMetadata | None]:
     """The id and what became of it; None where it is forgotten."""
-    if layout_version(record.key) != KEY_VERSION:
-        raise UnknownKindError(layout_version(record.key))
-    reader = layout_reader(record.key)
+    if read_version_prefix(record.key) != KEY_VERSION:
+        raise UnknownRecordTypeError(read_version_prefix(record.key))
+    reader = reader_after_version(record.key)
     transactional_id = TransactionLogKey.decode(reader, KEY_VERSION).transactional_id
     if record.value is None:
         return transactional_id, None
-    version = layout_version(record.value)
+    version = read_version_prefix(record.value)
     if not 0 <= version <= VALUE_VERSION:
         raise MalformedError(f"transactional id {transactional_id!r}: value version {version} is not known")
-    value = TransactionLogValue.decode(layout_reader(record.value), version)
+    value = TransactionLogValue.decode(reader_after_version(record.value), version)
     try:
-        state = TxnState(value.transaction_status)
+        state = TransactionState(value.transaction_status)
     except ValueError:
         raise MalformedError(
             f"transactional id {transactional_id!r}: state {value.transaction_status} is not known"
@@ -80,7 +80,7 @@ def decode(record: ReplayedRecord) -> tuple[str, Transaction | None]:
         for topic in value.transaction_partitions or []
         for index in topic.partition_ids
     )
-    return transactional_id, Transaction(
+    return transactional_id, TransactionMetadata(
         transactional_id,
         value.producer_id,
         value.producer_epoch,

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Effects, Moment, Ticket
+from braidlog.coordinator.effects import Effects, Moment, Responder
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import queries, records
 from braidlog.coordinator.txn.actions import SendMarkers
-from braidlog.coordinator.txn.ending import end
-from braidlog.coordinator.txn.initialising import Claim, initialise
-from braidlog.coordinator.txn.joining import current, join
+from braidlog.coordinator.txn.add_partitions import add_partitions, validate_producer
+from braidlog.coordinator.txn.end_txn import end_transaction
+from braidlog.coordinator.txn.init_producer_id import ProducerIdAndEpoch, init_producer_id
 from braidlog.coordinator.txn.settings import TxnSettings
-from braidlog.coordinator.txn.states import TxnState
-from braidlog.coordinator.txn.transaction import CLASSIC, NO_ID, Transaction
+from braidlog.coordinator.txn.transaction_metadata import NO_ID, TV_0, TransactionMetadata
+from braidlog.coordinator.txn.transaction_state import TransactionState
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
     InvalidRequestError,
@@ -56,10 +56,10 @@ _RECORD_OVERHEAD: Final = 32
 # What could not be written is tried again after this many seconds.
 _RETRY_S: Final = 1.0
 # A timeout that never comes (KIP-939).
-_ENDLESS_MS: Final = 0x7FFF_FFFF
+_NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
 
 
-class TxnShard:
+class TransactionCoordinatorShard:
     """Implements `coordinator.shard.Shard`; `coordinator_epoch` is the leader epoch of its partition.
 
     `take_producer_id` gives a fresh producer id, or raises the error that tells the client to try again.
@@ -71,7 +71,7 @@ class TxnShard:
         self._settings = settings
         self._take_producer_id = take_producer_id
         self.coordinator_epoch = coordinator_epoch
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, TransactionMetadata] = {}
         # Soft, rebuilt by `loaded`: the attempt under way for each Prepare state, with what it still waits for.
         self._sending: dict[str, tuple[SendMarkers, dict[TopicPartition, None]]] = {}
         self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
@@ -80,7 +80,7 @@ class TxnShard:
 
     # Producers
 
-    def init_producer_id(self, request: InitProducerIdRequest, ticket: Ticket, now: Moment) -> Effects:
+    def init_producer_id(self, request: InitProducerIdRequest, responder: Responder, now: Moment) -> Effects:
         transactional_id = request.transactional_id or ""
         if not transactional_id:
             raise InvalidRequestError("a transactional id must not be empty")
@@ -90,54 +90,60 @@ class TxnShard:
             raise UnsupportedVersionError("prepared transactions of others are not served")
         if not 0 < request.transaction_timeout_ms <= self._settings().max_timeout_ms:
             raise InvalidTransactionTimeoutError("the timeout must be above 0 and at most transaction.max.timeout.ms")
-        claim = Claim(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        expected = (
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        )
         before = self.transactions.get(transactional_id)
         take_id = self._take_producer_id
         timeout_ms = request.transaction_timeout_ms
-        after = initialise(before, transactional_id, timeout_ms, claim, take_id, now.wall_ms)
-        effects = self._begin(now)
+        after = init_producer_id(before, transactional_id, timeout_ms, expected, take_id, now.wall_ms)
+        effects = self._begin_operation(now)
         if after is not before:
             self._write(effects, after, now)
         if after.prepared:
             error = ConcurrentTransactionsError("the open transaction is being aborted; try again")
-            effects.reply(ticket, error)
+            effects.reply(responder, error)
         else:
             response = InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
-            effects.reply(ticket, response)
+            effects.reply(responder, response)
         return effects
 
     # Partitions
 
     def add_partitions(
-        self, wanted: AddPartitionsToTxnTransaction, client_version: int, ticket: Ticket, now: Moment
+        self, wanted: AddPartitionsToTxnTransaction, client_version: int, responder: Responder, now: Moment
     ) -> Effects:
         """Answered by an AddPartitionsToTxnResult; whatever fails, fails for all partitions."""
         partitions = partitions_of(wanted)
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         producer = (wanted.transactional_id, wanted.producer_id, wanted.producer_epoch)
-        self._join(effects, producer, frozenset(partitions), client_version, now)
-        effects.reply(ticket, _result(wanted.transactional_id, partitions, frozenset(partitions)))
+        self._add_partitions(effects, producer, frozenset(partitions), client_version, now)
+        effects.reply(responder, _result(wanted.transactional_id, partitions, frozenset(partitions)))
         return effects
 
-    def verify_partitions(self, wanted: AddPartitionsToTxnTransaction, ticket: Ticket, now: Moment) -> Effects:
+    def verify_partitions(self, wanted: AddPartitionsToTxnTransaction, responder: Responder, now: Moment) -> Effects:
         """Answered by an AddPartitionsToTxnResult; what is not in the transaction is TRANSACTION_ABORTABLE."""
         if not wanted.transactional_id:
             raise InvalidRequestError("a transactional id must not be empty")
-        found = current(self.transactions.get(wanted.transactional_id), wanted.producer_id, wanted.producer_epoch)
-        effects = self._begin(now)
-        effects.reply(ticket, _result(wanted.transactional_id, partitions_of(wanted), found.partitions))
+        found = validate_producer(
+            self.transactions.get(wanted.transactional_id), wanted.producer_id, wanted.producer_epoch
+        )
+        effects = self._begin_operation(now)
+        effects.reply(responder, _result(wanted.transactional_id, partitions_of(wanted), found.partitions))
         return effects
 
     def add_offsets(
-        self, request: AddOffsetsToTxnRequest, offsets_partition: int, ticket: Ticket, now: Moment
+        self, request: AddOffsetsToTxnRequest, offsets_partition: int, responder: Responder, now: Moment
     ) -> Effects:
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         producer = (request.transactional_id, request.producer_id, request.producer_epoch)
-        self._join(effects, producer, frozenset([TopicPartition(OFFSETS_TOPIC, offsets_partition)]), CLASSIC, now)
-        effects.reply(ticket, AddOffsetsToTxnResponse())
+        self._add_partitions(
+            effects, producer, frozenset([TopicPartition(OFFSETS_TOPIC, offsets_partition)]), TV_0, now
+        )
+        effects.reply(responder, AddOffsetsToTxnResponse())
         return effects
 
-    def _join(
+    def _add_partitions(
         self,
         effects: Effects,
         producer: tuple[str, int, int],
@@ -149,41 +155,41 @@ class TxnShard:
         if not transactional_id:
             raise InvalidRequestError("a transactional id must not be empty")
         before = self.transactions.get(transactional_id)
-        after = join(before, producer_id, epoch, partitions, client_version, now.wall_ms)
+        after = add_partitions(before, producer_id, epoch, partitions, client_version, now.wall_ms)
         if after is not None:
             self._write(effects, after, now)
 
     # Ends
 
-    def end_txn(self, request: EndTxnRequest, moves_epoch: bool, ticket: Ticket, now: Moment) -> Effects:
-        """`moves_epoch`: the client speaks transaction version 2, and is told its next producer id and epoch."""
+    def end_txn(self, request: EndTxnRequest, bumps_epoch: bool, responder: Responder, now: Moment) -> Effects:
+        """`bumps_epoch`: the client speaks transaction version 2, and is told its next producer id and epoch."""
         if not request.transactional_id:
             raise InvalidRequestError("a transactional id must not be empty")
         before = self.transactions.get(request.transactional_id)
-        after = end(
+        after = end_transaction(
             before,
             request.producer_id,
             request.producer_epoch,
             request.committed,
-            moves_epoch,
+            bumps_epoch,
             self._take_producer_id,
             now.wall_ms,
         )
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         if after is not None:
             self._write(effects, after, now)
         latest = after or before
         response = EndTxnResponse()
-        if moves_epoch and latest is not None:
+        if bumps_epoch and latest is not None:
             rotates = latest.next_id != NO_ID
             response.producer_id = latest.next_id if rotates else latest.producer_id
             response.producer_epoch = 0 if rotates else latest.producer_epoch
-        effects.reply(ticket, response)
+        effects.reply(responder, response)
         return effects
 
     def markers_written(self, action: SendMarkers, partitions: list[TopicPartition], now: Moment) -> Effects:
         """These have the marker, or are gone for good; the last of them completes the transaction."""
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         attempt, waiting = self._sending.get(action.transactional_id, (None, {}))
         if attempt is not action:
             return effects
@@ -195,7 +201,7 @@ class TxnShard:
 
     def retry_markers(self, action: SendMarkers, now: Moment) -> Effects:
         """Send once more what of the attempt is still missing, unless the attempt is over."""
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         attempt, waiting = self._sending.get(action.transactional_id, (None, {}))
         if attempt is action and waiting:
             transaction = self.transactions[action.transactional_id]
@@ -210,33 +216,37 @@ class TxnShard:
 
     # Questions
 
-    def describe(self, transactional_id: str, ticket: Ticket, now: Moment) -> Effects:
+    def describe(self, transactional_id: str, responder: Responder, now: Moment) -> Effects:
         """Answered by the TransactionState of DescribeTransactions."""
         if not transactional_id:
             raise InvalidRequestError("a transactional id must not be empty")
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id}")
-        effects = self._begin(now)
-        effects.reply(ticket, queries.describe(transaction))
+        effects = self._begin_operation(now)
+        effects.reply(responder, queries.describe(transaction))
         return effects
 
     def list_transactions(
-        self, request: ListTransactionsRequest, id_matches: Callable[[str], bool] | None, ticket: Ticket, now: Moment
+        self,
+        request: ListTransactionsRequest,
+        id_matches: Callable[[str], bool] | None,
+        responder: Responder,
+        now: Moment,
     ) -> Effects:
         """Answered by a ListTransactionsResponse."""
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         matching = queries.list_matching(self.transactions.values(), request, id_matches, now.wall_ms)
-        effects.reply(ticket, matching)
+        effects.reply(responder, matching)
         return effects
 
     # Writing
 
-    def _begin(self, now: Moment) -> Effects:
+    def _begin_operation(self, now: Moment) -> Effects:
         self._now = now
         return Effects()
 
-    def _write(self, effects: Effects, after: Transaction, now: Moment) -> None:
+    def _write(self, effects: Effects, after: TransactionMetadata, now: Moment) -> None:
         """Write a transaction down; what was decided is told to its partitions, if there are any."""
         transactional_id = after.transactional_id
         effects.write(records.encode_key(transactional_id), records.encode_value(after))
@@ -248,7 +258,7 @@ class TxnShard:
             completed = after.completed(now.wall_ms)
             effects.write(records.encode_key(transactional_id), records.encode_value(completed))
 
-    def _send(self, transaction: Transaction, partitions: list[TopicPartition], attempt: int) -> SendMarkers:
+    def _send(self, transaction: TransactionMetadata, partitions: list[TopicPartition], attempt: int) -> SendMarkers:
         action = SendMarkers(
             transaction.transactional_id,
             transaction.producer_id,
@@ -272,19 +282,19 @@ class TxnShard:
         if self._now is not None:
             self._arm(transactional_id, transaction, self._now)
 
-    def replay_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
         """Nobody writes to this topic in transactions."""
 
-    def _arm(self, transactional_id: str, transaction: Transaction | None, now: Moment) -> None:
+    def _arm(self, transactional_id: str, transaction: TransactionMetadata | None, now: Moment) -> None:
         """Let the soft state follow what was written down."""
         deadlines = self._deadlines
-        ongoing = transaction is not None and transaction.state == TxnState.Ongoing
+        ongoing = transaction is not None and transaction.state == TransactionState.Ongoing
         if transaction is None or not transaction.idle:
             deadlines.cancel((EXPIRY, transactional_id))
         else:
             left_ms = transaction.updated_ms + self._settings().id_expiration_ms - now.wall_ms
             deadlines.set((EXPIRY, transactional_id), now.monotonic + max(0, left_ms) / 1000)
-        if transaction is not None and ongoing and transaction.timeout_ms < _ENDLESS_MS:
+        if transaction is not None and ongoing and transaction.timeout_ms < _NO_TIMEOUT_MS:
             left_ms = min(transaction.started_ms - now.wall_ms, 0) + transaction.timeout_ms
             deadlines.set((TIMEOUT, transactional_id), now.monotonic + max(0, left_ms) / 1000)
         else:
@@ -293,9 +303,9 @@ class TxnShard:
             deadlines.cancel((COMPLETION, transactional_id))
             self._sending.pop(transactional_id, None)
 
-    def loaded(self, now: Moment) -> Effects:
+    def on_loaded(self, now: Moment) -> Effects:
         """Take up what a restart interrupted: markers of whatever was decided are sent again, all of them."""
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         for transactional_id, transaction in self.transactions.items():
             self._arm(transactional_id, transaction, now)
             if not transaction.prepared:
@@ -310,7 +320,7 @@ class TxnShard:
         return self._deadlines.next()
 
     def expire(self, now: Moment) -> Effects:
-        effects = self._begin(now)
+        effects = self._begin_operation(now)
         room = _PORTION_BYTES
         for deadline in self._deadlines.pop_due(now.monotonic):
             if room > 0:
@@ -331,7 +341,7 @@ class TxnShard:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return effects
-        if kind == TIMEOUT and transaction.state == TxnState.Ongoing:
+        if kind == TIMEOUT and transaction.state == TransactionState.Ongoing:
             self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
             self._write(effects, transaction.fenced(now.wall_ms, may_return=True), now)
         elif kind == COMPLETION and transaction.prepared:
@@ -341,7 +351,7 @@ class TxnShard:
             effects.write(records.encode_key(transactional_id), None)
         return effects
 
-    def abandon(self, error: ProtocolError) -> Effects:
+    def on_unloaded(self, error: ProtocolError) -> Effects:
         """Nobody waits in here: every request is answered by the operation that served it."""
         return Effects()
 

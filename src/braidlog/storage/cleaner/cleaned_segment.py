@@ -9,8 +9,8 @@ from typing import Final
 
 from braidlog.storage.files import Files, Part
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.segment import CLEANED_SUFFIX, SUFFIXES, Segment, file_name
-from braidlog.storage.txn_index import AbortedTxn
+from braidlog.storage.index.transaction_index import AbortedTxn
+from braidlog.storage.log.log_segment import CLEANED_SUFFIX, SUFFIXES, LogSegment, file_name
 
 _WRITE_BYTES: Final = 1 << 20
 
@@ -23,7 +23,7 @@ class CleanedSegment:
         self.size: int = 0
         self._files = files
         remove_cleaned(files, directory, base_offset)
-        self._segment = Segment.create(
+        self._segment = LogSegment.create(
             files,
             handles,
             directory,
@@ -52,7 +52,7 @@ class CleanedSegment:
     def finish(self, modified_ms: int) -> None:
         """Everything on disk, dated like the newest segment that went into it (old tombstones expire by that date)."""
         self._write()
-        self._segment.settle()
+        self._segment.become_inactive()
         self._segment.sync()
         self._segment.sync_indexes()
         self._segment.release()
@@ -67,7 +67,7 @@ class CleanedSegment:
         position = self._segment.size
         self._segment.write(self._pending, self._pending_bytes)
         for size, last_offset, max_timestamp in self._notes:
-            self._segment.note_batch(position, size, last_offset, max_timestamp, last_offset)
+            self._segment.index_batch(position, size, last_offset, max_timestamp, last_offset)
             position += size
         self._pending = []
         self._notes = []

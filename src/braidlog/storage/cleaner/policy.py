@@ -42,7 +42,7 @@ class CleanableLog:
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningTask:
+class LogToClean:
     """Compact what lies in `first_dirty .. first_uncleanable`, together with the clean part before it."""
 
     partition: TopicPartition
@@ -61,7 +61,7 @@ class CleaningTask:
         return self.dirty_bytes / total if total else 0.0
 
 
-def assess(log: CleanableLog, now_ms: int) -> CleaningTask:
+def assess(log: CleanableLog, now_ms: int) -> LogToClean:
     """How dirty a log is and what could be compacted of it now."""
     first_dirty, invalid = _first_dirty(log)
     first_uncleanable = max(_first_uncleanable(log, first_dirty, now_ms), first_dirty)
@@ -78,7 +78,7 @@ def assess(log: CleanableLog, now_ms: int) -> CleaningTask:
             clean_bytes += segment.size
         else:
             dirty_bytes += segment.size
-    return CleaningTask(
+    return LogToClean(
         log.partition,
         first_dirty,
         max(boundary, first_dirty),
@@ -89,9 +89,9 @@ def assess(log: CleanableLog, now_ms: int) -> CleaningTask:
     )
 
 
-def choose_filthiest(logs: Iterable[CleanableLog], now_ms: int) -> CleaningTask | None:
+def choose_filthiest(logs: Iterable[CleanableLog], now_ms: int) -> LogToClean | None:
     """The log with the largest share of dirty bytes among those that are due, by ratio or by age."""
-    best: CleaningTask | None = None
+    best: LogToClean | None = None
     for log in logs:
         task = assess(log, now_ms)
         if task.dirty_bytes == 0:

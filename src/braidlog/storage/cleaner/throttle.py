@@ -12,7 +12,7 @@ _LONGEST_SLEEP: Final = 1.0
 
 
 class Throttle:
-    """`spend` returns when the average rate since the start is within the limit again."""
+    """`maybe_throttle` returns when the average rate since the start is within the limit again."""
 
     def __init__(self, bytes_per_second: float, clock: Clock, sleep: Callable[[float], None] | None = None) -> None:
         self._rate = bytes_per_second
@@ -21,7 +21,7 @@ class Throttle:
         self._start = clock.monotonic()
         self._spent = 0
 
-    def spend(self, count: int) -> None:
+    def maybe_throttle(self, count: int) -> None:
         self._spent += count
         if self._rate == float("inf"):
             return

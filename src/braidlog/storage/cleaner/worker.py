@@ -11,8 +11,8 @@ import threading
 from typing import Final, TextIO
 
 from braidlog.core.errors import CorruptLogError
-from braidlog.storage.cleaner.order import CleaningOrder
-from braidlog.storage.cleaner.passes import InlinePasses
+from braidlog.storage.cleaner.cleaning_request import CleaningRequest
+from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.files import Files, OsFiles
 
 # Compaction can wait, producers and consumers cannot.
@@ -21,15 +21,15 @@ _NICENESS: Final = 10
 
 def serve(orders: TextIO, outcomes: TextIO, files: Files) -> None:
     """Until the broker closes the pipe, which it also does by dying."""
-    passes = InlinePasses(files)
+    passes = InlinePassRunner(files)
     for line in orders:
         outcomes.write(answer(line, passes) + "\n")
         outcomes.flush()
 
 
-def answer(line: str, passes: InlinePasses) -> str:
+def answer(line: str, passes: InlinePassRunner) -> str:
     try:
-        return passes.run(CleaningOrder.from_json(line), lambda: False).to_json()
+        return passes.run(CleaningRequest.from_json(line), lambda: False).to_json()
     except CorruptLogError as problem:
         return json.dumps({"error": "corrupt", "message": str(problem)})
     except OSError as problem:

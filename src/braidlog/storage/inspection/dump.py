@@ -12,17 +12,17 @@ from typing import Final
 
 from braidlog.core.errors import CorruptLogError, UserError
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.storage.checkpoints import CHECKPOINT_NAMES, decode_offsets
+from braidlog.storage.dirs.meta_properties import parse_properties
+from braidlog.storage.dirs.offset_checkpoint_file import CHECKPOINT_NAMES, decode_offsets
+from braidlog.storage.dirs.partition_metadata_file import FILE_NAME as PARTITION_METADATA
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
+from braidlog.storage.index.offset_index import OffsetIndex
+from braidlog.storage.index.time_index import TimeIndex
+from braidlog.storage.index.transaction_index import TransactionIndex
 from braidlog.storage.inspection.batches import FoundBatch, Gap, walk_file
-from braidlog.storage.leader_epochs import CHECKPOINT_NAME, decode_epochs
-from braidlog.storage.meta_properties import parse_properties
-from braidlog.storage.offset_index import OffsetIndex
-from braidlog.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from braidlog.storage.producer_snapshot import decode_snapshot
-from braidlog.storage.time_index import TimeIndex
-from braidlog.storage.txn_index import TxnIndex
+from braidlog.storage.log.leader_epoch_file_cache import CHECKPOINT_NAME, decode_epochs
+from braidlog.storage.producers.snapshot_files import decode_snapshot
 from braidlog.wire.records.batch import BatchHeader
 from braidlog.wire.records.reading import Record, read_batch
 
@@ -169,7 +169,7 @@ def _times(files: Files, path: str, base_offset: int) -> Iterator[Entry]:
 
 def _aborted(files: Files, path: str) -> Iterator[Entry]:
     try:
-        entries = TxnIndex(files, HandlePool(files, 4), path).entries()
+        entries = TransactionIndex(files, HandlePool(files, 4), path).entries()
     except CorruptLogError as problem:
         yield _problem(str(problem))
         return

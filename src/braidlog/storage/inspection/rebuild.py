@@ -8,13 +8,13 @@ from typing import Final
 
 from braidlog.core.clock import Clock
 from braidlog.core.errors import UserError
-from braidlog.storage.directory_lock import LOCK_NAME, lock_directory
+from braidlog.storage.dirs.directory_lock import LOCK_NAME, lock_directory
+from braidlog.storage.dirs.log_directory import LockDirectory
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.log_dirs import LockDirectory
-from braidlog.storage.producer_state import ProducerState
-from braidlog.storage.segment import LOG_SUFFIX, Segment
-from braidlog.storage.segment_scan import scan_segment
+from braidlog.storage.log.log_segment import LOG_SUFFIX, LogSegment
+from braidlog.storage.log.segment_recovery import recover_segment
+from braidlog.storage.producers.producer_state_manager import ProducerStateManager
 
 _OPEN_FILES: Final = 16
 _NEVER_MS: Final = 1 << 62
@@ -53,7 +53,7 @@ def rebuild_index(
     try:
         handles = HandlePool(files, _OPEN_FILES)
         segments = [
-            Segment.open(
+            LogSegment.open(
                 files,
                 handles,
                 directory.rstrip("/"),
@@ -65,7 +65,7 @@ def rebuild_index(
             for base in bases
         ]
         total = sum(segment.size for segment in segments)
-        producers = ProducerState(directory, _NEVER_MS)
+        producers = ProducerStateManager(directory, _NEVER_MS)
         rebuilt: list[RebuiltSegment] = []
         done = 0
         for segment in segments:
@@ -92,8 +92,8 @@ def segment_bases(files: Files, directory: str) -> list[int]:
     return bases
 
 
-def _rebuild(segment: Segment, producers: ProducerState) -> RebuiltSegment:
-    result = scan_segment(segment, producers, None)
+def _rebuild(segment: LogSegment, producers: ProducerStateManager) -> RebuiltSegment:
+    result = recover_segment(segment, producers, None)
     segment.write_indexes()
     segment.sync_indexes()
     rebuilt = RebuiltSegment(

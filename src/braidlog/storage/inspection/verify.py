@@ -8,17 +8,17 @@ from typing import Final
 
 from braidlog.core.errors import CorruptLogError, UserError
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.storage.directory_names import DirectoryKind, parse_directory_name
+from braidlog.storage.dirs.directory_names import DirectoryKind, parse_directory_name
+from braidlog.storage.dirs.partition_metadata_file import FILE_NAME as PARTITION_METADATA
+from braidlog.storage.dirs.partition_metadata_file import decode_partition_metadata
 from braidlog.storage.files import Files
+from braidlog.storage.index.offset_index import MAX_RELATIVE_OFFSET
 from braidlog.storage.inspection.batches import FoundBatch, Gap, walk_file
 from braidlog.storage.inspection.rebuild import segment_bases
 from braidlog.storage.inspection.verify_indexes import SegmentFacts, verify_indexes
-from braidlog.storage.leader_epochs import CHECKPOINT_NAME, decode_epochs
-from braidlog.storage.offset_index import MAX_RELATIVE_OFFSET
-from braidlog.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
-from braidlog.storage.partition_metadata import decode_partition_metadata
-from braidlog.storage.producer_snapshot import decode_snapshot, snapshot_offset
-from braidlog.storage.segment import LOG_SUFFIX, file_name
+from braidlog.storage.log.leader_epoch_file_cache import CHECKPOINT_NAME, decode_epochs
+from braidlog.storage.log.log_segment import LOG_SUFFIX, file_name
+from braidlog.storage.producers.snapshot_files import decode_snapshot, snapshot_offset
 from braidlog.wire.records.reading import read_batch
 
 ERROR: Final = "error"

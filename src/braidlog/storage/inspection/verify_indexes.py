@@ -9,10 +9,10 @@ from typing import Final
 from braidlog.core.errors import CorruptLogError
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.offset_index import OffsetIndex
-from braidlog.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from braidlog.storage.time_index import TimeIndex
-from braidlog.storage.txn_index import TxnIndex
+from braidlog.storage.index.offset_index import OffsetIndex
+from braidlog.storage.index.time_index import TimeIndex
+from braidlog.storage.index.transaction_index import TransactionIndex
+from braidlog.storage.log.log_segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from braidlog.wire.records.batch import BatchHeader
 
 _NO_LIMIT: Final = 1 << 62
@@ -93,7 +93,7 @@ def _time_index(files: Files, handles: HandlePool, path: str, facts: SegmentFact
 def _txn_index(files: Files, handles: HandlePool, facts: SegmentFacts) -> Iterator[str]:
     path = facts.stem + TXN_INDEX_SUFFIX
     try:
-        for entry in TxnIndex(files, handles, path).entries():
+        for entry in TransactionIndex(files, handles, path).entries():
             if not facts.base_offset <= entry.last_offset < max(facts.next_offset, facts.base_offset + 1):
                 yield f"{path}: the marker at offset {entry.last_offset} is not in this segment"
                 return

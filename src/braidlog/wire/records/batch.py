@@ -31,7 +31,7 @@ from typing import Final
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from braidlog.core.fairness import let_others_run
+from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import CorruptMessageError
 from braidlog.wire.records.checksum import crc32c
 
@@ -266,7 +266,7 @@ def iterate_headers(buffer: bytes, start: int, end: int) -> list[BatchHeader]:
             break
         headers.append(read_header(buffer, at, stop))
         if len(headers) & 0x7FF == 0:
-            let_others_run()
+            yield_gil()
         at += size
     return headers
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from braidlog.core.fairness import let_others_run
+from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
@@ -62,7 +62,7 @@ def build_batch(
     last_delta = -1
     for index, record in enumerate(items):
         if index & 0x7FF == 0x7FF:
-            let_others_run()
+            yield_gil()
         delta = record.offset - base_offset if keep_offsets else index
         if delta <= last_delta:
             raise InvalidRecordError(f"offset {record.offset} does not follow the record before it")
@@ -161,7 +161,7 @@ def build_message_set(
     max_timestamp = NO_TIMESTAMP
     for index, record in enumerate(items):
         if index & 0x7FF == 0x7FF:
-            let_others_run()
+            yield_gil()
         offset = offsets[index]
         timestamp = log_append_time_ms if log_append_time_ms is not None else record.timestamp
         max_timestamp = max(max_timestamp, timestamp)

@@ -16,7 +16,7 @@ _POSITIVE: Final = 0x7FFFFFFF
 _RECORD_OVERHEAD: Final = 8
 
 
-class Turns:
+class StickyRowPartitioner:
     """For rows without a key: one partition after the other, each for about `batch_size` bytes of records.
 
     So batches grow full, as the Java client's sticky partitioner does it; with a size of 0 every row is a turn.
@@ -40,11 +40,11 @@ class Turns:
         return partition
 
 
-def spread_by_key(
-    keys: BytesColumn | None, values: BytesColumn | None, rows: int, partitions: int, turns: Turns
+def partition_rows_by_key(
+    keys: BytesColumn | None, values: BytesColumn | None, rows: int, partitions: int, turns: StickyRowPartitioner
 ) -> list[bytes]:
     """The rows (int32 each, in order) of every partition, by the hash of their keys; keyless ones take turns."""
-    spread = _Spread(partitions)
+    spread = _RowsByPartition(partitions)
     total: i64 = partitions
     row: i64 = 0
     stop: i64 = rows
@@ -63,9 +63,9 @@ def spread_by_key(
     return spread.finish()
 
 
-def spread_by_number(numbers: bytes, rows: int, partitions: int) -> list[bytes]:
+def partition_rows_by_number(numbers: bytes, rows: int, partitions: int) -> list[bytes]:
     """The same by a column of partition numbers (int32 each)."""
-    spread = _Spread(partitions)
+    spread = _RowsByPartition(partitions)
     total: i64 = partitions
     row: i64 = 0
     stop: i64 = rows
@@ -78,7 +78,7 @@ def spread_by_number(numbers: bytes, rows: int, partitions: int) -> list[bytes]:
     return spread.finish()
 
 
-class _Spread:
+class _RowsByPartition:
     """Rows per partition as they are dealt out."""
 
     __slots__ = ("_rows",)

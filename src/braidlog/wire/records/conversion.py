@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from braidlog.core.protocol_errors import InvalidRecordError, UnsupportedCompressionTypeError
+from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords, check_size
 from braidlog.wire.records.batch import (
     CODEC_NONE,
     CODEC_ZSTD,
@@ -14,9 +15,8 @@ from braidlog.wire.records.batch import (
 )
 from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.compression import DEFAULT_LIMIT
-from braidlog.wire.records.policy import AppendPolicy, ValidatedRecords, check_size
 from braidlog.wire.records.reading import Record, read_batch
-from braidlog.wire.records.rejection import (
+from braidlog.wire.records.record_errors import (
     PRODUCERS_LOG_APPEND_TIME,
     WITHOUT_KEY,
     RecordError,

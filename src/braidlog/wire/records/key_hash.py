@@ -38,5 +38,5 @@ def murmur2(data: bytes, at: i64, length: i64) -> i64:
     return mixed ^ mixed >> 15
 
 
-def partition_of_key(key: bytes, partitions: i64) -> i64:
+def partition_for_key(key: bytes, partitions: i64) -> i64:
     return (murmur2(key, 0, len(key)) & _POSITIVE) % partitions

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
-from braidlog.core.fairness import let_others_run
+from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
 from braidlog.wire.records.batch import (
     CODEC_MASK,
@@ -187,7 +187,7 @@ def _read_v2(buffer: bytes, start: i64, end: i64, header: BatchHeader) -> list[R
         records.append(Record(base_offset + int(offset_delta), timestamp, key, value, headers, attributes, sequence))
         index += 1
         if index & 0x7FF == 0:
-            let_others_run()
+            yield_gil()
     if at != end:
         raise InvalidRecordError(f"{end - at} bytes are left after the {count} records of the batch")
     return records
@@ -278,7 +278,7 @@ def _read_inner(inner: bytes, wrapper: BatchHeader, check_crc: bool) -> list[Rec
         records.append(Record(header.base_offset, timestamp, key, value, (), wrapper.attributes & ~CODEC_MASK))
         at += header.size
         if len(records) & 0x7FF == 0:
-            let_others_run()
+            yield_gil()
     if not records:
         raise InvalidRecordError("a compressed message without inner messages")
     return records

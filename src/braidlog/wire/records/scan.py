@@ -21,7 +21,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from braidlog.core.fairness import let_others_run
+from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import InvalidRecordError
 
 INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
@@ -260,7 +260,7 @@ def scan_records(buffer: bytes, start: i64, end: i64, count: i64, base_timestamp
         index += 1
         if index & 0xFFFF == 0:
             # Some 0.6 ms of work.
-            let_others_run()
+            yield_gil()
     if at != end:
         raise InvalidRecordError(f"{end - at} bytes are left after the {count} records of the batch")
     scan.max_timestamp = max_timestamp

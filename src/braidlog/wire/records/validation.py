@@ -12,13 +12,16 @@ from typing import Final
 from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from braidlog.core.fairness import let_others_run
+from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
 from braidlog.core.slices import ByteSlice
+from braidlog.wire.records.append_policy import AppendPolicy as AppendPolicy
+from braidlog.wire.records.append_policy import ValidatedRecords as ValidatedRecords
+from braidlog.wire.records.append_policy import check_size
 from braidlog.wire.records.batch import (
     CODEC_MASK,
     CODEC_NONE,
@@ -37,10 +40,7 @@ from braidlog.wire.records.batch import (
 from braidlog.wire.records.compression import compress, decompress, most_decompressed
 from braidlog.wire.records.conversion import convert_up
 from braidlog.wire.records.encoding import encode_header
-from braidlog.wire.records.policy import AppendPolicy as AppendPolicy
-from braidlog.wire.records.policy import ValidatedRecords as ValidatedRecords
-from braidlog.wire.records.policy import check_size
-from braidlog.wire.records.rejection import (
+from braidlog.wire.records.record_errors import (
     PRODUCERS_LOG_APPEND_TIME,
     WITHOUT_KEY,
     UnfitCodecError,
@@ -99,7 +99,7 @@ def validate_for_append(
         _check_request(headers, produce_version)
     for index, header in enumerate(headers):
         if index & 0x7FF == 0x7FF:
-            let_others_run()
+            yield_gil()
         check_size(header.size, policy)
         check_crc(buffer, header)
         if header.codec > CODEC_ZSTD:
@@ -144,7 +144,7 @@ def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> i
     return work
 
 
-def place(validated: ValidatedRecords, first_offset: int, leader_epoch: int) -> None:
+def assign_offsets(validated: ValidatedRecords, first_offset: int, leader_epoch: int) -> None:
     """Give a batch that was validated as if for an empty log its offsets in this one."""
     (header,) = validated.headers
     header.base_offset += first_offset

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admin_fakes import ScriptedCluster, ScriptedNode
 
 from braidlog.client.admin import cluster_description, features, log_dirs, reassignments
+from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.cluster_description import BrokerDescription, ClusterCalls
 from braidlog.client.admin.features import FeatureCalls, FeatureUpdate, Levels, UpgradeType
 from braidlog.client.admin.log_dirs import LogDirCalls, Replica, ReplicaInfo
 from braidlog.client.admin.reassignments import ElectionType, Reassignment, ReassignmentCalls
-from braidlog.client.admin.routing import Routing
-from braidlog.client.cluster import METADATA
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     ClusterAuthorizationFailedError,
@@ -54,14 +53,15 @@ from braidlog.wire.generated.list_partition_reassignments import (
 )
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseBroker
 from braidlog.wire.generated.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+from support.admin_fakes import ScriptedCluster, ScriptedNode
 
 FIRST = TopicPartition("orders", 0)
 SECOND = TopicPartition("orders", 1)
 
 
-def asking(answers: dict[int, Any], versions: dict[int, int] | None = None) -> tuple[Routing, ScriptedNode]:
+def asking(answers: dict[int, Any], versions: dict[int, int] | None = None) -> tuple[AdminApiDriver, ScriptedNode]:
     node = ScriptedNode({key: _always(answer) for key, answer in answers.items()}, versions)
-    return Routing(ScriptedCluster({1: node})), node
+    return AdminApiDriver(ScriptedCluster({1: node})), node
 
 
 def _always(answer: Any) -> Any:
@@ -80,8 +80,8 @@ def test_the_cluster_and_its_brokers() -> None:
             DescribeClusterBroker(broker_id=1, host="a", port=1),
         ],
     )
-    routing, _ = asking({cluster_description.DESCRIBE_CLUSTER: answer})
-    found = ClusterCalls(routing).describe_cluster()
+    driver, _ = asking({cluster_description.DESCRIBE_CLUSTER: answer})
+    found = ClusterCalls(driver).describe_cluster()
     assert (found.cluster_id, found.controller_id, found.authorized_operations) == ("c", None, None)
     assert found.brokers == (BrokerDescription(1, "a", 1, None), BrokerDescription(2, "b", 2, "r"))
     older, _ = asking({cluster_description.DESCRIBE_CLUSTER: answer}, {cluster_description.DESCRIBE_CLUSTER: 1})
@@ -91,8 +91,8 @@ def test_the_cluster_and_its_brokers() -> None:
 
 def test_a_broker_from_before_the_call_is_asked_for_metadata() -> None:
     brokers = [MetadataResponseBroker(node_id=1, host="a", port=1)]
-    routing, _ = asking({METADATA: MetadataResponse(brokers=brokers, cluster_id="c", controller_id=1)})
-    found = ClusterCalls(routing).describe_cluster()
+    driver, _ = asking({METADATA: MetadataResponse(brokers=brokers, cluster_id="c", controller_id=1)})
+    found = ClusterCalls(driver).describe_cluster()
     assert (found.cluster_id, found.controller_id) == ("c", 1)
     assert found.brokers == (BrokerDescription(1, "a", 1, None),)
 
@@ -104,8 +104,8 @@ def test_apis_by_name_and_those_without_one() -> None:
             ApiVersion(api_key=3, min_version=0, max_version=12),
         ]
     )
-    routing, _ = asking({API_VERSIONS: answer})
-    assert ClusterCalls(routing).broker_api_versions()[1] == ((3, "Metadata", 0, 12), (9999, "", 0, 1))
+    driver, _ = asking({API_VERSIONS: answer})
+    assert ClusterCalls(driver).broker_api_versions()[1] == ((3, "Metadata", 0, 12), (9999, "", 0, 1))
 
 
 # Features
@@ -117,8 +117,8 @@ def test_features_that_are_used_and_could_be() -> None:
         finalized_features=[FinalizedFeatureKey(name="f", max_version_level=2, min_version_level=1)],
         finalized_features_epoch=7,
     )
-    routing, _ = asking({API_VERSIONS: answer})
-    found = FeatureCalls(routing).describe_features()
+    driver, _ = asking({API_VERSIONS: answer})
+    found = FeatureCalls(driver).describe_features()
     assert (found.finalized, found.supported, found.epoch) == ({"f": Levels(1, 2)}, {"f": Levels(0, 3)}, 7)
     bare, _ = asking({API_VERSIONS: ApiVersionsResponse()})
     assert FeatureCalls(bare).describe_features().epoch is None
@@ -129,8 +129,8 @@ def test_levels_are_changed_in_every_version(version: int, expected: tuple[bool,
     # From version 2 on it is all or none, and nothing is said of each.
     results = [UpdatableFeatureResult(feature="f"), UpdatableFeatureResult(feature="g", error_code=95)]
     answer = UpdateFeaturesResponse(results=results if version < 2 else [])
-    routing, node = asking({features.UPDATE_FEATURES: answer}, {features.UPDATE_FEATURES: version})
-    changed = FeatureCalls(routing).update_features({"f": FeatureUpdate(0, UpgradeType.UNSAFE_DOWNGRADE), "g": 2})
+    driver, node = asking({features.UPDATE_FEATURES: answer}, {features.UPDATE_FEATURES: version})
+    changed = FeatureCalls(driver).update_features({"f": FeatureUpdate(0, UpgradeType.UNSAFE_DOWNGRADE), "g": 2})
     assert changed["f"] is None
     if version < 2:
         assert isinstance(changed.errors["g"], InvalidUpdateVersionError)
@@ -151,14 +151,14 @@ def test_directories_that_work_and_one_that_does_not() -> None:
         usable_bytes=4,
     )
     answer = DescribeLogDirsResponse(results=[works, DescribeLogDirsResult(log_dir="/a", error_code=56)])
-    routing, node = asking({log_dirs.DESCRIBE_LOG_DIRS: answer})
-    broken, found = LogDirCalls(routing).describe_log_dirs()[1]
+    driver, node = asking({log_dirs.DESCRIBE_LOG_DIRS: answer})
+    broken, found = LogDirCalls(driver).describe_log_dirs()[1]
     assert isinstance(broken.error, KafkaStorageError)
     assert (broken.total_bytes, broken.usable_bytes) == (None, None)
     assert found.replicas == {FIRST: ReplicaInfo(10, 3, True)}
     assert (found.error, found.total_bytes, found.usable_bytes) == (None, 5, 4)
     assert node.asked[0].topics is None
-    LogDirCalls(routing).describe_log_dirs([1], partitions=[FIRST, SECOND])
+    LogDirCalls(driver).describe_log_dirs([1], partitions=[FIRST, SECOND])
     assert [(each.topic, each.partitions) for each in node.asked[1].topics] == [("orders", [0, 1])]
 
 
@@ -176,7 +176,7 @@ def test_copies_are_moved_by_their_brokers() -> None:
 
     nodes = {number: ScriptedNode({log_dirs.ALTER_REPLICA_LOG_DIRS: alter}) for number in (1, 2)}
     targets = {Replica("orders", 0, 1): "/a", Replica("orders", 1, 1): "/b", Replica("orders", 0, 2): "/c"}
-    moved = LogDirCalls(Routing(ScriptedCluster(nodes))).alter_replica_log_dirs(targets)
+    moved = LogDirCalls(AdminApiDriver(ScriptedCluster(nodes))).alter_replica_log_dirs(targets)
     assert moved == dict.fromkeys(targets)
     assert [each.path for each in nodes[1].asked[0].dirs] == ["/a", "/b"]
     assert [each.path for each in nodes[2].asked[0].dirs] == ["/c"]
@@ -198,13 +198,13 @@ def test_moves_begin_end_and_are_seen() -> None:
         partition_index=0, replicas=[1, 2], adding_replicas=[2], removing_replicas=[1]
     )
     listed = ListPartitionReassignmentsResponse(topics=[OngoingTopicReassignment(name="orders", partitions=[ongoing])])
-    routing, node = asking(
+    driver, node = asking(
         {
             reassignments.ALTER_PARTITION_REASSIGNMENTS: altered,
             reassignments.LIST_PARTITION_REASSIGNMENTS: listed,
         }
     )
-    calls = ReassignmentCalls(routing)
+    calls = ReassignmentCalls(driver)
     results = calls.alter_partition_reassignments({FIRST: [2], SECOND: None})
     assert results[FIRST] is None
     assert isinstance(results.errors[SECOND], NoReassignmentInProgressError)
@@ -213,17 +213,17 @@ def test_moves_begin_end_and_are_seen() -> None:
     assert [(each.partition_index, each.replicas) for each in topic.partitions] == [(0, [2]), (1, None)]
     assert calls.list_partition_reassignments() == {FIRST: Reassignment((1, 2), (2,), (1,))}
     assert node.asked[1].topics is None
-    routing, _ = asking(
+    driver, _ = asking(
         {reassignments.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsResponse(error_code=31)}
     )
     with pytest.raises(ClusterAuthorizationFailedError):
-        ReassignmentCalls(routing).alter_partition_reassignments({FIRST: [2]})
+        ReassignmentCalls(driver).alter_partition_reassignments({FIRST: [2]})
 
 
 def test_elections_of_some_or_of_all() -> None:
     result = ReplicaElectionResult(topic="orders", partition_result=[PartitionResult(partition_id=0)])
-    routing, node = asking({reassignments.ELECT_LEADERS: ElectLeadersResponse(replica_election_results=[result])})
-    calls = ReassignmentCalls(routing)
+    driver, node = asking({reassignments.ELECT_LEADERS: ElectLeadersResponse(replica_election_results=[result])})
+    calls = ReassignmentCalls(driver)
     assert calls.elect_leaders([FIRST], ElectionType.UNCLEAN) == {FIRST: None}
     assert calls.elect_leaders() == {FIRST: None}
     assert [request.election_type for request in node.asked] == [1, 0]

@@ -6,14 +6,13 @@ import hashlib
 from typing import Any
 
 import pytest
-from admin_fakes import ScriptedCluster, ScriptedNode
 
 from braidlog.client.admin import acls, delegation_tokens, quotas, scram
+from braidlog.client.admin.acl_operations import AclOperation
 from braidlog.client.admin.acls import Acl, AclCalls, AclFilter, AclResourceType, PatternType, Permission
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.delegation_tokens import DelegationTokenCalls, Principal
-from braidlog.client.admin.operations import AclOperation
 from braidlog.client.admin.quotas import ANYBODY, DEFAULT, QuotaCalls, QuotaEntity, QuotaFilter
-from braidlog.client.admin.routing import Routing
 from braidlog.client.admin.scram import ScramCalls, ScramDeletion, ScramMechanism, ScramUpsertion
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
@@ -40,19 +39,20 @@ from braidlog.wire.generated.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from support.admin_fakes import ScriptedCluster, ScriptedNode
 
 RULE = Acl(AclResourceType.TOPIC, "orders", "User:ann", AclOperation.READ)
 
 
-def routing(api_key: int, answer: Any, version: int | None = None) -> tuple[Routing, ScriptedNode]:
+def driver(api_key: int, answer: Any, version: int | None = None) -> tuple[AdminApiDriver, ScriptedNode]:
     versions = {} if version is None else {api_key: version}
     node = ScriptedNode({api_key: lambda request: answer(request) if callable(answer) else answer}, versions)
-    return Routing(ScriptedCluster({1: node})), node
+    return AdminApiDriver(ScriptedCluster({1: node})), node
 
 
 def test_each_rule_has_its_own_answer() -> None:
     answer = CreateAclsResponse(results=[AclCreationResult(), AclCreationResult(error_code=31)])
-    where, node = routing(acls.CREATE_ACLS, answer)
+    where, node = driver(acls.CREATE_ACLS, answer)
     prefixed = RULE._replace(pattern_type=PatternType.PREFIXED, permission=Permission.DENY, host="::1")
     created = AclCalls(where).create_acls([RULE, prefixed])
     assert created[RULE] is None
@@ -64,13 +64,13 @@ def test_each_rule_has_its_own_answer() -> None:
 
 
 def test_prefixes_are_too_new_for_old_brokers() -> None:
-    where, _ = routing(acls.CREATE_ACLS, CreateAclsResponse(), version=0)
+    where, _ = driver(acls.CREATE_ACLS, CreateAclsResponse(), version=0)
     with pytest.raises(UnsupportedVersionError):
         AclCalls(where).create_acls([RULE._replace(pattern_type=PatternType.PREFIXED)])
 
 
 def test_a_cluster_without_an_authorizer_says_so() -> None:
-    where, node = routing(acls.DESCRIBE_ACLS, DescribeAclsResponse(error_code=54, error_message=None))
+    where, node = driver(acls.DESCRIBE_ACLS, DescribeAclsResponse(error_code=54, error_message=None))
     with pytest.raises(SecurityDisabledError, match=r"has no authorizer; set authorizer\.class\.name"):
         AclCalls(where).describe_acls()
     (request,) = node.asked
@@ -96,7 +96,7 @@ def test_rules_deleted_by_filter() -> None:
             DeleteAclsFilterResult(matching_acls=[gone, stuck]),
         ]
     )
-    where, _ = routing(acls.DELETE_ACLS, answer)
+    where, _ = driver(acls.DELETE_ACLS, answer)
     everything = AclFilter()
     deleted = AclCalls(where).delete_acls([RULE, everything])
     assert deleted[RULE] == (RULE,)
@@ -108,7 +108,7 @@ def test_quotas_of_defaults_and_of_nobody_in_particular() -> None:
     answer = DescribeClientQuotasResponse(
         entries=[EntryData(entity=entity, values=[ValueData(key="producer_byte_rate", value=5.0)])]
     )
-    where, node = routing(quotas.DESCRIBE_CLIENT_QUOTAS, answer)
+    where, node = driver(quotas.DESCRIBE_CLIENT_QUOTAS, answer)
     found = QuotaCalls(where).describe_client_quotas(
         QuotaFilter(user=DEFAULT, client_id="app", ip=ANYBODY, strict=True)
     )
@@ -126,7 +126,7 @@ def test_quotas_are_set_and_taken_away() -> None:
     answer = AlterClientQuotasResponse(
         entries=[ResponseEntryData(entity=[ResponseEntityData(entity_type="user", entity_name=None)])]
     )
-    where, node = routing(quotas.ALTER_CLIENT_QUOTAS, answer)
+    where, node = driver(quotas.ALTER_CLIENT_QUOTAS, answer)
     everybody = QuotaEntity(user=DEFAULT)
     assert QuotaCalls(where).alter_client_quotas({everybody: {"a": 1.5, "b": None}}) == {everybody: None}
     (entry,) = node.asked[0].entries
@@ -142,7 +142,7 @@ def test_no_password_travels() -> None:
         users = sorted({each.name for each in (*request.upsertions, *request.deletions)})
         return AlterUserScramCredentialsResponse(results=[AlterUserScramCredentialsResult(user=user) for user in users])
 
-    where, node = routing(scram.ALTER_USER_SCRAM_CREDENTIALS, answer)
+    where, node = driver(scram.ALTER_USER_SCRAM_CREDENTIALS, answer)
     changed = ScramCalls(where).alter_scram_users(
         [
             ScramUpsertion("ann", "pencil", ScramMechanism.SCRAM_SHA_256, 4096, b"salt"),
@@ -170,7 +170,7 @@ def test_no_password_travels() -> None:
     ],
 )
 def test_credentials_that_brokers_would_refuse(change: ScramUpsertion | ScramDeletion, reported: str) -> None:
-    where, node = routing(scram.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsResponse())
+    where, node = driver(scram.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsResponse())
     with pytest.raises(UserError, match=reported):
         ScramCalls(where).alter_scram_users([change])
     assert node.asked == []
@@ -179,7 +179,7 @@ def test_credentials_that_brokers_would_refuse(change: ScramUpsertion | ScramDel
 @pytest.mark.parametrize(("version", "owner"), [(2, ""), (3, None)])
 def test_a_token_is_the_callers_unless_an_owner_is_named(version: int, owner: str | None) -> None:
     answer = CreateDelegationTokenResponse(principal_type="User", principal_name="ann", token_id="t", hmac=b"h")
-    where, node = routing(delegation_tokens.CREATE_DELEGATION_TOKEN, answer, version)
+    where, node = driver(delegation_tokens.CREATE_DELEGATION_TOKEN, answer, version)
     token = DelegationTokenCalls(where).create_delegation_token(renewers=[Principal.parse("User:bob")])
     assert token.owner == token.requester == Principal("User", "ann")
     assert node.asked[0].owner_principal_name == owner

@@ -45,9 +45,9 @@ def test_freed_by_an_error() -> None:
 def test_after_a_fork_every_call_is_refused_even_inside_one() -> None:
     one = OneThread("consumer")
     with one:
-        one.leave_behind()
+        one.mark_forked()
         with pytest.raises(ClosedError, match="this consumer was made before a fork"), one:
             pass
-    assert one.is_left_behind
+    assert one.is_forked
     with pytest.raises(ClosedError, match="make a new one here"):
         one.check()

@@ -291,7 +291,7 @@ def test_a_token_can_be_fetched_while_the_program_ends() -> None:
     """What is flushed at exit may need a connection first, and executors take nothing any more by then."""
     program = """
         import atexit
-        from braidlog.client.network.authentication import SecuredAccess
+        from braidlog.client.network.authentication import SecureChannelBuilder
         from braidlog.client.network.engine import Engine
         from braidlog.client.settings import PRODUCER, Settings
 
@@ -299,11 +299,11 @@ def test_a_token_can_be_fetched_while_the_program_ends() -> None:
             is_blocking = True
             def credentials(self):
                 return "token"
-            def exchange(self, credentials):
+            def sasl_client(self, credentials):
                 return f"exchange with {credentials}"
 
         settings = Settings.of(PRODUCER, None, {"bootstrap_servers": "broker:9092"})
-        access = SecuredAccess(settings, with_tls=False, login=Login())
+        access = SecureChannelBuilder(settings, with_tls=False, login=Login())
         engine = Engine("tester")
 
         @atexit.register

@@ -29,8 +29,8 @@ def _metadata(_: int, __: Message) -> Answer:
     return MetadataResponse(cluster_id="c")
 
 
-async def _ask(nodes: Nodes, node_id: int = -1, lane: str = "", timeout_s: float = 5.0) -> str | None:
-    connection = await nodes.connection(node_id, lane)
+async def _ask(nodes: Nodes, node_id: int = -1, purpose: str = "", timeout_s: float = 5.0) -> str | None:
+    connection = await nodes.connection(node_id, purpose)
     return (await connection.call(METADATA, MetadataRequest(), MetadataResponse, timeout_s=timeout_s)).cluster_id
 
 
@@ -110,8 +110,8 @@ async def test_brokers_that_were_given_up_together_are_unreachable_not_unknown()
     async with ScriptedBroker(_metadata) as broker:
         nodes = _nodes(broker)
         nodes.learn({7: ("127.0.0.1", 1), 8: ("::1", 2)})
-        nodes.forget_brokers()
-        nodes.forget_brokers()
+        nodes.rebootstrap()
+        nodes.rebootstrap()
         with pytest.raises(NoConnection, match=r"broker 7 is unreachable at 127\.0\.0\.1:1; is it running"):
             await nodes.connection(7)
         with pytest.raises(NoConnection, match=r"broker 8 is unreachable at \[::1\]:2"):

@@ -15,17 +15,17 @@ import pytest
 from braidlog.client.errors import ClientError
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
-from braidlog.client.network.transport import PlainTransport
-from braidlog.client.producer.accumulator import Accumulator
-from braidlog.client.producer.batch import Batch, tell
+from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
+from braidlog.client.producer.accumulator.limits import AccumulatorLimits
+from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
+from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.direct_path import DirectPath
-from braidlog.client.producer.identity import ProducerIdentity
-from braidlog.client.producer.intake import Intake
-from braidlog.client.producer.limits import Limits
-from braidlog.client.producer.produce_requests import Requests, Sent, answers
-from braidlog.client.producer.sealing import Sealer
+from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
+from braidlog.client.producer.send_path import SendPath
 from braidlog.core.clock import SystemClock
+from braidlog.net.outbound.transport import PlainTransport
 from braidlog.wire.apis import PRODUCE, encode_response
 from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from support.eventually import eventually
@@ -77,16 +77,18 @@ class Scene:
         self.engine = Engine("tester")
         self.brokers = [OneBroker(self.engine, partition) for partition in (0, 1)]
         clock = SystemClock()
-        self.accumulator = Accumulator(Limits(), ProducerIdentity(False, False), clock, _any(None), self._wake)
+        self.accumulator = RecordAccumulator(
+            AccumulatorLimits(), ProducerIdState(False, False), clock, _any(None), self._wake
+        )
         self.accumulator.learn(TOPIC, None, bytes(16), [0, 1], [0, 0], clock.monotonic())
-        requests = Requests(Sealer(0, None), None, -1, TIMEOUT_S)
+        requests = ProduceRequests(BatchEncoder(0, None), None, -1, TIMEOUT_S)
         self.direct = DirectPath(self.engine.busy, self.engine.loop, self.accumulator, requests, self, self)
         self.direct.has_timer = True
         self.direct.wanted[TOPIC] = clock.monotonic() + 1_000.0
         self.accumulator.guard.direct = self.direct
         self.problems = False
         self.recoveries: SimpleQueue[tuple[threading.Thread, int]] = SimpleQueue()
-        self._intake = Intake(self.accumulator, _any(None), None)
+        self._intake = SendPath(self.accumulator, _any(None), None)
 
     def close(self) -> None:
         for broker in self.brokers:
@@ -107,14 +109,14 @@ class Scene:
     def ready(self, node: int) -> Connection:
         return self.brokers[node].connection
 
-    def answered(self, sent: Sent, response: Any, problem: ClientError | None) -> None:
+    def answered(self, sent: InFlightRequest, response: Any, problem: ClientError | None) -> None:
         assert problem is None
         self.direct.over(sent)
-        for batch, each in answers(response, sent):
+        for batch, each in responses_by_batch(response, sent):
             assert each is not None
-            tell(self.accumulator.acknowledge(batch, each.base_offset, -1))
+            notify_waiters(self.accumulator.acknowledge(batch, each.base_offset, -1))
 
-    def not_sent(self, batches: list[Batch], problem: Exception) -> None:
+    def not_sent(self, batches: list[ProducerBatch], problem: Exception) -> None:
         raise AssertionError(problem)
 
     def wake_engine(self) -> None: ...
@@ -122,7 +124,7 @@ class Scene:
     def has_problems(self) -> bool:
         return self.problems
 
-    def recovered(self, batches: list[Batch]) -> None:
+    def recovered(self, batches: list[ProducerBatch]) -> None:
         self.recoveries.put((threading.current_thread(), len(batches)))
 
 

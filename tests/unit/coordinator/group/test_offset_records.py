@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.coordinator.group.offset_records import (
-    CommittedOffset,
+    OffsetAndMetadata,
     offset_key,
     offset_value,
     read_offset_value,
@@ -17,7 +17,7 @@ from braidlog.coordinator.group.offset_records import (
 )
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.group_records import OffsetCommitKey
-from braidlog.wire.layouts import layout_reader, layout_version
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -41,25 +41,28 @@ def test_values_byte_for_byte() -> None:
     [
         (
             b"\x00\x00" + struct.pack(">q", 5) + b"\x00\x01m" + struct.pack(">q", 9),
-            CommittedOffset(5, -1, "m", 9, -1, 3),
+            OffsetAndMetadata(5, -1, "m", 9, -1, 3),
         ),
         (
             b"\x00\x01" + struct.pack(">q", 5) + b"\x00\x01m" + struct.pack(">qq", 9, 11),
-            CommittedOffset(5, -1, "m", 9, 11, 3),
+            OffsetAndMetadata(5, -1, "m", 9, 11, 3),
         ),
-        (b"\x00\x02" + struct.pack(">q", 5) + b"\x00\x00" + struct.pack(">q", 9), CommittedOffset(5, -1, "", 9, -1, 3)),
+        (
+            b"\x00\x02" + struct.pack(">q", 5) + b"\x00\x00" + struct.pack(">q", 9),
+            OffsetAndMetadata(5, -1, "", 9, -1, 3),
+        ),
         (
             b"\x00\x03" + struct.pack(">qi", 5, 8) + b"\x00\x00" + struct.pack(">q", 9),
-            CommittedOffset(5, 8, "", 9, -1, 3),
+            OffsetAndMetadata(5, 8, "", 9, -1, 3),
         ),
         (
             # A topic id in a tag, as newer brokers write it.
             b"\x00\x04" + struct.pack(">qi", 5, 8) + b"\x02m" + struct.pack(">q", 9) + b"\x01\x00\x10" + bytes(16),
-            CommittedOffset(5, 8, "m", 9, -1, 3),
+            OffsetAndMetadata(5, 8, "m", 9, -1, 3),
         ),
     ],
 )
-def test_values_of_every_layout_are_read(value: bytes, expected: CommittedOffset) -> None:
+def test_values_of_every_layout_are_read(value: bytes, expected: OffsetAndMetadata) -> None:
     assert read_offset_value(value, 3) == expected
 
 
@@ -74,14 +77,14 @@ def test_values_come_back(offset: int, epoch: int, metadata: str, committed: int
     kept = -1 if expires is None else expires
     read = read_offset_value(offset_value(offset, epoch, metadata, committed, kept), 1)
     # The layout with an expiry has no room for the epoch.
-    assert read == CommittedOffset(offset, epoch if expires is None else -1, metadata, committed, kept, 1)
+    assert read == OffsetAndMetadata(offset, epoch if expires is None else -1, metadata, committed, kept, 1)
 
 
 @given(st.text(max_size=30), st.text(max_size=30), INT32)
 def test_keys_come_back(group: str, topic: str, partition: int) -> None:
     key = offset_key(group, topic, partition)
-    assert layout_version(key) == 1
-    read = OffsetCommitKey.decode(layout_reader(key), 1)
+    assert read_version_prefix(key) == 1
+    read = OffsetCommitKey.decode(reader_after_version(key), 1)
     assert (read.group, read.topic, read.partition) == (group, topic, partition)
 
 

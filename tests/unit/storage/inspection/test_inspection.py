@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from manager_fixture import NOW, Broker, append, tp
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
@@ -21,17 +17,18 @@ from braidlog.storage.inspection.batches import FoundBatch, Gap, walk_file
 from braidlog.storage.inspection.dump import Entry, dump_file, entry_text, readable
 from braidlog.storage.inspection.rebuild import rebuild_index
 from braidlog.storage.inspection.verify import ERROR, NOTE, partition_directories, verify
-from braidlog.storage.log import Log
+from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.records.batch import ATTRIBUTES_AT
 from braidlog.wire.records.builder import build_batch, build_marker
 from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_COORDINATOR
+from support.manager_fixture import NOW, Broker, append, tp
 
 FILES = OsFiles()
 ID = parse_id("AAECAwQFBgcICQoLDA0ODw")
 
 
-def produce(log: Log, data: bytes, **fields: int) -> None:
+def produce(log: UnifiedLog, data: bytes, **fields: int) -> None:
     origin = {"origin": ORIGIN_COORDINATOR} if fields.get("marker") else {}
     log.append_as_leader(ByteSlice(data, 0, len(data)), 3, now_ms=NOW, **origin)
     log.write_staged()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from column_cases import strings_of
 from hypothesis import given
 from hypothesis import strategies as st
-from record_cases import thorough
 
 from braidlog.wire.records.columns import RecordColumns, SpanColumn
+from support.column_cases import strings_of
+from support.record_cases import thorough
 
 
 @thorough

@@ -5,10 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from column_cases import bytes_column, plain, records_of, source_of
 from hypothesis import given
 from hypothesis import strategies as st
-from record_cases import NOW, quick, record_lists
 
 from braidlog.core.protocol_errors import InvalidRecordError, MessageTooLargeError
 from braidlog.wire.records.batch import HEADER_SIZE
@@ -18,6 +16,8 @@ from braidlog.wire.records.columns_building import HeaderColumns, RecordSource, 
 from braidlog.wire.records.columns_slice import SliceReader
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record
+from support.column_cases import bytes_column, plain, records_of, source_of
+from support.record_cases import NOW, quick, record_lists
 
 UNBOUNDED = 1 << 30
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from column_cases import plain, records_of
 from hypothesis import given
 from hypothesis import strategies as st
-from record_cases import NAMED_ERRORS, NOW, golden, mutations, quick, record_lists, resigned, thorough
 
 from braidlog.core.protocol_errors import CorruptMessageError
 from braidlog.wire.records.batch import BatchHeader, iterate_headers, read_header
@@ -14,6 +12,8 @@ from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.columns_parsing import parse_batch
 from braidlog.wire.records.reading import Record, read_batch, read_records
+from support.column_cases import plain, records_of
+from support.record_cases import NAMED_ERRORS, NOW, golden, mutations, quick, record_lists, resigned, thorough
 
 CODECS = range(5)
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import struct
 
 import pytest
-from column_cases import bytes_column
 from hypothesis import given
 from hypothesis import strategies as st
-from record_cases import quick, thorough
 
 from braidlog.core.protocol_errors import InvalidPartitionsError
-from braidlog.wire.records.columns_partitioning import Turns, spread_by_key, spread_by_number
-from braidlog.wire.records.key_hash import murmur2, partition_of_key
+from braidlog.wire.records.columns_partitioning import (
+    StickyRowPartitioner,
+    partition_rows_by_key,
+    partition_rows_by_number,
+)
+from braidlog.wire.records.key_hash import murmur2, partition_for_key
+from support.column_cases import bytes_column
+from support.record_cases import quick, thorough
 
 
 def numbers(packed: bytes) -> list[int]:
@@ -44,32 +48,40 @@ def test_the_hash_of_a_part_of_the_data(before: bytes, text: bytes, after: bytes
 @quick
 @given(keys=st.lists(st.none() | st.binary(max_size=9), max_size=30), partitions=st.integers(1, 7))
 def test_rows_go_where_their_keys_do(keys: list[bytes | None], partitions: int) -> None:
-    spread = spread_by_key(bytes_column(keys), None, len(keys), partitions, Turns([partitions - 1], 0))
+    spread = partition_rows_by_key(
+        bytes_column(keys), None, len(keys), partitions, StickyRowPartitioner([partitions - 1], 0)
+    )
     expected: list[list[int]] = [[] for _ in range(partitions)]
     for row, key in enumerate(keys):
-        expected[partitions - 1 if key is None else partition_of_key(key, partitions)].append(row)
+        expected[partitions - 1 if key is None else partition_for_key(key, partitions)].append(row)
     assert [numbers(rows) for rows in spread] == expected
 
 
 def test_keyless_rows_take_turns_by_bytes() -> None:
     values = bytes_column([b"x" * 92] * 10)
-    turns = Turns([0, 2], 300)
-    assert [numbers(rows) for rows in spread_by_key(None, values, 10, 3, turns)] == [
+    turns = StickyRowPartitioner([0, 2], 300)
+    assert [numbers(rows) for rows in partition_rows_by_key(None, values, 10, 3, turns)] == [
         [0, 1, 2, 6, 7, 8],
         [],
         [3, 4, 5, 9],
     ]
     # The next table goes on where this one stopped.
-    assert [numbers(rows) for rows in spread_by_key(None, values, 3, 3, turns)] == [[2], [], [0, 1]]
+    assert [numbers(rows) for rows in partition_rows_by_key(None, values, 3, 3, turns)] == [[2], [], [0, 1]]
 
 
 def test_round_robin_is_a_turn_for_every_row() -> None:
-    spread = spread_by_key(None, bytes_column([None, b"x"] * 3), 6, 3, Turns([0, 1, 2], 0, first=4))
+    spread = partition_rows_by_key(
+        None, bytes_column([None, b"x"] * 3), 6, 3, StickyRowPartitioner([0, 1, 2], 0, first=4)
+    )
     assert [numbers(rows) for rows in spread] == [[2, 5], [0, 3], [1, 4]]
 
 
 def test_given_numbers() -> None:
-    assert [numbers(rows) for rows in spread_by_number(struct.pack("<4i", 1, 0, 1, 1), 4, 3)] == [[1], [0, 2, 3], []]
+    assert [numbers(rows) for rows in partition_rows_by_number(struct.pack("<4i", 1, 0, 1, 1), 4, 3)] == [
+        [1],
+        [0, 2, 3],
+        [],
+    ]
     for wrong in (3, -1):
         with pytest.raises(InvalidPartitionsError, match=f"row 1 names partition {wrong} of a topic that has 3"):
-            spread_by_number(struct.pack("<2i", 0, wrong), 2, 3)
+            partition_rows_by_number(struct.pack("<2i", 0, wrong), 2, 3)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from column_cases import plain, records_of, strings_of
 from hypothesis import given
 from hypothesis import strategies as st
-from record_cases import NOW, quick, record_lists, resigned
 
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
 from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
@@ -14,6 +12,8 @@ from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.columns_slice import SliceReader
 from braidlog.wire.records.reading import Record, read_records
 from braidlog.wire.records.scan import INT64_MAX, INT64_MIN
+from support.column_cases import plain, records_of, strings_of
+from support.record_cases import NOW, quick, record_lists, resigned
 
 CODECS = range(5)
 

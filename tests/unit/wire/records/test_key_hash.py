@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import braidlog
 from braidlog.wire.records import key_hash
-from braidlog.wire.records.key_hash import partition_of_key
+from braidlog.wire.records.key_hash import partition_for_key
 
 # (key, hash as Java's signed int, partition of 7), printed by Utils.murmur2 and toPositive of kafka-clients 3.9.1.
 TEXTS = [
@@ -59,7 +59,7 @@ def murmur2(key: bytes) -> int:
 )
 def test_keys_hash_as_in_java(key: bytes, signed: int, partition: int) -> None:
     assert murmur2(key) == signed % (1 << 32)
-    assert partition_of_key(key, 7) == partition
+    assert partition_for_key(key, 7) == partition
 
 
 def uncompiled() -> ModuleType:
@@ -79,8 +79,8 @@ UNCOMPILED = uncompiled()
 @given(st.binary(max_size=70), st.integers(1, 100_000))
 def test_compiled_and_not_agree(key: bytes, partitions: int) -> None:
     assert murmur2(key) == UNCOMPILED.murmur2(key, 0, len(key))
-    chosen = partition_of_key(key, partitions)
-    assert chosen == UNCOMPILED.partition_of_key(key, partitions)
+    chosen = partition_for_key(key, partitions)
+    assert chosen == UNCOMPILED.partition_for_key(key, partitions)
     assert 0 <= chosen < partitions
 
 

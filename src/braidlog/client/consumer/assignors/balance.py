@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from braidlog.client.consumer.assignors.interface import Subscriber, TopicFacts, readers_by_topic
+from braidlog.client.consumer.assignors.interface import Subscriber, TopicMetadata, readers_by_topic
 from braidlog.core.types import TopicPartition
 
 
@@ -41,7 +41,7 @@ class _Pool:
 
 
 def balanced(
-    members: Sequence[Subscriber], topics: TopicFacts, claims: Mapping[str, Claim]
+    members: Sequence[Subscriber], topics: TopicMetadata, claims: Mapping[str, Claim]
 ) -> dict[str, list[TopicPartition]]:
     """What each member reads from now on, by member id, given what they had."""
     ordered = sorted(members, key=lambda each: each.rank)
@@ -67,7 +67,7 @@ def newest_owners(members: Sequence[Subscriber], claims: Mapping[str, Claim]) ->
     return {partition: ordered[place].member_id for partition, place in _owners(ordered, claims).items()}
 
 
-def _pools(ordered: Sequence[Subscriber], topics: TopicFacts) -> list[_Pool]:
+def _pools(ordered: Sequence[Subscriber], topics: TopicMetadata) -> list[_Pool]:
     places = {member.member_id: place for place, member in enumerate(ordered)}
     pools: dict[tuple[int, ...], _Pool] = {}
     for topic, readers in readers_by_topic(ordered, topics).items():
@@ -92,7 +92,7 @@ def _owners(ordered: Sequence[Subscriber], claims: Mapping[str, Claim]) -> dict[
     return {partition: place for partition, (_, place) in newest.items() if place >= 0}
 
 
-def _keep(pool: _Pool, topics: TopicFacts, owners: Mapping[TopicPartition, int], loads: list[int]) -> None:
+def _keep(pool: _Pool, topics: TopicMetadata, owners: Mapping[TopicPartition, int], loads: list[int]) -> None:
     readers = set(pool.readers)
     for partition in topics.partitions(pool.topics):
         place = owners.get(partition, -1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braidlog.client.consumer.assignors.balance import Claim, balanced, newest_owners
-from braidlog.client.consumer.assignors.interface import NO_GENERATION, Assignor, Share, Subscriber, TopicFacts
+from braidlog.client.consumer.assignors.interface import NO_GENERATION, Assignment, Assignor, Subscriber, TopicMetadata
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.reader import Reader
 from braidlog.wire.writer import Writer
@@ -26,16 +26,16 @@ class CooperativeStickyAssignor(Assignor):
     def __init__(self) -> None:
         self._generation = NO_GENERATION
 
-    def assign(self, members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, Share]:
+    def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
         claims = {member.member_id: Claim(member.owned, generation_of(member)) for member in members}
         wanted = balanced(members, topics, claims)
         owned = {partition for member in members for partition in member.owned}
         # What two say they have, with equal right, both have to give up before it goes to either.
         owners = newest_owners(members, claims)
-        shares: dict[str, Share] = {}
+        shares: dict[str, Assignment] = {}
         for member_id, partitions in wanted.items():
             mine = [each for each in partitions if each not in owned or owners.get(each) == member_id]
-            shares[member_id] = Share(mine)
+            shares[member_id] = Assignment(mine)
         return shares
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
@@ -43,7 +43,7 @@ class CooperativeStickyAssignor(Assignor):
         writer.int32(self._generation)
         return writer.getvalue()
 
-    def on_assignment(self, share: Share, generation: int) -> None:
+    def on_assignment(self, share: Assignment, generation: int) -> None:
         self._generation = generation
 
     def on_reset(self) -> None:

@@ -34,7 +34,7 @@ class Subscriber:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class TopicMetadata:
     """What the leader knows of the topics that somebody in the group reads; topics that do not exist are left out."""
 
     counts: Mapping[str, int]
@@ -47,7 +47,7 @@ class TopicFacts:
 
 
 @dataclass(slots=True)
-class Share:
+class Assignment:
     """What one member is to read."""
 
     partitions: list[TopicPartition] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Assignor:
     # Whether members may keep what they have during a rebalance; then `assign` must not give away what somebody has.
     cooperative: bool = False
 
-    def assign(self, members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, Share]:
+    def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
         """A share for each member, by member id; every partition of `topics` that somebody reads in exactly one."""
         raise NotImplementedError
 
@@ -74,14 +74,14 @@ class Assignor:
         """What this member tells the leader's assignor beside its topics."""
         return None
 
-    def on_assignment(self, share: Share, generation: int) -> None:
+    def on_assignment(self, share: Assignment, generation: int) -> None:
         """This member was given its share."""
 
     def on_reset(self) -> None:
         """This member has lost everything: the group went on without it."""
 
 
-def readers_by_topic(members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, list[Subscriber]]:
+def readers_by_topic(members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, list[Subscriber]]:
     """Who reads each topic that exists, in order of rank; topics in order of name."""
     found: dict[str, list[Subscriber]] = {}
     for member in sorted(members, key=lambda each: each.rank):

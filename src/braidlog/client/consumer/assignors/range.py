@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from braidlog.client.consumer.assignors.interface import Assignor, Share, Subscriber, TopicFacts, readers_by_topic
+from braidlog.client.consumer.assignors.interface import (
+    Assignment,
+    Assignor,
+    Subscriber,
+    TopicMetadata,
+    readers_by_topic,
+)
 from braidlog.core.types import TopicPartition
 
 
 class RangeAssignor(Assignor):
     name = "range"
 
-    def assign(self, members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, Share]:
+    def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
         cuts = [_Cut(topic, readers, topics) for topic, readers in readers_by_topic(members, topics).items()]
         if any(cut.racks_matter for cut in cuts):
             for alike in _cut_alike(cuts):
@@ -25,7 +31,7 @@ class RangeAssignor(Assignor):
                     alike[0].hand_out(alike[0].near)
         for cut in cuts:
             cut.hand_out(_anywhere)
-        shares = {member.member_id: Share() for member in members}
+        shares = {member.member_id: Assignment() for member in members}
         for cut in cuts:
             for member_id, numbers in cut.given.items():
                 shares[member_id].partitions += [TopicPartition(cut.topic, number) for number in sorted(numbers)]
@@ -39,7 +45,7 @@ def _anywhere(reader: Subscriber, number: int) -> bool:
 class _Cut:
     """One topic on its way to its readers: what is left of it, and how many more each of them may get."""
 
-    def __init__(self, topic: str, readers: list[Subscriber], topics: TopicFacts) -> None:
+    def __init__(self, topic: str, readers: list[Subscriber], topics: TopicMetadata) -> None:
         count = topics.counts[topic]
         self.topic = topic
         self.count = count

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braidlog.client.consumer.assignors.interface import Assignor, Share, Subscriber, TopicFacts, readers_by_topic
+from braidlog.client.consumer.assignors.interface import (
+    Assignment,
+    Assignor,
+    Subscriber,
+    TopicMetadata,
+    readers_by_topic,
+)
 
 
 class RoundRobinAssignor(Assignor):
     name = "roundrobin"
 
-    def assign(self, members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, Share]:
-        shares = {member.member_id: Share() for member in members}
+    def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
+        shares = {member.member_id: Assignment() for member in members}
         ordered = sorted(members, key=lambda each: each.rank)
         reads = [frozenset(member.topics) for member in ordered]
         turn = 0

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braidlog.client.consumer.assignors.balance import Claim, balanced
-from braidlog.client.consumer.assignors.interface import NO_GENERATION, Assignor, Share, Subscriber, TopicFacts
-from braidlog.client.consumer.assignors.layouts import by_topic
+from braidlog.client.consumer.assignors.embedded_protocol import by_topic
+from braidlog.client.consumer.assignors.interface import NO_GENERATION, Assignment, Assignor, Subscriber, TopicMetadata
 from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.reader import Reader
@@ -25,15 +25,15 @@ class StickyAssignor(Assignor):
     def __init__(self) -> None:
         self._had: Claim | None = None
 
-    def assign(self, members: Sequence[Subscriber], topics: TopicFacts) -> dict[str, Share]:
+    def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
         claims = {member.member_id: read_claim(member.user_data) for member in members}
         shares = balanced(members, topics, claims)
-        return {member_id: Share(partitions) for member_id, partitions in shares.items()}
+        return {member_id: Assignment(partitions) for member_id, partitions in shares.items()}
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
         return None if self._had is None else write_claim(self._had)
 
-    def on_assignment(self, share: Share, generation: int) -> None:
+    def on_assignment(self, share: Assignment, generation: int) -> None:
         self._had = Claim(tuple(share.partitions), generation)
 
 

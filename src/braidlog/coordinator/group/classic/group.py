@@ -8,18 +8,18 @@ member is replaced.
 from __future__ import annotations
 
 from braidlog.coordinator.effects import Effects
-from braidlog.coordinator.group.classic.member import Member, Protocol
+from braidlog.coordinator.group.classic.consumer_protocol import subscribed_topics
+from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
 from braidlog.coordinator.group.classic.states import (
     COMPLETING,
     DEAD,
     EMPTY,
-    MOVES,
     PREPARING,
     STABLE,
-    IllegalMoveError,
+    TRANSITIONS,
+    IllegalGroupTransitionError,
     State,
 )
-from braidlog.coordinator.group.classic.subscriptions import subscribed_topics
 from braidlog.coordinator.group.group import Kind
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
@@ -31,7 +31,7 @@ from braidlog.core.protocol_errors import (
     UnknownMemberIdError,
 )
 from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue
-from braidlog.wire.layouts import versioned
+from braidlog.wire.version_prefix import version_prefixed_bytes
 
 CONSUMER = "consumer"
 KEY_VERSION = 2
@@ -50,12 +50,12 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         # How many members can follow each protocol: one that all can is a candidate.
         self._supporters: dict[str, int] = {}
-        # Invariant: the number of members with a join ticket.
-        self.joined = 0
+        # Invariant: the number of members with a join responder.
+        self.num_awaiting_join = 0
         # Were given an id and told to join with it (KIP-394), in order.
         self.pending_joins: dict[str, None] = {}
         # Were told of the generation and have not sent their sync.
@@ -82,16 +82,16 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         return self.state == EMPTY
 
-    def move(self, to: State, now_ms: int) -> None:
-        if to not in MOVES[self.state]:
-            raise IllegalMoveError(self._group_id, self.state, to, self.history)
+    def transition_to(self, to: State, now_ms: int) -> None:
+        if to not in TRANSITIONS[self.state]:
+            raise IllegalGroupTransitionError(self._group_id, self.state, to, self.history)
         self.history = [*self.history[-7:], self.state]
         self.state = to
         self.state_since_ms = now_ms
 
     # Members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         if not self.members and member.protocols:
             self._supporters = {}
         if self.leader is None:
@@ -101,9 +101,9 @@ class ClassicGroup:
             self.static_members[member.instance_id] = member.member_id
         self.pending_joins.pop(member.member_id, None)
         self._count_protocols(member, 1)
-        self.joined += member.join_ticket is not None
+        self.num_awaiting_join += member.join_responder is not None
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicGroupMember | None:
         """The member is gone, with its vote; whoever waits through it is the caller's to answer."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
@@ -111,16 +111,16 @@ class ClassicGroup:
         if member is None:
             return None
         self._count_protocols(member, -1)
-        self.joined -= member.join_ticket is not None
+        self.num_awaiting_join -= member.join_responder is not None
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
 
-    def replace_static(self, old: Member, member_id: str) -> Member:
+    def replace_static(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
         """The same member under another id: it keeps assignment, place and vote (KIP-345)."""
-        new = Member(
+        new = ClassicGroupMember(
             member_id,
             old.instance_id,
             old.client_id,
@@ -137,12 +137,12 @@ class ClassicGroup:
             self.leader = member_id
         return new
 
-    def set_protocols(self, member: Member, protocols: list[Protocol]) -> None:
+    def set_protocols(self, member: ClassicGroupMember, protocols: list[MemberProtocol]) -> None:
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
 
-    def _count_protocols(self, member: Member, by: int) -> None:
+    def _count_protocols(self, member: ClassicGroupMember, by: int) -> None:
         for name in {name: None for name, _ in member.protocols}:
             count = self._supporters.get(name, 0) + by
             if count:
@@ -150,7 +150,7 @@ class ClassicGroup:
             else:
                 self._supporters.pop(name, None)
 
-    def supports(self, protocol_type: str, protocols: list[Protocol]) -> bool:
+    def supports(self, protocol_type: str, protocols: list[MemberProtocol]) -> bool:
         """Whether a member that offers these could take part."""
         if self.state == EMPTY:
             return bool(protocol_type and protocols)
@@ -159,7 +159,7 @@ class ClassicGroup:
         everybody = len(self.members)
         return any(self._supporters.get(name, 0) == everybody for name, _ in protocols)
 
-    def chosen_protocol(self) -> str:
+    def select_protocol(self) -> str:
         """By vote among those that every member supports; the earliest to be voted for wins a draw."""
         everybody = len(self.members)
         candidates = {name: 0 for name, count in self._supporters.items() if count == everybody}
@@ -170,8 +170,8 @@ class ClassicGroup:
                 votes[vote] = votes.get(vote, 0) + 1
         return max(votes, key=votes.__getitem__)
 
-    def everybody_joined(self) -> bool:
-        return self.joined == len(self.members) and not self.pending_joins
+    def has_all_members_joined(self) -> bool:
+        return self.num_awaiting_join == len(self.members) and not self.pending_joins
 
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
@@ -180,9 +180,9 @@ class ClassicGroup:
         """Everybody who will take part has joined."""
         self.generation += 1
         self.pending_syncs.clear()
-        self.protocol_name = self.chosen_protocol() if self.members else None
+        self.protocol_name = self.select_protocol() if self.members else None
         self.learn_subscriptions()
-        self.move(COMPLETING if self.members else EMPTY, now_ms)
+        self.transition_to(COMPLETING if self.members else EMPTY, now_ms)
 
     def learn_subscriptions(self) -> None:
         if self.protocol_type != CONSUMER:
@@ -262,7 +262,9 @@ class ClassicGroup:
         return None
 
     def write_tombstones(self, effects: Effects, *, applied: bool = False) -> None:
-        effects.write(versioned(GroupMetadataKey(group=self._group_id), KEY_VERSION), None, applied=applied)
+        effects.write(
+            version_prefixed_bytes(GroupMetadataKey(group=self._group_id), KEY_VERSION), None, applied=applied
+        )
 
 
 __all__ = ["COMPLETING", "CONSUMER", "DEAD", "EMPTY", "KEY_VERSION", "PREPARING", "STABLE", "ClassicGroup"]

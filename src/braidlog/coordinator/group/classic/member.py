@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from braidlog.coordinator.effects import Ticket
+from braidlog.coordinator.effects import Responder
 
 
-class Protocol(NamedTuple):
+class MemberProtocol(NamedTuple):
     """A way of assigning that a member can follow, with what it tells the leader about itself."""
 
     name: str
     metadata: bytes
 
 
-class Member:
+class ClassicGroupMember:
     __slots__ = (
         "assignment",
         "client_host",
         "client_id",
         "instance_id",
         "is_new",
-        "join_ticket",
+        "join_responder",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
-        "sync_ticket",
+        "sync_responder",
     )
 
     def __init__(
@@ -37,7 +37,7 @@ class Member:
         client_host: str,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        protocols: list[Protocol],
+        protocols: list[MemberProtocol],
         assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
@@ -52,8 +52,8 @@ class Member:
         self.assignment = assignment
         # Has not been told of any generation yet, so it cannot send heartbeats.
         self.is_new = False
-        self.join_ticket: Ticket | None = None
-        self.sync_ticket: Ticket | None = None
+        self.join_responder: Responder | None = None
+        self.sync_responder: Responder | None = None
 
     def metadata_of(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
+from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
-from braidlog.coordinator.group.classic.joining import Attempt, Joining
-from braidlog.coordinator.group.classic.member import Protocol
-from braidlog.coordinator.group.classic.rebalance import JOIN, SESSION, DeadlineKey, Rebalances, assignment_of
+from braidlog.coordinator.group.classic.join_group import JoinAttempt, JoinGroupRules
+from braidlog.coordinator.group.classic.member import MemberProtocol
+from braidlog.coordinator.group.classic.rebalance import JOIN, SESSION, DeadlineKey, Rebalances, sync_response
 from braidlog.coordinator.group.classic.records import plain, restore, snapshot, store
 from braidlog.coordinator.group.classic.states import EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.group import Group
@@ -39,7 +39,7 @@ from braidlog.wire.reader import Reader
 BATCHED_FROM = 3
 
 
-class ClassicProtocol:
+class ClassicGroupProtocol:
     def __init__(
         self,
         groups: dict[str, Group],
@@ -50,7 +50,7 @@ class ClassicProtocol:
         self._groups = groups
         self._settings = settings
         self._rebalances = Rebalances(deadlines, settings)
-        self._joining = Joining(self._rebalances, settings, new_member_id)
+        self._join_rules = JoinGroupRules(self._rebalances, settings, new_member_id)
 
     def _member_group(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
@@ -61,24 +61,24 @@ class ClassicProtocol:
 
     # Operations
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
-        self._joining.validate(request)
+    def join_group(self, request: JoinGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
+        self._join_rules.validate(request)
         effects = Effects()
-        protocols = [Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]
-        attempt = Attempt(request, protocols, caller, ticket, now, effects)
+        protocols = [MemberProtocol(protocol.name, protocol.metadata) for protocol in request.protocols]
+        attempt = JoinAttempt(request, protocols, caller, responder, now, effects)
         group = self._groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            self._joining.join(group, attempt)
+            self._join_rules.join(group, attempt)
             return effects
         if request.member_id:
             raise UnknownMemberIdError(f"there is no group {request.group_id!r}; join again")
         group = ClassicGroup(request.group_id, now.wall_ms)
         store(group, effects)
-        self._joining.join(group, attempt)
+        self._join_rules.join(group, attempt)
         self._groups[request.group_id] = group
         return effects
 
-    def sync_group(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def sync_group(self, request: SyncGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         group = self._member_group(request.group_id)
         group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
@@ -94,29 +94,29 @@ class ClassicProtocol:
         member = group.members[request.member_id]
         self._rebalances.synced(group, member.member_id)
         if group.state == STABLE:
-            effects.reply(ticket, assignment_of(group, member))
+            effects.reply(responder, sync_response(group, member))
             return effects
-        if member.sync_ticket is not None:
-            effects.reply(member.sync_ticket, RebalanceInProgressError("the member sent a newer sync"))
-        member.sync_ticket = ticket
+        if member.sync_responder is not None:
+            effects.reply(member.sync_responder, RebalanceInProgressError("the member sent a newer sync"))
+        member.sync_responder = responder
         if group.leader == member.member_id:
             assignments = {part.member_id: part.assignment for part in request.assignments}
-            self._rebalances.distribute(group, assignments, now, effects)
+            self._rebalances.propagate_assignment(group, assignments, now, effects)
         return effects
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         group = self._member_group(request.group_id)
         group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
         self._rebalances.touch(group, group.members[request.member_id], now)
         effects = Effects()
         if group.state == PREPARING:
-            effects.reply(ticket, RebalanceInProgressError(f"group {group.group_id!r} rebalances; join again"))
+            effects.reply(responder, RebalanceInProgressError(f"group {group.group_id!r} rebalances; join again"))
         else:
-            effects.reply(ticket, HeartbeatResponse())
+            effects.reply(responder, HeartbeatResponse())
         return effects
 
-    def leave_group(self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Moment) -> Effects:
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         if caller.version >= BATCHED_FROM:
             leaving = request.members
         else:
@@ -130,10 +130,10 @@ class ClassicProtocol:
             if len(group.members) < before:
                 self._rebalances.after_removal(group, now, effects)
             else:
-                self._rebalances.complete_if_joined(group, now, effects)
+                self._rebalances.maybe_complete_join(group, now, effects)
         else:
             left = [UnknownMemberIdError.code] * len(leaving)
-        effects.reply(ticket, _left(caller.version, leaving, left))
+        effects.reply(responder, _left(caller.version, leaving, left))
         return effects
 
     def _leave(self, group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> int:
@@ -149,12 +149,12 @@ class ClassicProtocol:
             group.validate_member(member_id, identity.group_instance_id)
         except ProtocolError as error:
             return error.code
-        self._rebalances.expel(group, group.members[member_id], effects)
+        self._rebalances.remove_member(group, group.members[member_id], effects)
         return NONE
 
     # For the other parts
 
-    def heard_from(self, group: Group, member_id: str, now: Moment) -> None:
+    def extend_session(self, group: Group, member_id: str, now: Moment) -> None:
         """A member's commit keeps its session alive too."""
         if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
             member = group.members.get(member_id)
@@ -162,16 +162,16 @@ class ClassicProtocol:
                 self._rebalances.touch(group, member, now)
 
     def dissolve(self, group: ClassicGroup, error: ProtocolError, now: Moment, effects: Effects) -> None:
-        """The group goes on under the newer protocol: whoever waits hears `error`. Its record is the caller's."""
+        """The group goes on under the consumer protocol: whoever waits hears `error`. Its record is the caller's."""
         self._rebalances.dissolve(group, error, effects, now.wall_ms)
 
     def take_over(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
-        """Go on with a group of the newer protocol, Stable with members and assignments: a rebalance follows."""
+        """Go on with a group of the consumer protocol, Stable with members and assignments: a rebalance follows."""
         self._groups[group.group_id] = group
         store(group, effects)
         for member in group.members.values():
             self._rebalances.touch(group, member, now)
-        self._rebalances.prepare(group, now, effects)
+        self._rebalances.prepare_rebalance(group, now, effects)
 
     # What the shard passes on
 
@@ -187,7 +187,7 @@ class ClassicProtocol:
             self._rebalances.dissolve(group, gone, Effects(), record.timestamp)
             del self._groups[group_id]
 
-    def loaded(self, now: Moment, effects: Effects) -> None:
+    def on_loaded(self, now: Moment, effects: Effects) -> None:
         """Members that were there get a whole session to show that they still are."""
         for group in list(self._groups.values()):
             if isinstance(group, ClassicGroup):
@@ -195,7 +195,7 @@ class ClassicProtocol:
                     self._rebalances.touch(group, member, now)
                 if len(group.members) > self._settings().max_size:
                     # The limit was lowered: the last to join again will not find room.
-                    self._rebalances.prepare(group, now, effects)
+                    self._rebalances.prepare_rebalance(group, now, effects)
 
     def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
         kind, group_id, member_id = key
@@ -203,17 +203,17 @@ class ClassicProtocol:
         if not isinstance(group, ClassicGroup):
             return
         if kind == SESSION:
-            self._rebalances.on_session_over(group, member_id, now, effects)
+            self._rebalances.on_session_timeout(group, member_id, now, effects)
         elif kind == JOIN:
-            self._rebalances.on_join_deadline(group, now, effects)
+            self._rebalances.on_join_timeout(group, now, effects)
         else:
-            self._rebalances.on_sync_deadline(group, now, effects)
+            self._rebalances.on_sync_timeout(group, now, effects)
 
-    def abandon(self, error: ProtocolError, effects: Effects) -> None:
+    def on_unloaded(self, error: ProtocolError, effects: Effects) -> None:
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
-                    self._rebalances.refuse_waiting(group, member, error, effects)
+                    self._rebalances.fail_waiting(group, member, error, effects)
 
     def durable_state(self) -> object:
         state = {}
@@ -235,4 +235,4 @@ def _left(version: int, leaving: list[MemberIdentity], errors: list[int]) -> Lea
     )
 
 
-__all__ = ["KEY_VERSION", "ClassicProtocol", "DeadlineKey"]
+__all__ = ["KEY_VERSION", "ClassicGroupProtocol", "DeadlineKey"]

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
-from braidlog.coordinator.group.classic.member import Member, Protocol
+from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
 from braidlog.coordinator.group.classic.states import EMPTY, STABLE
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from braidlog.wire.layouts import layout_reader, layout_version, versioned
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
 
 VALUE_VERSION = 3
 NEWEST_READ = 4
@@ -39,7 +39,9 @@ def fits(group: ClassicGroup, max_batch_bytes: int) -> bool:
 
 
 def _record(group: ClassicGroup, value: GroupMetadataValue) -> tuple[bytes, bytes]:
-    return versioned(GroupMetadataKey(group=group.group_id), KEY_VERSION), versioned(value, VALUE_VERSION)
+    return version_prefixed_bytes(GroupMetadataKey(group=group.group_id), KEY_VERSION), version_prefixed_bytes(
+        value, VALUE_VERSION
+    )
 
 
 def snapshot(group: ClassicGroup) -> GroupMetadataValue:
@@ -66,10 +68,10 @@ def snapshot(group: ClassicGroup) -> GroupMetadataValue:
 
 
 def restore(group_id: str, value: bytes) -> ClassicGroup:
-    version = layout_version(value)
+    version = read_version_prefix(value)
     if not 0 <= version <= NEWEST_READ:
         raise MalformedError(f"version {version} of the record of group {group_id!r} is not known")
-    stored = GroupMetadataValue.decode(layout_reader(value), version)
+    stored = GroupMetadataValue.decode(reader_after_version(value), version)
     group = ClassicGroup(group_id, stored.current_state_timestamp)
     group.stored = stored
     group.generation = stored.generation
@@ -81,14 +83,14 @@ def restore(group_id: str, value: bytes) -> ClassicGroup:
             stored_member.rebalance_timeout if stored_member.rebalance_timeout >= 0 else stored_member.session_timeout
         )
         group.add(
-            Member(
+            ClassicGroupMember(
                 stored_member.member_id,
                 stored_member.group_instance_id,
                 stored_member.client_id,
                 stored_member.client_host,
                 rebalance_timeout_ms,
                 stored_member.session_timeout,
-                [Protocol(stored.protocol or "", stored_member.subscription)],
+                [MemberProtocol(stored.protocol or "", stored_member.subscription)],
                 stored_member.assignment,
             )
         )

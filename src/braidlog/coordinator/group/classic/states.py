@@ -19,7 +19,7 @@ STABLE: Final = "Stable"
 DEAD: Final = "Dead"
 
 # From each state to those that may follow.
-MOVES: Final[dict[State, frozenset[State]]] = {
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     EMPTY: frozenset({PREPARING, DEAD}),
     PREPARING: frozenset({COMPLETING, EMPTY, DEAD}),
     COMPLETING: frozenset({STABLE, PREPARING, DEAD}),
@@ -28,7 +28,7 @@ MOVES: Final[dict[State, frozenset[State]]] = {
 }
 
 
-class IllegalMoveError(Exception):
+class IllegalGroupTransitionError(Exception):
     """A bug: a group was to go where its state does not lead."""
 
     def __init__(self, group_id: str, state: State, to: State, history: list[State]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from braidlog.coordinator.group.consumer.members import Assignment
+from braidlog.coordinator.group.consumer.member import Assignment
 
 
-class Reader(NamedTuple):
+class MemberSubscription(NamedTuple):
     """A member as assignors see it."""
 
     member_id: str

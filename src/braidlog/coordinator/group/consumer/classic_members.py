@@ -9,17 +9,27 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from braidlog.coordinator.effects import Caller, Effects, Moment, Ticket
+from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
+from braidlog.coordinator.group.classic.consumer_protocol import parse_subscription
 from braidlog.coordinator.group.classic.group import CONSUMER
-from braidlog.coordinator.group.classic.joining import KNOWN_ID_FROM, rebalance_timeout_of
+from braidlog.coordinator.group.classic.join_group import KNOWN_ID_FROM, rebalance_timeout_of
 from braidlog.coordinator.group.classic.protocol import BATCHED_FROM
-from braidlog.coordinator.group.classic.subscriptions import parse_subscription
-from braidlog.coordinator.group.consumer.embedded import assignment_bytes, owned_by_id
-from braidlog.coordinator.group.consumer.entering import Entry, enter_classic, require_room
+from braidlog.coordinator.group.consumer.classic_assignment import assignment_bytes, owned_by_id
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
-from braidlog.coordinator.group.consumer.members import UNRELEASED, UNREVOKED, ClassicProtocol, ClassicSide, Member
-from braidlog.coordinator.group.consumer.sessions import JOIN, SYNC, Sessions
-from braidlog.coordinator.group.consumer.steps import Change, Steps
+from braidlog.coordinator.group.consumer.member import (
+    UNRELEASED,
+    UNREVOKED,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMember,
+)
+from braidlog.coordinator.group.consumer.member_lookup import (
+    MemberLookup,
+    get_or_create_classic_member,
+    require_not_full,
+)
+from braidlog.coordinator.group.consumer.member_timeouts import JOIN, SYNC, MemberTimeouts
+from braidlog.coordinator.group.consumer.member_updates import MemberUpdate, MemberUpdates
 from braidlog.coordinator.group.consumer.validation import require_static
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
@@ -46,52 +56,52 @@ class ClassicMembers:
         settings: Callable[[], GroupSettings],
         topics: Topics,
         new_member_id: Callable[[], str],
-        steps: Steps,
-        sessions: Sessions,
+        updates: MemberUpdates,
+        timeouts: MemberTimeouts,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._new_member_id = new_member_id
-        self._steps = steps
-        self._sessions = sessions
+        self._updates = updates
+        self._timeouts = timeouts
 
     def join(
-        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Moment
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, responder: Responder, now: Moment
     ) -> Effects:
         settings = self._settings()
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
             raise InvalidSessionTimeoutError(f"session timeout {request.session_timeout_ms} ms is not allowed")
         is_new = not request.member_id
         member_id = request.member_id or self._new_member_id()
-        require_room(group, member_id, settings.consumer_max_size)
+        require_not_full(group, member_id, settings.consumer_max_size)
         subscription = _subscription(group, request)
         effects = Effects()
         if is_new and request.group_instance_id is None and caller.version >= KNOWN_ID_FROM:
-            effects.reply(ticket, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
+            effects.reply(responder, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
             return effects
-        entry = enter_classic(group, member_id, request.group_instance_id, is_new, effects)
+        entry = get_or_create_classic_member(group, member_id, request.group_instance_id, is_new, effects)
         member = self._advance(group, entry, request, subscription, caller, effects)
-        self._sessions.cancel(JOIN, group.group_id, member_id)
-        self._sessions.touch(group.group_id, member, settings.session_timeout_of(group.group_id), now)
-        self._sessions.set(SYNC, group.group_id, member_id, member.profile.rebalance_timeout_ms, now)
+        self._timeouts.cancel(JOIN, group.group_id, member_id)
+        self._timeouts.touch(group.group_id, member, settings.session_timeout_of(group.group_id), now)
+        self._timeouts.set(SYNC, group.group_id, member_id, member.profile.rebalance_timeout_ms, now)
         answer = JoinGroupResponse(
             generation_id=member.epoch,
             protocol_type=CONSUMER,
             protocol_name=request.protocols[0].name,
             member_id=member_id,
         )
-        effects.reply(ticket, answer)
+        effects.reply(responder, answer)
         return effects
 
     def _advance(
         self,
         group: ConsumerGroup,
-        entry: Entry,
+        entry: MemberLookup,
         request: JoinGroupRequest,
         subscription: ConsumerProtocolSubscription,
         caller: Caller,
         effects: Effects,
-    ) -> Member:
+    ) -> ConsumerGroupMember:
         protocols = tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
         before = entry.member.profile
         profile = dataclasses.replace(
@@ -103,14 +113,16 @@ class ClassicMembers:
             topics=tuple(sorted(set(subscription.topics))),
             regex="",
             rebalance_timeout_ms=rebalance_timeout_of(request, caller.version),
-            classic=ClassicSide(request.session_timeout_ms, protocols),
+            classic=ClassicMemberMetadata(request.session_timeout_ms, protocols),
         )
         owned = owned_by_id(subscription.owned_partitions, self._topics)
         assignors = self._settings().consumer_assignors
-        return self._steps.advance(Change(group, entry.member, profile, owned, assignors, entry.replaces), effects)
+        return self._updates.advance(
+            MemberUpdate(group, entry.member, profile, owned, assignors, entry.replaces), effects
+        )
 
     def sync(
-        self, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Moment
+        self, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, responder: Responder, now: Moment
     ) -> Effects:
         member, side = _classic_member(group, request.member_id, request.group_instance_id)
         _require_generation(member, request.generation_id)
@@ -124,23 +136,23 @@ class ClassicMembers:
             # One that has to give something up first takes what it keeps, and joins again after.
             self._ask_to_join(group, member, now)
             raise RebalanceInProgressError(f"group {group.group_id!r} has changed; join again")
-        self._sessions.cancel(SYNC, group.group_id, member.member_id)
-        self._sessions.touch(group.group_id, member, 0, now)
+        self._timeouts.cancel(SYNC, group.group_id, member.member_id)
+        self._timeouts.touch(group.group_id, member, 0, now)
         effects = Effects()
         answer = SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
             assignment=assignment_bytes(member.progress.assigned, side, self._topics),
         )
-        effects.reply(ticket, answer)
+        effects.reply(responder, answer)
         return effects
 
     def heartbeat(
-        self, group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, ticket: Ticket, now: Moment
+        self, group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, responder: Responder, now: Moment
     ) -> Effects:
         member, _ = _classic_member(group, request.member_id, request.group_instance_id)
         _require_generation(member, request.generation_id)
-        self._sessions.touch(group.group_id, member, 0, now)
+        self._timeouts.touch(group.group_id, member, 0, now)
         effects = Effects()
         state = member.progress.state
         if (
@@ -150,18 +162,18 @@ class ClassicMembers:
         ):
             self._ask_to_join(group, member, now)
             message = f"there is something new for member {member.member_id!r}; join again"
-            effects.reply(ticket, RebalanceInProgressError(message))
+            effects.reply(responder, RebalanceInProgressError(message))
         else:
-            effects.reply(ticket, HeartbeatResponse())
+            effects.reply(responder, HeartbeatResponse())
         return effects
 
     def leave(
-        self, group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Moment
+        self, group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, responder: Responder, now: Moment
     ) -> Effects:
         batched = caller.version >= BATCHED_FROM
         leaving = request.members if batched else [MemberIdentity(member_id=request.member_id)]
         effects = Effects()
-        gone: dict[str, Member] = {}
+        gone: dict[str, ConsumerGroupMember] = {}
         answers: list[MemberResponse] = []
         for identity in leaving:
             code = NONE
@@ -177,20 +189,20 @@ class ClassicMembers:
                     member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
                 )
             )
-        self._steps.remove(group, list(gone.values()), effects)
+        self._updates.remove(group, list(gone.values()), effects)
         if batched:
-            effects.reply(ticket, LeaveGroupResponse(members=answers))
+            effects.reply(responder, LeaveGroupResponse(members=answers))
         else:
-            effects.reply(ticket, LeaveGroupResponse(error_code=answers[0].error_code))
+            effects.reply(responder, LeaveGroupResponse(error_code=answers[0].error_code))
         return effects
 
-    def _ask_to_join(self, group: ConsumerGroup, member: Member, now: Moment) -> None:
+    def _ask_to_join(self, group: ConsumerGroup, member: ConsumerGroupMember, now: Moment) -> None:
         timeout_ms = member.profile.rebalance_timeout_ms
-        self._sessions.set_if_none(JOIN, group.group_id, member.member_id, timeout_ms, now)
+        self._timeouts.set_if_none(JOIN, group.group_id, member.member_id, timeout_ms, now)
 
 
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What the joining member reads; every member of the older protocol must offer one way in common."""
+    """What the joining member reads; every member of the classic protocol must offer one way in common."""
     offered = [protocol.name for protocol in request.protocols]
     own = group.members.get(request.member_id)
     mine = own.profile.classic if own is not None else None
@@ -209,18 +221,20 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerPr
     return subscription
 
 
-def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicSide]:
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerGroupMember, ClassicMemberMetadata]:
     if instance_id is None:
         member = group.member(member_id)
     else:
         member = require_static(group.static_member(instance_id), member_id, instance_id)
     side = member.profile.classic
     if side is None:
-        raise UnknownMemberIdError(f"member {member_id!r} speaks the newer protocol")
+        raise UnknownMemberIdError(f"member {member_id!r} speaks the consumer protocol")
     return member, side
 
 
-def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     instance = identity.group_instance_id
     member_id = identity.member_id
     if instance is not None and not member_id:
@@ -230,7 +244,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
     return _classic_member(group, member_id, instance)[0]
 
 
-def _require_generation(member: Member, generation: int) -> None:
+def _require_generation(member: ConsumerGroupMember, generation: int) -> None:
     if generation != member.epoch:
         message = f"member {member.member_id!r} is in generation {member.epoch}, not {generation}"
         raise IllegalGenerationError(message)

@@ -11,17 +11,17 @@ from typing import Final
 
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.consumer import records
-from braidlog.coordinator.group.consumer.members import (
+from braidlog.coordinator.group.consumer.member import (
     LEFT,
     NEW_PROFILE,
     NEW_PROGRESS,
     Assignment,
-    Member,
+    ConsumerGroupMember,
     Profile,
     Progress,
     in_order,
 )
-from braidlog.coordinator.group.consumer.subscriptions import Resolver, TopicSnapshot
+from braidlog.coordinator.group.consumer.subscriptions import TopicMetadata, TopicRegexResolver
 from braidlog.coordinator.group.group import Kind
 from braidlog.core.protocol_errors import (
     IllegalGenerationError,
@@ -43,22 +43,22 @@ EPOCH_COMMIT_FROM: Final = 9
 
 
 class ConsumerGroup:
-    def __init__(self, group_id: str, resolver: Resolver) -> None:
+    def __init__(self, group_id: str, resolver: TopicRegexResolver) -> None:
         self._group_id = group_id
         self._resolver = resolver
         # Rises with every change that calls for a new target. Invariant: target_epoch <= epoch.
         self.epoch = 0
         self.target_epoch = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerGroupMember] = {}
         # Instance id -> member id.
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Assignment] = {}
         # The topics that the target was worked out for.
-        self.snapshot: dict[str, TopicSnapshot] = {}
+        self.subscription_metadata: dict[str, TopicMetadata] = {}
         # Not durable: the cluster's topics may differ from the snapshot, so the next heartbeat looks.
         self.topics_stale = True
         # Counted along: (topic id, partition) -> how many members have it (one, unless the log is wrong); readers
-        # of each topic by name, members with each pattern, votes for each assignor, members of the older protocol
+        # of each topic by name, members with each pattern, votes for each assignor, members of the classic protocol
         # and how many of those offer each of its ways of assigning.
         self._taken: dict[tuple[bytes, int], int] = {}
         self.names: dict[str, int] = {}
@@ -88,20 +88,20 @@ class ConsumerGroup:
 
     # Members
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerGroupMember:
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"group {self._group_id!r} has no member {member_id!r}; join again")
         return member
 
-    def static_member(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def is_taken(self, topic_id: bytes, partition: int) -> bool:
         return (topic_id, partition) in self._taken
 
-    def waits_for_others(self, member: Member) -> bool:
+    def waits_for_others(self, member: ConsumerGroupMember) -> bool:
         """Whether none of what the member still lacks is free."""
         target = self.targets.get(member.member_id, {})
         for topic_id, partitions in target.items():
@@ -140,11 +140,11 @@ class ConsumerGroup:
     def put_profile(self, member_id: str, profile: Profile) -> None:
         before = self.members.get(member_id)
         if before is None:
-            self.members[member_id] = Member(member_id, profile, NEW_PROGRESS)
+            self.members[member_id] = ConsumerGroupMember(member_id, profile, NEW_PROGRESS)
         else:
             self._tally(before.profile, -1)
             self._forget_instance(before)
-            self.members[member_id] = Member(member_id, profile, before.progress)
+            self.members[member_id] = ConsumerGroupMember(member_id, profile, before.progress)
         self._tally(profile, 1)
         if profile.instance_id is not None:
             self.static_members[profile.instance_id] = member_id
@@ -157,7 +157,9 @@ class ConsumerGroup:
         elif progress is None:
             return
         after = progress if progress is not None else Progress(epoch=LEFT)
-        self.members[member_id] = Member(member_id, NEW_PROFILE if before is None else before.profile, after)
+        self.members[member_id] = ConsumerGroupMember(
+            member_id, NEW_PROFILE if before is None else before.profile, after
+        )
         self._hold(after, 1)
 
     def put_target(self, member_id: str, target: Assignment | None) -> None:
@@ -174,7 +176,7 @@ class ConsumerGroup:
             self._forget_instance(member)
         self.targets.pop(member_id, None)
 
-    def _forget_instance(self, member: Member) -> None:
+    def _forget_instance(self, member: ConsumerGroupMember) -> None:
         instance = member.profile.instance_id
         if instance is not None and self.static_members.get(instance) == member.member_id:
             del self.static_members[instance]
@@ -209,7 +211,7 @@ class ConsumerGroup:
             return  # a producer from before KIP-447 does not say who it is
         member = self.member(member_id)
         if not transactional and not member.is_classic and version < EPOCH_COMMIT_FROM:
-            message = f"members of the newer protocol commit with OffsetCommit v{EPOCH_COMMIT_FROM} or later"
+            message = f"members of the consumer protocol commit with OffsetCommit v{EPOCH_COMMIT_FROM} or later"
             raise UnsupportedVersionError(message)
         _validate_epoch(member, generation)
 
@@ -248,11 +250,11 @@ class ConsumerGroup:
             self.target_epoch,
             {member.member_id: _plain(member) for member in self.members.values()},
             {member_id: in_order(target) for member_id, target in self.targets.items()},
-            dict(self.snapshot),
+            dict(self.subscription_metadata),
         )
 
 
-def _plain(member: Member) -> object:
+def _plain(member: ConsumerGroupMember) -> object:
     progress = member.progress
     numbers = (progress.epoch, progress.previous_epoch, progress.state)
     return member.profile, numbers, in_order(progress.assigned), in_order(progress.revoking)
@@ -269,7 +271,7 @@ def _count(counts: dict[str, int], names: Iterable[str | None], by: int) -> None
                 counts.pop(name, None)
 
 
-def _validate_epoch(member: Member, epoch: int) -> None:
+def _validate_epoch(member: ConsumerGroupMember, epoch: int) -> None:
     if epoch == member.epoch:
         return
     if member.is_classic:

@@ -1,4 +1,4 @@
-"""A live group goes over to the newer protocol when its first member does, and back when its last one leaves.
+"""A live group goes over to the consumer protocol when its first member does, and back when its last one leaves.
 
 Both ways the members stay with what they have: the group is written anew in the other form, in one batch with the
 deletion of the old one. The classic side is changed in place, so those records count as applied.
@@ -9,34 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from braidlog.coordinator.effects import Effects, Moment
+from braidlog.coordinator.group.classic.consumer_protocol import parse_subscription
 from braidlog.coordinator.group.classic.group import CONSUMER, KEY_VERSION, ClassicGroup
-from braidlog.coordinator.group.classic.member import Member as ClassicMember
-from braidlog.coordinator.group.classic.member import Protocol
-from braidlog.coordinator.group.classic.protocol import ClassicProtocol as ClassicRules
+from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
+from braidlog.coordinator.group.classic.protocol import ClassicGroupProtocol
 from braidlog.coordinator.group.classic.records import fits
 from braidlog.coordinator.group.classic.states import STABLE as CLASSIC_STABLE
-from braidlog.coordinator.group.classic.subscriptions import parse_subscription
 from braidlog.coordinator.group.consumer import records
-from braidlog.coordinator.group.consumer.embedded import assignment_bytes, parse_assignment
+from braidlog.coordinator.group.consumer.classic_assignment import assignment_bytes, parse_assignment
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
-from braidlog.coordinator.group.consumer.members import (
+from braidlog.coordinator.group.consumer.member import (
     STABLE,
     Assignment,
+    ClassicMemberMetadata,
     ClassicProtocol,
-    ClassicSide,
-    Member,
+    ConsumerGroupMember,
     Profile,
     Progress,
 )
-from braidlog.coordinator.group.consumer.sessions import Sessions
-from braidlog.coordinator.group.consumer.steps import write_member
-from braidlog.coordinator.group.consumer.subscriptions import Resolver
+from braidlog.coordinator.group.consumer.member_timeouts import MemberTimeouts
+from braidlog.coordinator.group.consumer.member_updates import write_member
+from braidlog.coordinator.group.consumer.subscriptions import TopicRegexResolver
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 from braidlog.core.protocol_errors import GroupIdNotFoundError, RebalanceInProgressError
 from braidlog.wire.generated.group_records import GroupMetadataKey
-from braidlog.wire.layouts import versioned
+from braidlog.wire.version_prefix import version_prefixed_bytes
 
 
 class Migration:
@@ -45,26 +44,26 @@ class Migration:
         groups: dict[str, Group],
         settings: Callable[[], GroupSettings],
         topics: Topics,
-        resolver: Resolver,
-        sessions: Sessions,
-        classic: ClassicRules,
+        resolver: TopicRegexResolver,
+        timeouts: MemberTimeouts,
+        classic: ClassicGroupProtocol,
     ) -> None:
         self._groups = groups
         self._settings = settings
         self._topics = topics
         self._resolver = resolver
-        self._sessions = sessions
+        self._timeouts = timeouts
         self._classic = classic
 
-    # To the newer protocol
+    # To the consumer protocol
 
-    def converted(self, classic: ClassicGroup, effects: Effects) -> ConsumerGroup:
-        """What the group would be in the newer protocol; nothing changes before `finish_upgrade`."""
+    def convert_to_consumer_group(self, classic: ClassicGroup, effects: Effects) -> ConsumerGroup:
+        """What the group would be in the consumer protocol; nothing changes before `finish_upgrade`."""
         group = ConsumerGroup(classic.group_id, self._resolver)
-        effects.write(versioned(GroupMetadataKey(group=group.group_id), KEY_VERSION), None, applied=True)
+        effects.write(version_prefixed_bytes(GroupMetadataKey(group=group.group_id), KEY_VERSION), None, applied=True)
         if classic.is_empty():
             return group
-        self._require_upgradable(classic)
+        self._validate_online_upgrade(classic)
         group.epoch = group.target_epoch = classic.generation
         given: dict[bytes, frozenset[int]] = {}
         for old in classic.members.values():
@@ -78,21 +77,21 @@ class Migration:
             group.put_profile(old.member_id, profile)
             group.put_progress(old.member_id, progress)
             group.put_target(old.member_id, mine)
-            write_member(group.group_id, Member(old.member_id, profile, progress), mine, effects)
+            write_member(group.group_id, ConsumerGroupMember(old.member_id, profile, progress), mine, effects)
         effects.write(records.group_epoch_key(group.group_id), records.epoch_value(group.epoch))
         effects.write(records.target_epoch_key(group.group_id), records.target_epoch_value(group.target_epoch))
         return group
 
     def finish_upgrade(self, classic: ClassicGroup, group: ConsumerGroup, now: Moment, effects: Effects) -> None:
         """The operation succeeded: the classic group ends here, its members have their sessions in the new one."""
-        again = RebalanceInProgressError(f"group {group.group_id!r} goes over to the newer protocol; join again")
+        again = RebalanceInProgressError(f"group {group.group_id!r} goes over to the consumer protocol; join again")
         self._classic.dissolve(classic, again, now, effects)
         del self._groups[group.group_id]
         timeout_ms = self._settings().session_timeout_of(group.group_id)
         for member in group.members.values():
-            self._sessions.touch(group.group_id, member, timeout_ms, now)
+            self._timeouts.touch(group.group_id, member, timeout_ms, now)
 
-    def _require_upgradable(self, classic: ClassicGroup) -> None:
+    def _validate_online_upgrade(self, classic: ClassicGroup) -> None:
         settings = self._settings()
         if not settings.upgrade_allowed:
             why = "and group.consumer.migration.policy does not let it go over to the newer one"
@@ -104,7 +103,7 @@ class Migration:
             return
         raise GroupIdNotFoundError(f"group {classic.group_id!r} has members of the classic protocol, {why}")
 
-    def _profile(self, classic: ClassicGroup, member: ClassicMember) -> Profile:
+    def _profile(self, classic: ClassicGroup, member: ClassicGroupMember) -> Profile:
         metadata = member.metadata_of(classic.protocol_name) or next((p.metadata for p in member.protocols), b"")
         subscription = parse_subscription(metadata)
         if subscription is None:
@@ -118,10 +117,10 @@ class Migration:
             client_host=member.client_host,
             topics=tuple(sorted(set(subscription.topics))),
             rebalance_timeout_ms=member.rebalance_timeout_ms,
-            classic=ClassicSide(member.session_timeout_ms, protocols),
+            classic=ClassicMemberMetadata(member.session_timeout_ms, protocols),
         )
 
-    def _assigned(self, classic: ClassicGroup, member: ClassicMember) -> Assignment:
+    def _assigned(self, classic: ClassicGroup, member: ClassicGroupMember) -> Assignment:
         assigned = parse_assignment(member.assignment, self._topics)
         if assigned is None:
             message = f"the assignment of member {member.member_id!r} of group {classic.group_id!r} cannot be read"
@@ -130,8 +129,8 @@ class Migration:
 
     # And back
 
-    def goes_back_without(self, group: ConsumerGroup, member: Member) -> bool:
-        """Whether only members of the older protocol are left when this one leaves."""
+    def is_online_downgrade(self, group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+        """Whether only members of the classic protocol are left when this one leaves."""
         settings = self._settings()
         others = len(group.members) - 1
         return (
@@ -141,7 +140,9 @@ class Migration:
             and others <= settings.max_size
         )
 
-    def go_back(self, group: ConsumerGroup, leaving: Member, now: Moment, effects: Effects) -> bool:
+    def convert_to_classic_group(
+        self, group: ConsumerGroup, leaving: ConsumerGroupMember, now: Moment, effects: Effects
+    ) -> bool:
         """The group is a classic one from here on, and rebalances; false if that is too much for one batch."""
         classic = self._as_classic(group, leaving, now)
         tombstones = Effects()
@@ -149,12 +150,12 @@ class Migration:
         if not fits(classic, self._settings().max_batch_bytes - tombstones.batch_bytes()):
             return False
         for member_id in group.members:
-            self._sessions.end(group.group_id, member_id)
+            self._timeouts.end(group.group_id, member_id)
         effects.add(tombstones)
         self._classic.take_over(classic, now, effects)
         return True
 
-    def _as_classic(self, group: ConsumerGroup, leaving: Member, now: Moment) -> ClassicGroup:
+    def _as_classic(self, group: ConsumerGroup, leaving: ConsumerGroupMember, now: Moment) -> ClassicGroup:
         classic = ClassicGroup(group.group_id, now.wall_ms)
         classic.generation = group.epoch
         classic.protocol_type = CONSUMER
@@ -163,19 +164,19 @@ class Migration:
             if side is not None and member.member_id != leaving.member_id:
                 classic.add(self._classic_member(member, side))
         classic.state = CLASSIC_STABLE
-        classic.protocol_name = classic.chosen_protocol()
+        classic.protocol_name = classic.select_protocol()
         classic.learn_subscriptions()
         return classic
 
-    def _classic_member(self, member: Member, side: ClassicSide) -> ClassicMember:
+    def _classic_member(self, member: ConsumerGroupMember, side: ClassicMemberMetadata) -> ClassicGroupMember:
         profile = member.profile
-        return ClassicMember(
+        return ClassicGroupMember(
             member.member_id,
             profile.instance_id,
             profile.client_id,
             profile.client_host,
             profile.rebalance_timeout_ms,
             side.session_timeout_ms,
-            [Protocol(name, metadata) for name, metadata in side.protocols],
+            [MemberProtocol(name, metadata) for name, metadata in side.protocols],
             assignment_bytes(member.progress.assigned, side, self._topics),
         )

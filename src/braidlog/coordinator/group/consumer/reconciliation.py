@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from braidlog.coordinator.group.consumer.members import STABLE, UNRELEASED, UNREVOKED, Assignment, Progress
+from braidlog.coordinator.group.consumer.member import STABLE, UNRELEASED, UNREVOKED, Assignment, Progress
 from braidlog.core.protocol_errors import FencedMemberEpochError
 
 # (topic id, partition) -> whether any member has it.

@@ -16,20 +16,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from braidlog.coordinator.group.consumer.members import (
+from braidlog.coordinator.group.consumer.member import (
     STATES,
     UNKNOWN,
     Assignment,
+    ClassicMemberMetadata,
     ClassicProtocol,
-    ClassicSide,
     Profile,
     Progress,
     in_order,
     partitions_of,
 )
-from braidlog.coordinator.group.consumer.subscriptions import TopicSnapshot
+from braidlog.coordinator.group.consumer.subscriptions import TopicMetadata
 from braidlog.wire.generated import group_records as layouts
-from braidlog.wire.layouts import versioned
+from braidlog.wire.version_prefix import version_prefixed_bytes
 
 GROUP_EPOCH: Final = 3
 TOPICS: Final = 4
@@ -44,38 +44,46 @@ VALUE_VERSION: Final = 0
 
 
 def group_epoch_key(group_id: str) -> bytes:
-    return versioned(layouts.ConsumerGroupMetadataKey(group_id=group_id), GROUP_EPOCH)
+    return version_prefixed_bytes(layouts.ConsumerGroupMetadataKey(group_id=group_id), GROUP_EPOCH)
 
 
 def topics_key(group_id: str) -> bytes:
-    return versioned(layouts.ConsumerGroupPartitionMetadataKey(group_id=group_id), TOPICS)
+    return version_prefixed_bytes(layouts.ConsumerGroupPartitionMetadataKey(group_id=group_id), TOPICS)
 
 
 def member_key(group_id: str, member_id: str) -> bytes:
-    return versioned(layouts.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), MEMBER)
+    return version_prefixed_bytes(
+        layouts.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), MEMBER
+    )
 
 
 def target_epoch_key(group_id: str) -> bytes:
-    return versioned(layouts.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), TARGET_EPOCH)
+    return version_prefixed_bytes(layouts.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), TARGET_EPOCH)
 
 
 def target_key(group_id: str, member_id: str) -> bytes:
-    return versioned(layouts.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), TARGET)
+    return version_prefixed_bytes(
+        layouts.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), TARGET
+    )
 
 
 def current_key(group_id: str, member_id: str) -> bytes:
-    return versioned(layouts.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), CURRENT)
+    return version_prefixed_bytes(
+        layouts.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), CURRENT
+    )
 
 
 def epoch_value(epoch: int) -> bytes:
-    return versioned(layouts.ConsumerGroupMetadataValue(epoch=epoch), VALUE_VERSION)
+    return version_prefixed_bytes(layouts.ConsumerGroupMetadataValue(epoch=epoch), VALUE_VERSION)
 
 
 def target_epoch_value(epoch: int) -> bytes:
-    return versioned(layouts.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch), VALUE_VERSION)
+    return version_prefixed_bytes(
+        layouts.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch), VALUE_VERSION
+    )
 
 
-def topics_value(topics: Mapping[str, TopicSnapshot]) -> bytes:
+def topics_value(topics: Mapping[str, TopicMetadata]) -> bytes:
     entries = []
     for name in sorted(topics):
         topic = topics[name]
@@ -92,15 +100,15 @@ def topics_value(topics: Mapping[str, TopicSnapshot]) -> bytes:
                 partition_metadata=racks,
             )
         )
-    return versioned(layouts.ConsumerGroupPartitionMetadataValue(topics=entries), VALUE_VERSION)
+    return version_prefixed_bytes(layouts.ConsumerGroupPartitionMetadataValue(topics=entries), VALUE_VERSION)
 
 
-def topics_from(value: layouts.ConsumerGroupPartitionMetadataValue) -> dict[str, TopicSnapshot]:
-    found: dict[str, TopicSnapshot] = {}
+def topics_from(value: layouts.ConsumerGroupPartitionMetadataValue) -> dict[str, TopicMetadata]:
+    found: dict[str, TopicMetadata] = {}
     for topic in value.topics:
         known = {entry.partition: frozenset(entry.racks) for entry in topic.partition_metadata}
         racks = tuple(known.get(number, frozenset()) for number in range(topic.num_partitions)) if known else ()
-        found[topic.topic_name] = TopicSnapshot(topic.topic_id, topic.num_partitions, racks)
+        found[topic.topic_name] = TopicMetadata(topic.topic_id, topic.num_partitions, racks)
     return found
 
 
@@ -122,7 +130,7 @@ def member_value(profile: Profile) -> bytes:
         server_assignor=profile.assignor,
         classic_member_metadata=classic,
     )
-    return versioned(value, VALUE_VERSION)
+    return version_prefixed_bytes(value, VALUE_VERSION)
 
 
 def profile_from(value: layouts.ConsumerGroupMemberMetadataValue) -> Profile:
@@ -130,7 +138,7 @@ def profile_from(value: layouts.ConsumerGroupMemberMetadataValue) -> Profile:
     classic = None
     if kept is not None:
         protocols = tuple(ClassicProtocol(entry.name, bytes(entry.metadata)) for entry in kept.supported_protocols)
-        classic = ClassicSide(kept.session_timeout_ms, protocols)
+        classic = ClassicMemberMetadata(kept.session_timeout_ms, protocols)
     return Profile(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -146,7 +154,9 @@ def profile_from(value: layouts.ConsumerGroupMemberMetadataValue) -> Profile:
 
 def target_value(target: Assignment) -> bytes:
     entries = [layouts.TopicPartition(topic_id=topic, partitions=numbers) for topic, numbers in in_order(target)]
-    return versioned(layouts.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=entries), VALUE_VERSION)
+    return version_prefixed_bytes(
+        layouts.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=entries), VALUE_VERSION
+    )
 
 
 def target_from(value: layouts.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
@@ -161,7 +171,7 @@ def current_value(progress: Progress) -> bytes:
         assigned_partitions=_entries(progress.assigned),
         partitions_pending_revocation=_entries(progress.revoking),
     )
-    return versioned(value, VALUE_VERSION)
+    return version_prefixed_bytes(value, VALUE_VERSION)
 
 
 def progress_from(value: layouts.ConsumerGroupCurrentMemberAssignmentValue) -> Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from braidlog.coordinator.group.consumer.members import Profile
+from braidlog.coordinator.group.consumer.member import Profile
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.group.topics import Topics
 from braidlog.core.protocol_errors import InvalidRegularExpressionError
@@ -16,7 +16,7 @@ MAX_PATTERNS: Final = 500
 MAX_RESOLVED: Final = 5_000
 
 
-class TopicSnapshot(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic as the group saw it when its target was last worked out; a difference calls for a new target."""
 
     topic_id: bytes
@@ -25,7 +25,7 @@ class TopicSnapshot(NamedTuple):
     racks: tuple[frozenset[str], ...] = ()
 
 
-class Resolver:
+class TopicRegexResolver:
     """The topics that patterns stand for, worked out once per change of topics and pattern.
 
     Not durable: it follows from the cluster's topics alone, so a shard that was rebuilt asks anew.
@@ -86,12 +86,12 @@ class Resolver:
         return pattern
 
 
-def snapshot(names: Iterable[str], topics: Topics) -> dict[str, TopicSnapshot]:
+def compute_subscription_metadata(names: Iterable[str], topics: Topics) -> dict[str, TopicMetadata]:
     """Those of the names that exist."""
-    found: dict[str, TopicSnapshot] = {}
+    found: dict[str, TopicMetadata] = {}
     for name in names:
         facts = topics.get(name)
         if facts is not None:
             racks = tuple(topics.racks_of(name, number) for number in range(facts.partitions))
-            found[name] = TopicSnapshot(facts.topic_id, facts.partitions, racks if any(racks) else ())
+            found[name] = TopicMetadata(facts.topic_id, facts.partitions, racks if any(racks) else ())
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from braidlog.coordinator.group.consumer.members import AWAY, JOINING, LEFT, Assignment, Member, holds_all
-from braidlog.coordinator.group.consumer.subscriptions import Resolver
+from braidlog.coordinator.group.consumer.member import AWAY, JOINING, LEFT, Assignment, ConsumerGroupMember, holds_all
+from braidlog.coordinator.group.consumer.subscriptions import TopicRegexResolver
 from braidlog.core.protocol_errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -22,7 +22,7 @@ OWN_ID_FROM: Final = 1
 
 
 def validate_heartbeat(
-    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str], resolver: Resolver
+    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str], resolver: TopicRegexResolver
 ) -> None:
     for name, text in (
         ("GroupId", request.group_id),
@@ -61,7 +61,7 @@ def _validate_join(request: ConsumerGroupHeartbeatRequest, version: int) -> None
         raise InvalidRequestError("SubscribedTopicNames or SubscribedTopicRegex must be there when joining")
 
 
-def validate_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
+def validate_epoch(member: ConsumerGroupMember, epoch: int, owned: Assignment | None) -> None:
     """A member that missed an answer comes with the epoch before, and owns no more than the group thinks."""
     if epoch == member.epoch:
         return
@@ -76,7 +76,7 @@ def validate_epoch(member: Member, epoch: int, owned: Assignment | None) -> None
     )
 
 
-def require_static(member: Member | None, member_id: str, instance_id: str) -> Member:
+def require_static(member: ConsumerGroupMember | None, member_id: str, instance_id: str) -> ConsumerGroupMember:
     """The member of that instance, if it is the one that asks."""
     if member is None:
         raise UnknownMemberIdError(f"there is no instance {instance_id!r}; join again")
@@ -85,7 +85,7 @@ def require_static(member: Member | None, member_id: str, instance_id: str) -> M
     return member
 
 
-def require_released(member: Member, member_id: str, instance_id: str) -> None:
+def require_released(member: ConsumerGroupMember, member_id: str, instance_id: str) -> None:
     """An instance can be taken over once its member said that it goes for a while."""
     if member.epoch != AWAY:
         message = f"member {member_id!r} cannot join: instance {instance_id!r} belongs to member {member.member_id!r}"

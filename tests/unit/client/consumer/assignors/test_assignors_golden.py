@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.client.consumer.assignors.choosing import choose
-from braidlog.client.consumer.assignors.interface import Share, Subscriber, TopicFacts
+from braidlog.client.consumer.assignors.interface import Assignment, Subscriber, TopicMetadata
 from braidlog.client.consumer.assignors.sticky import read_claim
+from braidlog.client.consumer.assignors.strategies import assignors_of
 from braidlog.core.types import TopicPartition
 
 GOLDEN = Path(__file__).parent / "kafka39" / "assignments.txt"
@@ -62,17 +62,17 @@ def test_shares_are_those_of_kafka(name: str) -> None:
     reported = [case for case in cases("assign") if case.order[1] == name]
     assert len(reported) > 20
     for case in reported:
-        [assignor] = choose(name)
-        shares = assignor.assign(case.members, TopicFacts(case.counts, case.racks))
+        [assignor] = assignors_of(name)
+        shares = assignor.assign(case.members, TopicMetadata(case.counts, case.racks))
         assert {member: text(share.partitions) for member, share in shares.items()} == case.expected, vars(case)
 
 
 def test_some_cases_depend_on_racks() -> None:
-    [assignor] = choose("range")
+    [assignor] = assignors_of("range")
     differing = 0
     for case in cases("assign"):
         if case.order[1] == "range":
-            plain = assignor.assign(case.members, TopicFacts(case.counts))
+            plain = assignor.assign(case.members, TopicMetadata(case.counts))
             differing += {member: text(share.partitions) for member, share in plain.items()} != case.expected
     assert differing > 20
 
@@ -83,8 +83,8 @@ def test_user_data_is_that_of_kafka() -> None:
     for case in reported:
         _, name, generation, listed = case.order
         partitions = [TopicPartition(each.split(":")[0], int(each.split(":")[1])) for each in listed.split(",")]
-        [assignor] = choose(name)
-        assignor.on_assignment(Share(partitions), int(generation))
+        [assignor] = assignors_of(name)
+        assignor.on_assignment(Assignment(partitions), int(generation))
         data = assignor.user_data(["t"])
         assert data is not None
         if name == "sticky":
@@ -96,8 +96,8 @@ def test_user_data_is_that_of_kafka() -> None:
 
 
 def test_a_sticky_claim_of_the_first_version_has_no_generation() -> None:
-    [assignor] = choose("sticky")
-    assignor.on_assignment(Share([TopicPartition("a", 3)]), 9)
+    [assignor] = assignors_of("sticky")
+    assignor.on_assignment(Assignment([TopicPartition("a", 3)]), 9)
     data = assignor.user_data(["a"])
     assert data is not None
     old = read_claim(data[:-4])

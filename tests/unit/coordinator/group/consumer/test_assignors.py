@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.coordinator.group.consumer.assignor_range import assign_range
-from braidlog.coordinator.group.consumer.assignor_uniform import assign_uniform
-from braidlog.coordinator.group.consumer.assignors import Reader
-from braidlog.coordinator.group.consumer.members import Assignment
-from braidlog.coordinator.group.consumer.target import ASSIGNORS, preferred_assignor
+from braidlog.coordinator.group.consumer.assignors import MemberSubscription
+from braidlog.coordinator.group.consumer.member import Assignment
+from braidlog.coordinator.group.consumer.range_assignor import assign_range
+from braidlog.coordinator.group.consumer.target_assignment import ASSIGNORS, preferred_assignor
+from braidlog.coordinator.group.consumer.uniform_assignor import assign_uniform
 
 TOPICS = [bytes([number]) * 16 for number in range(6)]
 
@@ -21,8 +21,10 @@ def count_partitions(assignment: Assignment) -> int:
 
 def readers(
     subscriptions: Mapping[str, tuple[bytes, ...]], before: Mapping[str, Assignment] | None = None
-) -> list[Reader]:
-    return [Reader(name, None, topics, (before or {}).get(name, {})) for name, topics in subscriptions.items()]
+) -> list[MemberSubscription]:
+    return [
+        MemberSubscription(name, None, topics, (before or {}).get(name, {})) for name, topics in subscriptions.items()
+    ]
 
 
 def everything(given_out: Mapping[str, Assignment]) -> list[tuple[bytes, int]]:
@@ -122,9 +124,9 @@ def test_uniform_does_not_trust_a_target_that_names_a_partition_twice() -> None:
 def test_range_cuts_topics_alike() -> None:
     target = assign_range(
         [
-            Reader("z", "first", (TOPICS[0], TOPICS[1]), {}),
-            Reader("a", None, (TOPICS[0], TOPICS[1]), {}),
-            Reader("b", None, (TOPICS[0],), {}),
+            MemberSubscription("z", "first", (TOPICS[0], TOPICS[1]), {}),
+            MemberSubscription("a", None, (TOPICS[0], TOPICS[1]), {}),
+            MemberSubscription("b", None, (TOPICS[0],), {}),
         ],
         {TOPICS[0]: 5, TOPICS[1]: 3},
     )

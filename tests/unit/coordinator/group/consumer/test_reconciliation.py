@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.coordinator.group.consumer.members import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, Progress
+from braidlog.coordinator.group.consumer.member import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, Progress
 from braidlog.coordinator.group.consumer.reconciliation import reconcile
 from braidlog.core.protocol_errors import FencedMemberEpochError
 

@@ -1,0 +1,278 @@
+"""Where the numbers of the metrics page come from: mostly read off their owners when the page is asked for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from braidlog import __version__
+from braidlog.broker.coordinator_metrics import add_coordinator_metrics
+from braidlog.core.protocol_errors import name_of
+from braidlog.metrics import MetricsRegistry
+from braidlog.net.exchange import RequestTimes
+from braidlog.replication.partition import Partition
+from braidlog.replication.topic_metrics import TopicMetrics
+from braidlog.storage.log.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from braidlog.broker.server import Server
+
+# Beyond the longest timeout: what its coordinator needs to notice and to abort.
+_LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
+
+_RUNNING: Final = 3
+_STARTING: Final = 1
+
+_TOPIC_COUNTERS: Final[tuple[tuple[str, Callable[[TopicMetrics], float]], ...]] = (
+    ("messagesin", lambda meter: meter.messages_in),
+    ("bytesin", lambda meter: meter.bytes_in),
+    ("bytesout", lambda meter: meter.bytes_out),
+    ("totalproducerequests", lambda meter: meter.produces),
+    ("totalfetchrequests", lambda meter: meter.fetches),
+    ("failedproducerequests", lambda meter: meter.failed_produces),
+    ("failedfetchrequests", lambda meter: meter.failed_fetches),
+    ("producemessageconversions", lambda meter: meter.produce_conversions),
+    ("fetchmessageconversions", lambda meter: meter.fetch_conversions),
+)
+
+_LOG_GAUGES: Final[tuple[tuple[str, Callable[[UnifiedLog], float]], ...]] = (
+    ("kafka_log_log_size", lambda log: log.size),
+    ("kafka_log_log_numlogsegments", lambda log: len(log.segments)),
+    ("kafka_log_log_logstartoffset", lambda log: log.log_start_offset),
+    ("kafka_log_log_logendoffset", lambda log: log.log_end_offset),
+    ("kafka_cluster_partition_laststableoffsetlag", lambda log: log.high_watermark - log.last_stable_offset),
+)
+
+Samples = Iterator[tuple[tuple[str, ...], float]]
+
+
+def broker_metrics(server: Server) -> MetricsRegistry:
+    """Every metric of a broker that has started."""
+    registry = MetricsRegistry()
+    _topics(registry, server)
+    _requests(registry, server)
+    _connections(registry, server)
+    _partitions(registry, server)
+    _logs(registry, server)
+    _controller(registry, server)
+    add_coordinator_metrics(registry, server.broker.coordinators)
+    _process(registry, server)
+    return registry
+
+
+def _topics(registry: MetricsRegistry, server: Server) -> None:
+    meters = server.broker.replica_manager.meters
+    for name, read in _TOPIC_COUNTERS:
+
+        def samples(read: Callable[[TopicMetrics], float] = read) -> Samples:
+            for topic, meter in meters.items():
+                yield (topic,), read(meter)
+
+        registry.read_each(f"kafka_server_brokertopicmetrics_{name}_total", samples)
+
+
+def _requests(registry: MetricsRegistry, server: Server) -> None:
+    dispatch = server.broker.dispatch
+    clock = server.environment.clock
+    total = registry.histograms("kafka_network_requestmetrics_totaltimems")
+    local = registry.histograms("kafka_network_requestmetrics_localtimems")
+    remote = registry.histograms("kafka_network_requestmetrics_remotetimems")
+    for route in dispatch.routes.values():
+        route.times = RequestTimes(clock, total.of(route.name), local.of(route.name), remote.of(route.name))
+
+    def requests() -> Samples:
+        for route in dispatch.routes.values():
+            yield (route.name,), route.requests
+
+    def errors() -> Samples:
+        for (request, code), count in dispatch.errors.items():
+            yield (request, name_of(code)), count
+
+    registry.read_each("kafka_network_requestmetrics_requests_total", requests)
+    registry.read_each("kafka_network_requestmetrics_errors_total", errors)
+    registry.read(
+        "kafka_network_requestchannel_requestqueuesize", lambda: sum(listener.busy() for listener in server.listeners)
+    )
+
+
+def _connections(registry: MetricsRegistry, server: Server) -> None:
+    def count() -> Samples:
+        for listener in server.listeners:
+            yield (listener.name,), listener.connections
+
+    def created() -> Samples:
+        for listener in server.listeners:
+            yield (listener.name,), listener.accepted
+
+    def closed() -> Samples:
+        for listener in server.listeners:
+            yield (listener.name,), listener.accepted - listener.connections
+
+    registry.read_each("kafka_server_socket_server_metrics_connection_count", count)
+    registry.read_each("kafka_server_socket_server_metrics_connection_creation_total", created)
+    registry.read_each("kafka_server_socket_server_metrics_connection_close_total", closed)
+    registry.read(
+        "kafka_network_socketserver_expiredconnectionskilledcount",
+        lambda: sum(listener.closed_idle for listener in server.listeners),
+    )
+    registry.read_each("braidlog_connections_refused_total", lambda: [(("limit",), server.quotas.refused)])
+    memory = server.broker.memory
+    pools = {"requests": memory.requests, "conversions": memory.conversions}
+    registry.read("kafka_network_socketserver_memorypoolused", lambda: memory.requests.used)
+    registry.read(
+        "kafka_network_socketserver_memorypoolavailable", lambda: max(0, memory.requests.limit - memory.requests.used)
+    )
+    registry.read_each(
+        "braidlog_memory_used_bytes",
+        lambda: [*(((name,), pool.used) for name, pool in pools.items()), (("answers",), memory.answers.used)],
+    )
+    registry.read_each(
+        "braidlog_memory_limit_bytes",
+        lambda: [*(((name,), pool.limit) for name, pool in pools.items()), (("answers",), memory.answers.limit)],
+    )
+    registry.read_each("braidlog_memory_waits_total", lambda: [((name,), pool.waits) for name, pool in pools.items()])
+    registry.read("braidlog_unread_answers_connections_closed_total", lambda: memory.answers.closed)
+    registry.read("braidlog_turns_waiting", lambda: server.broker.fair_queue.waiting)
+    registry.read(
+        "braidlog_malformed_requests_total", lambda: server.limits.malformed + server.broker.dispatch.malformed
+    )
+
+
+def _partitions(registry: MetricsRegistry, server: Server) -> None:
+    broker = server.broker
+
+    def led(wanted: Callable[[Partition], bool]) -> float:
+        return sum(
+            1
+            for partition in broker.registry.partitions()
+            if partition.leader == broker.broker_id and wanted(partition)
+        )
+
+    def min_isr(partition: Partition) -> int:
+        return partition.min_isr(partition.log) if partition.log is not None else 1
+
+    prefix = "kafka_server_replicamanager_"
+    registry.read(prefix + "leadercount", lambda: led(lambda partition: True))
+    registry.read(prefix + "partitioncount", lambda: len(broker.registry))
+    registry.read(
+        prefix + "offlinereplicacount", lambda: sum(1 for each in broker.registry.partitions() if each.log is None)
+    )
+    registry.read(prefix + "underreplicatedpartitions", lambda: led(lambda each: len(each.isr) < len(each.replicas)))
+    registry.read(prefix + "underminisrpartitioncount", lambda: led(lambda each: len(each.isr) < min_isr(each)))
+    registry.read(prefix + "atminisrpartitioncount", lambda: led(lambda each: len(each.isr) == min_isr(each)))
+    registry.read_each(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        lambda: [(("Fetch",), broker.fetch.waiting), (("Produce",), broker.committer.waiting)],
+    )
+
+    def has_late_transaction(partition: Partition) -> bool:
+        longest_ms = broker.settings.current.get_int("transaction.max.timeout.ms") + _LATE_TRANSACTION_MS
+        now_ms = server.environment.clock.wall_ms()
+        return partition.log is not None and partition.log.has_late_transaction(now_ms, longest_ms)
+
+    registry.read(prefix + "partitionswithlatetransactionscount", lambda: led(has_late_transaction))
+    sessions = broker.sessions
+    registry.read("kafka_server_fetchsessioncache_numincrementalfetchsessions", lambda: len(sessions))
+    registry.read("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", lambda: sessions.partitions)
+    registry.read("kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total", lambda: sessions.evicted)
+
+
+def _logs(registry: MetricsRegistry, server: Server) -> None:
+    broker = server.broker
+    for name, read in _LOG_GAUGES:
+
+        def samples(read: Callable[[UnifiedLog], float] = read) -> Samples:
+            for partition in broker.registry.partitions():
+                if partition.log is not None:
+                    yield (partition.topic, str(partition.index)), read(partition.log)
+
+        registry.read_each(name, samples)
+    directories = broker.logs.directories
+    registry.read(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        lambda: sum(1 for directory in directories if not directory.is_online),
+    )
+    registry.read_each(
+        "kafka_log_logmanager_logdirectoryoffline",
+        lambda: [((directory.path,), 0 if directory.is_online else 1) for directory in directories],
+    )
+    broker.committer.sync_times = registry.histogram("kafka_log_logflushstats_logflushtimems")
+    cleaner = broker.cleaner
+
+    def uncleanable() -> Samples:
+        for directory in directories:
+            logs = broker.logs.registry.logs_in(directory)
+            yield (directory.path,), sum(1 for partition in cleaner.uncleanable if partition in logs)
+
+    registry.read_each("kafka_log_logcleanermanager_uncleanable_partitions_count", uncleanable)
+
+
+def _controller(registry: MetricsRegistry, server: Server) -> None:
+    controller = server.broker.controller
+    prefix = "kafka_controller_kafkacontroller_"
+
+    def count(wanted: Callable[[int, tuple[int, ...]], bool]) -> float:
+        topics = controller.image.topics.values()
+        return sum(1 for topic in topics for each in topic.partitions if wanted(each.leader, each.replicas))
+
+    registry.read(
+        prefix + "activecontrollercount",
+        lambda: 1 if controller.image.controller_id == server.broker.broker_id else 0,
+    )
+    registry.read(prefix + "offlinepartitionscount", lambda: count(lambda leader, replicas: leader < 0))
+    registry.read(
+        prefix + "preferredreplicaimbalancecount", lambda: count(lambda leader, replicas: leader != replicas[0])
+    )
+    registry.read(prefix + "globaltopiccount", lambda: len(controller.image.topics))
+    registry.read(prefix + "globalpartitioncount", lambda: controller.image.partition_count)
+
+
+def _process(registry: MetricsRegistry, server: Server) -> None:
+    broker = server.broker
+    registry.read("kafka_server_kafkaserver_brokerstate", lambda: _RUNNING if broker.ready else _STARTING)
+    identity = (__version__, str(broker.broker_id), broker.cluster_id)
+    registry.read_each("braidlog_info", lambda: [(identity, 1)])
+    registry.read("braidlog_event_loop_lag_seconds", lambda: server.loop_lag)
+    registry.read("process_start_time_seconds", _start_time())
+    registry.read("process_cpu_seconds_total", time.process_time)
+    idle = Idle()
+    # One thread serves sockets and requests alike: both of Kafka's idle shares are the same number here.
+    registry.read("kafka_network_socketserver_networkprocessoravgidlepercent", idle.share)
+    registry.read("kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent", lambda: idle.last)
+    if os.path.exists("/proc/self/statm"):
+        registry.read("process_resident_memory_bytes", _resident_bytes)
+        registry.read("process_open_fds", lambda: len(os.listdir("/proc/self/fd")))
+    try:
+        import resource
+    except ImportError:
+        return
+    registry.read("process_max_fds", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+class Idle:
+    """Share of time without work between two looks at it, from the processor time that was used meanwhile."""
+
+    def __init__(self) -> None:
+        self._wall = time.monotonic()
+        self._cpu = time.thread_time()
+        self.last = 1.0
+
+    def share(self) -> float:
+        wall, cpu = time.monotonic(), time.thread_time()
+        elapsed = wall - self._wall
+        if elapsed > 0:
+            self.last = min(1.0, max(0.0, 1.0 - (cpu - self._cpu) / elapsed))
+        self._wall, self._cpu = wall, cpu
+        return self.last
+
+
+def _start_time() -> Callable[[], float]:
+    started = time.time() - time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)
+    return lambda: started
+
+
+def _resident_bytes() -> float:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

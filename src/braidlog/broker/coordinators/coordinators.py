@@ -1,0 +1,259 @@
+"""Puts the two coordinators into a broker: their logs, their settings, and what the cluster's image tells them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
+from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.coordinators.marker_writer import MarkerWriter
+from braidlog.broker.coordinators.transaction_markers import PrefetchedProducerIds, TransactionMarkerManager
+from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.environment import Environment
+from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, group_of
+from braidlog.cluster.producer_id_manager import ProducerIdManager
+from braidlog.config.broker import BrokerSettings
+from braidlog.controller.controller import Controller
+from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
+from braidlog.coordinator.group.topics import TopicFacts
+from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import BrokerId
+from braidlog.replication.group_commit import Committer
+from braidlog.replication.partition import Partition
+from braidlog.replication.partition_registry import PartitionRegistry
+
+if TYPE_CHECKING:
+    # Imported with the first shard: a broker without groups and transactions starts without them.
+    from braidlog.coordinator.group.shard import GroupCoordinatorShard
+    from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+
+log = logging.getLogger("braidlog.settings")
+
+_NOTHING: Final[Mapping[str, str]] = {}
+_NO_OVERRIDES: Final[Mapping[str, GroupOverrides]] = {}
+
+
+class ImageTopics:
+    """The cluster's topics as groups see them."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        # The image that listeners are being told of is newer than the controller's until all of them know.
+        self.newest: ClusterImage | None = None
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self.newest or self._controller.image
+
+    def get(self, name: str) -> TopicFacts | None:
+        topic = self._image.topic(name)
+        return None if topic is None else TopicFacts(topic.topic_id, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        topic = self._image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        return list(self._image.topics)
+
+    def racks_of(self, name: str, partition: int) -> frozenset[str]:
+        topic = self._image.topic(name)
+        if topic is None or partition >= len(topic.partitions):
+            return frozenset()
+        brokers = self._image.brokers
+        racks = (brokers[replica].rack for replica in topic.partitions[partition].replicas if replica in brokers)
+        return frozenset(rack for rack in racks if rack)
+
+
+class Coordinators:
+    """Both coordinators, and the listener that makes them follow the image."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        registry: PartitionRegistry,
+        committer: Committer,
+        controller: Controller,
+        settings: DynamicBrokerSettings,
+        environment: Environment,
+        tasks: Tasks,
+        directory_of: Callable[[Partition], str],
+        producer_ids: ProducerIdManager,
+    ) -> None:
+        self._broker_id = broker_id
+        self._new_member_id = new_member_ids(environment.random)
+        self._group_settings = group_settings(settings.current)
+        self._txn_settings = txn_settings(settings.current)
+        settings.on_change(self._settings_changed)
+        self._image_topics = ImageTopics(controller)
+        self.topics = InternalTopics(controller, settings, tasks)
+
+        def logs(topic: str, read_size: str) -> CoordinatorLogs:
+            return CoordinatorLogs(
+                topic,
+                registry,
+                committer,
+                environment.clock,
+                environment.executors,
+                directory_of,
+                lambda: settings.current.get_int(read_size),
+            )
+
+        self.groups: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
+            OFFSETS_TOPIC,
+            logs(OFFSETS_TOPIC, "offsets.load.buffer.size"),
+            self._make_group_shard,
+            lambda: self.topics.partition_count(OFFSETS_TOPIC),
+            environment.clock,
+            tasks,
+            lambda: settings.current.get_int("offsets.topic.compression.codec"),
+        )
+        self._spare_ids = PrefetchedProducerIds(producer_ids, tasks)
+        self.transactions: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
+            TRANSACTIONS_TOPIC,
+            logs(TRANSACTIONS_TOPIC, "transaction.state.log.load.buffer.size"),
+            self._make_txn_shard,
+            lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
+            environment.clock,
+            tasks,
+        )
+        self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
+        self.marker_manager = TransactionMarkerManager(
+            self.transactions, self.markers, asyncio.get_running_loop().call_later
+        )
+        self.transactions.perform = self.marker_manager.perform
+
+    def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
+        from braidlog.coordinator.group.shard import GroupCoordinatorShard
+
+        return GroupCoordinatorShard(lambda: self._group_settings, self._image_topics, self._new_member_id)
+
+    def _make_txn_shard(self, leader_epoch: int) -> TransactionCoordinatorShard:
+        from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+
+        return TransactionCoordinatorShard(lambda: self._txn_settings, self._spare_ids.take, leader_epoch)
+
+    def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        self._group_settings = group_settings(settings, self._group_settings.overrides)
+        self._txn_settings = txn_settings(settings)
+
+    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """After the logs were made (see `local_partitions`): lead what is led here, tell groups of topics."""
+        self._image_topics.newest = image
+        # First, as a shard that is loaded gives members the sessions that their group sets.
+        self._take_overrides(delta)
+        changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
+        for topic in changed:
+            self._follow(topic)
+        for topic in delta.topics_deleted:
+            self._forget(topic)
+        if delta.topics_deleted:
+            deleted = [topic.name for topic in delta.topics_deleted]
+            self.groups.submit_to_all(lambda shard, now: shard.topics_deleted(deleted, now))
+        if changed or delta.topics_deleted:
+            self.groups.submit_to_all(lambda shard, now: shard.topics_changed(now))
+
+    def _take_overrides(self, delta: ImageDelta) -> None:
+        """What groups set for themselves; it counts from each member's next heartbeat on, as in Kafka."""
+        changes = {**delta.configs_changed, **dict.fromkeys(delta.configs_deleted, _NOTHING)}
+        found = {group_id: changes[entity] for entity in changes if (group_id := group_of(entity)) is not None}
+        if not found:
+            return
+        overrides = {**self._group_settings.overrides}
+        for group_id, texts in found.items():
+            overrides.pop(group_id, None)
+            if texts:
+                overrides[group_id] = group_overrides(group_id, texts)
+        self._group_settings = dataclasses.replace(self._group_settings, overrides=overrides)
+
+    def log_opened(self, partition: Partition) -> None:
+        """A partition has its log later than its leader."""
+        coordinator = self._coordinator_of(partition.topic)
+        if coordinator is not None and partition.leader == self._broker_id:
+            coordinator.on_election(partition.index, partition.leader_epoch)
+
+    def _coordinator_of(
+        self, topic: str
+    ) -> CoordinatorRuntime[GroupCoordinatorShard] | CoordinatorRuntime[TransactionCoordinatorShard] | None:
+        if topic == OFFSETS_TOPIC:
+            return self.groups
+        return self.transactions if topic == TRANSACTIONS_TOPIC else None
+
+    def _follow(self, topic: TopicImage) -> None:
+        coordinator = self._coordinator_of(topic.name)
+        if coordinator is None:
+            return
+        for index, partition in enumerate(topic.partitions):
+            if partition.leader == self._broker_id:
+                coordinator.on_election(index, partition.leader_epoch)
+            else:
+                coordinator.on_resignation(index)
+
+    def _forget(self, topic: TopicImage) -> None:
+        coordinator = self._coordinator_of(topic.name)
+        if coordinator is not None:
+            for index in range(len(topic.partitions)):
+                coordinator.on_resignation(index)
+
+    def stop(self) -> None:
+        """Before the broker drains: whoever waits for a rebalance is told to look elsewhere."""
+        self.groups.stop()
+        self.transactions.stop()
+
+
+def new_member_ids(random: Random) -> Callable[[], str]:
+    return lambda: str(uuid.UUID(bytes=random.randbytes(16), version=4))
+
+
+def group_overrides(group_id: str, texts: Mapping[str, str]) -> GroupOverrides:
+    # Imported with the first group that sets something, as few do.
+    from braidlog.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, usable_overrides
+
+    usable, complaints = usable_overrides(texts)
+    for complaint in complaints:
+        log.warning("settings of group %r: %s", group_id, complaint)
+    return GroupOverrides(usable.get(SESSION_TIMEOUT), usable.get(HEARTBEAT_INTERVAL))
+
+
+def assignor_names(listed: Iterable[str]) -> tuple[str, ...]:
+    """What members call them; a Java class stands for the one that does the same here."""
+    short = (name.rpartition(".")[2].removesuffix("Assignor").lower() for name in listed)
+    return tuple(dict.fromkeys(short))
+
+
+def group_settings(settings: BrokerSettings, overrides: Mapping[str, GroupOverrides] = _NO_OVERRIDES) -> GroupSettings:
+    protocols = settings.get_list("group.coordinator.rebalance.protocols")
+    policy = settings.get_str("group.consumer.migration.policy").lower()
+    return GroupSettings(
+        min_session_timeout_ms=settings.get_int("group.min.session.timeout.ms"),
+        max_session_timeout_ms=settings.get_int("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=settings.get_int("group.initial.rebalance.delay.ms"),
+        max_size=settings.get_int("group.max.size"),
+        offset_metadata_max_bytes=settings.get_int("offset.metadata.max.bytes"),
+        offsets_retention_ms=settings.get_int("offsets.retention.minutes") * 60_000,
+        offsets_check_interval_ms=settings.get_int("offsets.retention.check.interval.ms"),
+        max_batch_bytes=settings.get_int("message.max.bytes"),
+        consumer_protocol="consumer" in protocols,
+        consumer_session_timeout_ms=settings.get_int("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=settings.get_int("group.consumer.heartbeat.interval.ms"),
+        consumer_max_size=settings.get_int("group.consumer.max.size"),
+        consumer_assignors=assignor_names(settings.get_list("group.consumer.assignors")),
+        upgrade_allowed=policy in ("upgrade", "bidirectional"),
+        downgrade_allowed=policy in ("downgrade", "bidirectional"),
+        overrides=overrides,
+    )
+
+
+def txn_settings(settings: BrokerSettings) -> TxnSettings:
+    return TxnSettings(
+        max_timeout_ms=settings.get_int("transaction.max.timeout.ms"),
+        id_expiration_ms=settings.get_int("transactional.id.expiration.ms"),
+    )

@@ -1,0 +1,88 @@
+"""The topics that coordinators keep their records in: made when first needed, in one step."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.config.broker import BrokerSettings
+from braidlog.config.topic_names import INTERNAL_TOPICS
+from braidlog.controller.controller import Controller
+from braidlog.controller.requests import NewTopic
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
+from braidlog.core.tasks import Tasks
+
+OFFSETS_TOPIC: Final = INTERNAL_TOPICS[0]
+TRANSACTIONS_TOPIC: Final = INTERNAL_TOPICS[1]
+
+
+class InternalTopics:
+    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, tasks: Tasks) -> None:
+        self._controller = controller
+        self._settings = settings
+        self._tasks = tasks
+        self._creating: dict[str, asyncio.Task[None]] = {}
+
+    def partition_count(self, name: str) -> int:
+        """Of the topic as it is; before it exists, as it will be."""
+        topic = self._controller.image.topic(name)
+        if topic is not None:
+            return len(topic.partitions)
+        return self.wanted(name).partitions
+
+    def wanted(self, name: str) -> NewTopic:
+        """How a topic of that name is made; an internal one never with more copies than there are brokers."""
+        settings = self._settings.current
+        brokers = max(1, len(self._controller.image.brokers))
+        if name == OFFSETS_TOPIC:
+            return _offsets(settings, brokers)
+        if name == TRANSACTIONS_TOPIC:
+            return _transactions(settings, brokers)
+        return NewTopic(name)
+
+    async def ensure(self, name: str) -> None:
+        """Once this returns the topic is there and its partitions have leaders; callers at the same time share it."""
+        if self._controller.image.topic(name) is not None:
+            return
+        creating = self._creating.get(name)
+        if creating is None:
+            creating = self._creating[name] = self._tasks.spawn(f"creating {name}", self._create(name))
+            creating.add_done_callback(lambda _: self._creating.pop(name, None))
+        # One caller's connection may go away: the others still wait for the same creation.
+        await asyncio.shield(creating)
+
+    async def _create(self, name: str) -> None:
+        (result,) = await self._controller.create_topics([self.wanted(name)])
+        error = result.error
+        if error is not None and not isinstance(error, TopicAlreadyExistsError):
+            raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
+
+
+def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:
+    return NewTopic(
+        OFFSETS_TOPIC,
+        settings.get_int("offsets.topic.num.partitions"),
+        min(settings.get_int("offsets.topic.replication.factor"), brokers),
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.get_int("offsets.topic.segment.bytes")),
+        },
+    )
+
+
+def _transactions(settings: BrokerSettings, brokers: int) -> NewTopic:
+    copies = min(settings.get_int("transaction.state.log.replication.factor"), brokers)
+    return NewTopic(
+        TRANSACTIONS_TOPIC,
+        settings.get_int("transaction.state.log.num.partitions"),
+        copies,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(settings.get_int("transaction.state.log.min.isr"), copies)),
+            "segment.bytes": str(settings.get_int("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        },
+    )

@@ -1,0 +1,12 @@
+"""The bit fields that tell a client what it may do (KIP-430): while nobody authorizes, everything a resource knows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Bits are ACL operation codes: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
+# describe configs 10, alter configs 11, idempotent write 12.
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
+AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)

@@ -1,0 +1,1 @@
+"""The APIs about brokers: versions, configs, log directories, coordinators; nothing here touches records."""

@@ -1,0 +1,121 @@
+"""AlterConfigs (api 33) replaces all overrides of a resource; IncrementalAlterConfigs (api 44) changes some."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from braidlog.broker.handlers.cluster.loggers import alter_loggers, require_this_broker
+from braidlog.broker.requests.time_slicing import TimeSlice
+from braidlog.controller.controller import Controller
+from braidlog.controller.requests import (
+    ConfigChange,
+    ConfigChanges,
+    ConfigResource,
+    ConfigResult,
+    FullConfig,
+    ResourceType,
+)
+from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated import alter_configs, incremental_alter_configs
+from braidlog.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from braidlog.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class AlterConfigsHandler:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
+        time_slice = TimeSlice()
+        wanted: list[FullConfig] = []
+        for resource in request.resources:
+            named = ConfigResource(resource.resource_type, resource.resource_name)
+            wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
+            await time_slice.yield_if_over()
+        response = AlterConfigsResponse(responses=[])
+        for result in await self._controller.alter_configs(wanted, request.validate_only):
+            response.responses.append(_full(result))
+            await time_slice.yield_if_over()
+        return response
+
+    def error_response(self, request: AlterConfigsRequest, version: int, error: ProtocolError) -> AlterConfigsResponse:
+        return AlterConfigsResponse(
+            responses=[
+                _full(ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error))
+                for resource in request.resources
+            ]
+        )
+
+
+class IncrementalAlterConfigsHandler:
+    """Overrides are the controller's to keep; the levels of loggers are this process's own."""
+
+    def __init__(self, controller: Controller, broker_id: int) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+
+    async def handle(
+        self, request: IncrementalAlterConfigsRequest, exchange: Exchange
+    ) -> IncrementalAlterConfigsResponse:
+        time_slice = TimeSlice()
+        wanted: list[ConfigChanges] = []
+        for resource in request.resources:
+            named = ConfigResource(resource.resource_type, resource.resource_name)
+            changes = (ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs)
+            wanted.append(ConfigChanges(named, tuple(changes)))
+            await time_slice.yield_if_over()
+        kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
+        results = await self._controller.incremental_alter_configs(kept, request.validate_only) if kept else []
+        others = iter(results)
+        times = Counter(each.resource for each in wanted)
+        response = IncrementalAlterConfigsResponse(responses=[])
+        for each in wanted:
+            if each.resource.type == ResourceType.BROKER_LOGGER:
+                result = self._alter_loggers(each, times[each.resource], request.validate_only)
+            else:
+                result = next(others)
+            response.responses.append(_incremental(result))
+            await time_slice.yield_if_over()
+        return response
+
+    def _alter_loggers(self, wanted: ConfigChanges, times: int, validate_only: bool) -> ConfigResult:
+        try:
+            if times > 1:
+                raise InvalidRequestError("each resource may come only once in a request")
+            require_this_broker(wanted.resource.name, self._broker_id)
+            alter_loggers(wanted.changes, validate_only)
+        except ProtocolError as error:
+            return ConfigResult(wanted.resource, error)
+        return ConfigResult(wanted.resource)
+
+    def error_response(
+        self, request: IncrementalAlterConfigsRequest, version: int, error: ProtocolError
+    ) -> IncrementalAlterConfigsResponse:
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                _incremental(ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error))
+                for resource in request.resources
+            ]
+        )
+
+
+def _full(result: ConfigResult) -> alter_configs.AlterConfigsResourceResponse:
+    return alter_configs.AlterConfigsResourceResponse(
+        error_code=NONE if result.error is None else result.error.code,
+        error_message=None if result.error is None else result.error.message,
+        resource_type=result.resource.type,
+        resource_name=result.resource.name,
+    )
+
+
+def _incremental(result: ConfigResult) -> incremental_alter_configs.AlterConfigsResourceResponse:
+    return incremental_alter_configs.AlterConfigsResourceResponse(
+        error_code=NONE if result.error is None else result.error.code,
+        error_message=None if result.error is None else result.error.message,
+        resource_type=result.resource.type,
+        resource_name=result.resource.name,
+    )

@@ -1,0 +1,46 @@
+"""DescribeCluster (api 60): cluster id, controller and brokers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.broker.handlers.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, CLUSTER_OPERATIONS
+from braidlog.controller.controller import Controller
+from braidlog.core.protocol_errors import MismatchedEndpointTypeError, ProtocolError, UnsupportedEndpointTypeError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+class DescribeClusterHandler:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def handle(self, request: DescribeClusterRequest, exchange: Exchange) -> DescribeClusterResponse:
+        if request.endpoint_type == CONTROLLERS:
+            raise MismatchedEndpointTypeError("this listener is a broker's; ask for brokers (endpoint type 1)")
+        if request.endpoint_type != BROKERS:
+            raise UnsupportedEndpointTypeError(f"endpoint type {request.endpoint_type} is unknown")
+        image = self._controller.image
+        return DescribeClusterResponse(
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            brokers=[
+                DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                for broker in image.brokers.values()
+                if (endpoint := broker.endpoint(exchange.channel.listener)) is not None
+            ],
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+            ),
+        )
+
+
+def error_response(request: DescribeClusterRequest, version: int, error: ProtocolError) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=error.code, error_message=error.message)

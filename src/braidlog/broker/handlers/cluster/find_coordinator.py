@@ -1,0 +1,75 @@
+"""FindCoordinator (api 10): which broker keeps a group or a transactional id.
+
+    v0      groups only          v1   transactional ids          v4   many keys at once (KIP-699)
+
+The internal topic is created by the first question, and the answer waits for it: a client need not ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.requests.time_slicing import TimeSlice
+from braidlog.controller.controller import Controller
+from braidlog.coordinator.partitioning import partition_for
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidRequestError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+_MANY_KEYS_FROM: Final = 4
+# Kafka names its code for success as the message, but not where there are many keys.
+_SUCCESS: Final = "NONE"
+
+
+class FindCoordinatorHandler:
+    def __init__(self, controller: Controller, topics: InternalTopics) -> None:
+        self._controller = controller
+        self._topics = topics
+
+    async def handle(self, request: FindCoordinatorRequest, exchange: Exchange) -> FindCoordinatorResponse:
+        topic = _TOPICS.get(request.key_type)
+        if topic is None:
+            raise InvalidRequestError(f"coordinators of key type {request.key_type} are unknown")
+        await self._topics.ensure(topic)
+        find = self._finder(topic, exchange.channel.listener)
+        if exchange.version >= _MANY_KEYS_FROM:
+            time_slice = TimeSlice()
+            coordinators: list[Coordinator] = []
+            for key in request.coordinator_keys:
+                coordinators.append(find(key))
+                await time_slice.yield_if_over()
+            return FindCoordinatorResponse(coordinators=coordinators)
+        found = find(request.key)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message or _SUCCESS,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+
+    def _finder(self, topic: str, listener: str) -> Callable[[str], Coordinator]:
+        image = self._controller.image
+        partitions = image.topics[topic].partitions
+
+        def find(key: str) -> Coordinator:
+            broker = image.brokers.get(partitions[partition_for(key, len(partitions))].leader)
+            endpoint = broker.endpoint(listener) if broker is not None else None
+            if broker is None or endpoint is None:
+                return _refused(key, CoordinatorNotAvailableError("the coordinator's partition has no leader now"))
+            return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port)
+
+        return find
+
+
+def _refused(key: str, error: ProtocolError) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
+
+
+def error_response(request: FindCoordinatorRequest, version: int, error: ProtocolError) -> FindCoordinatorResponse:
+    if version < _MANY_KEYS_FROM:
+        return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
+    return FindCoordinatorResponse(coordinators=[_refused(key, error) for key in request.coordinator_keys])

@@ -1,0 +1,36 @@
+"""ListGroups (api 16): every group that this broker coordinates. v4 only those in some states, v5 of some types."""
+
+from __future__ import annotations
+
+from braidlog.broker.requests.time_slicing import TimeSlice
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
+from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, NotCoordinatorError, ProtocolError
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+class ListGroupsHandler:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+        self._groups = groups
+
+    async def handle(self, request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse:
+        if self._groups.loading_partitions():
+            raise CoordinatorLoadInProgressError("groups are being loaded; try again")
+        response = ListGroupsResponse()
+        time_slice = TimeSlice()
+        for partition in self._groups.active_partitions():
+            await time_slice.yield_if_over()
+            try:
+                answer = await self._groups.ask_partition(
+                    partition, lambda shard, responder, now: shard.list_groups(request, responder, now)
+                )
+            except NotCoordinatorError:
+                continue  # moved on meanwhile: its new coordinator lists them
+            assert isinstance(answer, ListGroupsResponse)
+            response.groups += answer.groups
+        return response
+
+
+def error_response(request: ListGroupsRequest, version: int, error: ProtocolError) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error.code)

@@ -1,0 +1,123 @@
+"""OffsetCommit (api 8): where a group goes on reading.
+
+v0      kept in the coordination store         v6    the leader's epoch goes with the offset
+v1      kept by the group's coordinator        v7    static members
+v2-v4   with a retention of its own            v10   topics by id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.handlers.groups.known_partitions import MergingResponder, split_existing
+from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.broker.requests.responders import caller_of
+from braidlog.cluster.legacy_offsets import LegacyOffsets
+from braidlog.coordinator.group.offset_records import text_units
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
+from braidlog.coordinator.group.topics import Topics
+from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.core.protocol_errors import (
+    NONE,
+    OffsetMetadataTooLargeError,
+    ProtocolError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import TopicPartition
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_TOPIC_IDS_FROM: Final = 10
+_UNKNOWN: Final = UnknownTopicOrPartitionError.code
+_UNKNOWN_ID: Final = UnknownTopicIdError.code
+
+
+class OffsetCommitHandler:
+    def __init__(
+        self,
+        groups: CoordinatorRuntime[GroupCoordinatorShard],
+        topics: Topics,
+        legacy: LegacyOffsets,
+        tasks: Tasks,
+        metadata_limit: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._legacy = legacy
+        self._tasks = tasks
+        self._metadata_limit = metadata_limit
+
+    def handle(self, request: OffsetCommitRequest, exchange: Exchange) -> None:
+        refused = self._take_out_unknown(request, exchange.version)
+        responder = MergingResponder(exchange, request, error_response, refused)
+        if not request.topics:
+            responder.answer(OffsetCommitResponse())
+        elif exchange.version == 0:
+            exchange.channel.mute()
+            self._tasks.spawn("OffsetCommit v0", self._commit_to_store(request, responder))
+        else:
+            caller = caller_of(exchange)
+            self._groups.submit(
+                request.group_id, responder, lambda shard, now: shard.commit_offsets(request, caller, responder, now)
+            )
+
+    def _take_out_unknown(self, request: OffsetCommitRequest, version: int) -> list[OffsetCommitResponseTopic]:
+        """Leaves in the request what is there, with its name; returns what is not, with the error."""
+        by_id = version >= _TOPIC_IDS_FROM
+        if by_id:
+            for topic in request.topics:
+                topic.name = self._topics.name_of(topic.topic_id) or ""
+        request.topics, unknown = split_existing(request.topics, self._topics)
+        return [
+            _answer(topic, missing, _UNKNOWN_ID if by_id and not topic.name else _UNKNOWN) for topic, missing in unknown
+        ]
+
+    async def _commit_to_store(self, request: OffsetCommitRequest, responder: MergingResponder) -> None:
+        limit = self._metadata_limit()
+        offsets: list[tuple[TopicPartition, int]] = []
+        topics: list[OffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                code = NONE
+                if wanted.committed_metadata is not None and text_units(wanted.committed_metadata) > limit:
+                    code = OffsetMetadataTooLargeError.code
+                else:
+                    offsets.append((TopicPartition(topic.name, wanted.partition_index), wanted.committed_offset))
+                answers.append(OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=code))
+            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        try:
+            if offsets:
+                await self._legacy.commit(request.group_id, offsets)
+        except Exception as problem:
+            responder.fail(to_protocol_error(problem, "OffsetCommit v0"))
+        else:
+            responder.answer(OffsetCommitResponse(topics=topics))
+
+
+def _answer(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: int
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=code)
+            for wanted in partitions
+        ],
+    )
+
+
+def error_response(request: OffsetCommitRequest, version: int, error: ProtocolError) -> OffsetCommitResponse:
+    code = error.code
+    return OffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])

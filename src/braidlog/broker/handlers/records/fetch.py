@@ -1,0 +1,581 @@
+"""Fetch (api 1): read record batches, waiting for them if asked to.
+
+v0–v3   old message formats: batches are converted down      v9    leader epoch checked (KIP-320)
+v3      response size limit, the first batch always fits     v12   divergence found by the last fetched epoch
+v4      isolation level, last stable offset                  v13   topic ids instead of names
+v5      log start offset                                     v15   replica state
+v7      sessions (KIP-227)                                   v18   the follower's high watermark
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from braidlog.broker.handlers.records.fetch_session import FetchContext, FetchSessionCache, FetchTarget, TargetKey
+from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.broker.requests.handler_pool import RequestHandlerPool
+from braidlog.broker.requests.time_slicing import SlicedWork, TimeSlicer
+from braidlog.core.clock import Clock
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import (
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
+from braidlog.core.slices import ByteSlice, FileSlice
+from braidlog.net.channel import Channel
+from braidlog.net.exchange import Exchange
+from braidlog.net.round import Round
+from braidlog.replication.delayed_operation import DelayedOperation
+from braidlog.replication.partition import READ_COMMITTED, Partition
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.storage.log.unified_log import FetchDataInfo, UnifiedLog
+from braidlog.wire.apis import encode_response
+from braidlog.wire.generated.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from braidlog.wire.writer import Records
+
+log = logging.getLogger("braidlog.fetch")
+
+
+class Timer(Protocol):
+    def cancel(self) -> object: ...
+
+
+# Errors after which a client wants to know who leads now (KIP-951).
+_LEADER_HINTS: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
+_HINTS_FROM: Final = 12
+
+# More partitions than this are read in slices.
+_MANY: Final = 100
+_WITHOUT_CONVERSION_FROM: Final = 4
+# What converting down takes, in multiples of what is read: an object for every record.
+_CONVERSION_TAKES: Final = 8
+
+# Errors that are found before any log is looked at.
+_UNKNOWN: Final = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code, InconsistentTopicIdError.code)
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+class FetchReadResult:
+    """One pass over the partitions of a request: what was read, and whether it may be answered."""
+
+    __slots__ = ("budget", "data", "failed", "min_one", "size")
+
+    def __init__(self, budget: int, version: int) -> None:
+        self.data: list[PartitionData] = []
+        self.size = 0
+        # Bytes that may still be read.
+        self.budget = budget
+        # Before v3 the limit is hard: a batch that does not fit is not returned.
+        self.min_one = version >= 3
+        # An error or a divergence is told at once, whatever the reader is ready to wait.
+        self.failed = False
+
+    def add(self, data: PartitionData) -> None:
+        self.data.append(data)
+        size = _size(data.records)
+        if data.error_code or data.diverging_epoch is not None:
+            self.failed = True
+        if size:
+            self.min_one = False
+            self.size += size
+            self.budget = max(0, self.budget - size)
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that found too little; it reads once more when enough was appended, or its time is over."""
+
+    def __init__(self, handler: FetchHandler, request: FetchRequest, context: FetchContext, exchange: Exchange) -> None:
+        super().__init__(0)
+        self.handler = handler
+        self.request = request
+        self.context = context
+        self.exchange = exchange
+        self.deadline = 0.0
+        self.timer: Timer | None = None
+        self.fired = False
+
+    def on_complete(self) -> None:
+        self.handler.woken(self)
+
+    def on_timeout(self) -> None:
+        self.timer = None
+        self.fired = True
+        self.wake()
+
+
+class FetchHandler:
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        sessions: FetchSessionCache,
+        round_: Round,
+        clock: Clock,
+        call_later: CallLater,
+        max_bytes: int,
+        time_slicer: TimeSlicer,
+        handler_pool: RequestHandlerPool,
+    ) -> None:
+        self._registry = registry
+        self._sessions = sessions
+        self._round = round_
+        self._clock = clock
+        self._call_later = call_later
+        self._max_bytes = max_bytes
+        self._time_slicer = time_slicer
+        self._handler_pool = handler_pool
+        self._waiting: dict[Channel, DelayedFetch] = {}
+        self._stopping = False
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def handle(self, request: FetchRequest, exchange: Exchange) -> None:
+        version = exchange.version
+        named = 0
+        for topic in request.topics:
+            named += len(topic.partitions)
+        if named > _MANY:
+            work = self._name_in_slices(request, version)
+            self._run(work, exchange, lambda targets: self._handle(request, exchange, targets))
+            return
+        targets: dict[TargetKey, FetchTarget] = {}
+        for topic in request.topics:
+            self._name(topic, topic.partitions, version, targets)
+        self._handle(request, exchange, targets)
+
+    def _handle(self, request: FetchRequest, exchange: Exchange, targets: dict[TargetKey, FetchTarget]) -> None:
+        version = exchange.version
+        try:
+            context = self._context(request, version, list(targets.values()))
+        except ProtocolError as error:
+            self._answer(exchange, FetchResponse(error_code=error.code, session_id=0))
+            return
+        if len(context.targets) > _MANY:
+            self._read_many(
+                request, context, exchange, lambda result: self._first_read(request, context, result, exchange)
+            )
+        else:
+            self._first_read(request, context, self._read(request, context, version), exchange)
+
+    def _run(self, work: SlicedWork, exchange: Exchange, done: Callable[[Any], None]) -> None:
+        self._time_slicer.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))
+
+    def _first_read(
+        self, request: FetchRequest, context: FetchContext, result: FetchReadResult, exchange: Exchange
+    ) -> None:
+        if (
+            request.max_wait_ms <= 0
+            or result.size >= request.min_bytes
+            or result.failed
+            or not context.targets
+            or exchange.channel.closed
+            or self._stopping
+        ):
+            self._finish(context, result, exchange)
+            return
+        waiter = DelayedFetch(self, request, context, exchange)
+        waiter.deadline = self._clock.monotonic() + request.max_wait_ms / 1000
+        exchange.channel.mute()
+        self._wait(waiter, result)
+
+    def channel_closed(self, channel: Channel) -> None:
+        waiter = self._waiting.pop(channel, None)
+        if waiter is not None:
+            waiter.cancel()
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+
+    def finish_all(self) -> None:
+        """The broker stops: nobody waits any longer."""
+        self._stopping = True
+        for waiter in list(self._waiting.values()):
+            waiter.deadline = 0.0
+            waiter.wake()
+
+    # Waiting
+
+    def _wait(self, waiter: DelayedFetch, result: FetchReadResult) -> None:
+        if len(waiter.context.targets) > _MANY and self._has_grown(waiter, result):
+            # Others were served while this was read: what they appended would wake nobody.
+            self._waiting[waiter.exchange.channel] = waiter
+            self.woken(waiter)
+            return
+        waiter.missing = waiter.request.min_bytes - result.size
+        waiter.woken = False
+        for target in waiter.context.targets:
+            partition = self._registry.get(target.topic, target.index)
+            if partition is not None:
+                waiter.watch(partition)
+        self._waiting[waiter.exchange.channel] = waiter
+        if waiter.timer is None:
+            waiter.timer = self._call_later(waiter.deadline - self._clock.monotonic(), waiter.on_timeout)
+
+    def _has_grown(self, waiter: DelayedFetch, result: FetchReadResult) -> bool:
+        """Whether a partition has more to read than when it was looked at."""
+        committed = waiter.request.isolation_level == READ_COMMITTED
+        for target, data in zip(waiter.context.targets, result.data, strict=True):
+            partition = self._registry.get(target.topic, target.index)
+            if partition is not None and partition.log is not None and not data.error_code:
+                log_ = partition.log
+                if (
+                    log_.last_stable_offset > data.last_stable_offset
+                    if committed
+                    else log_.high_watermark > data.high_watermark
+                ):
+                    return True
+        return False
+
+    def woken(self, waiter: DelayedFetch) -> None:
+        exchange = waiter.exchange
+        del self._waiting[exchange.channel]
+        try:
+            if len(waiter.context.targets) > _MANY:
+                self._read_many(
+                    waiter.request, waiter.context, exchange, lambda result: self._read_again(waiter, result)
+                )
+            else:
+                self._read_again(waiter, self._read(waiter.request, waiter.context, exchange.version))
+        except Exception as problem:
+            # Others wait for the same append: what goes wrong here is this reader's alone.
+            self._failed(exchange, problem)
+
+    def _failed(self, exchange: Exchange, problem: Exception) -> None:
+        message = "closed the connection from %s: a fetch failed, a bug in braidlog, please report it"
+        log.error(message, exchange.channel.peer_host, exc_info=problem)
+        exchange.channel.close("internal error")
+
+    def _read_again(self, waiter: DelayedFetch, result: FetchReadResult) -> None:
+        request = waiter.request
+        # The timer is set when it first waits, and gone when it has fired.
+        over = waiter.fired or self._stopping or self._clock.monotonic() >= waiter.deadline
+        if result.size < request.min_bytes and not result.failed and not over:
+            # Bytes came that this reader may not see yet (an open transaction): go on waiting.
+            self._wait(waiter, result)
+            return
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        self._finish(waiter.context, result, waiter.exchange)
+
+    # What is asked
+
+    def _name(
+        self, topic: FetchTopic, wanted: list[FetchPartition], version: int, named: dict[TargetKey, FetchTarget]
+    ) -> None:
+        """Add what is wanted of a topic, by its key: a partition that is named again is asked once."""
+        name = (self._registry.name_of(topic.topic_id) or "") if version >= 13 else topic.topic
+        for partition in wanted:
+            target = FetchTarget(
+                name,
+                topic.topic_id,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+            named[target.key] = target
+
+    def _name_in_slices(self, request: FetchRequest, version: int) -> SlicedWork:
+        named: dict[TargetKey, FetchTarget] = {}
+        for topic in request.topics:
+            for start in range(0, len(topic.partitions), _MANY):
+                self._name(topic, topic.partitions[start : start + _MANY], version, named)
+                yield
+        return named
+
+    def _context(self, request: FetchRequest, version: int, targets: list[FetchTarget]) -> FetchContext:
+        by_id = version >= 13
+        if request.session_id == 0 and request.session_epoch == -1:
+            return FetchContext(targets, None, False)
+        forgotten: list[TargetKey] = []
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                forgotten.append(("" if by_id else gone.topic, gone.topic_id, index))
+        return self._sessions.new_context(
+            request.session_id,
+            request.session_epoch,
+            targets,
+            forgotten,
+            by_id,
+            _replica_id(request, version) >= 0,
+            self._clock.monotonic(),
+        )
+
+    # Reading
+
+    def _read(self, request: FetchRequest, context: FetchContext, version: int) -> FetchReadResult:
+        result = FetchReadResult(self._budget(request, version), version)
+        for target in context.targets:
+            result.add(self._read_one(request, target, version, result.budget, result.min_one))
+        return result
+
+    def _read_many(
+        self, request: FetchRequest, context: FetchContext, exchange: Exchange, done: Callable[[FetchReadResult], None]
+    ) -> None:
+        """Read so many partitions that others must be served in between."""
+        self._run(self._read_in_slices(request, context, exchange.version), exchange, done)
+
+    def _read_in_slices(self, request: FetchRequest, context: FetchContext, version: int) -> SlicedWork:
+        result = FetchReadResult(self._budget(request, version), version)
+        for target in context.targets:
+            result.add(self._read_one(request, target, version, result.budget, result.min_one))
+            yield
+        return result
+
+    def _budget(self, request: FetchRequest, version: int) -> int:
+        budget = min(request.max_bytes, self._max_bytes)
+        if version < _WITHOUT_CONVERSION_FROM:
+            # All of it is converted in one piece, which takes a multiple of it.
+            budget = min(budget, self._handler_pool.most_bytes // _CONVERSION_TAKES)
+        return budget
+
+    def _read_one(
+        self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
+    ) -> PartitionData:
+        try:
+            partition = self._partition(target, version)
+            if _replica_id(request, version) >= 0:
+                raise NotLeaderOrFollowerError("this broker has no followers")
+            partition.check_epoch(target.current_leader_epoch)
+            log_ = partition.require_log()
+            if target.last_fetched_epoch >= 0:
+                known = log_.end_offset_for_epoch(target.last_fetched_epoch)
+                if known is None:
+                    raise OffsetOutOfRangeError
+                epoch, end = known
+                if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+                    return PartitionData(
+                        partition_index=target.index,
+                        high_watermark=log_.high_watermark,
+                        last_stable_offset=log_.last_stable_offset,
+                        log_start_offset=log_.log_start_offset,
+                        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+                        records=b"",
+                    )
+            isolation = request.isolation_level
+            read = partition.read(target.fetch_offset, min(target.max_bytes, budget), isolation, min_one)
+            slice_ = read.slice
+            answer = PartitionData(
+                partition_index=target.index,
+                high_watermark=log_.high_watermark,
+                last_stable_offset=log_.last_stable_offset,
+                log_start_offset=log_.log_start_offset,
+                records=slice_ if slice_ is not None else b"",
+                aborted_transactions=None,
+            )
+            if isolation == READ_COMMITTED:
+                answer.aborted_transactions = (
+                    []
+                    if slice_ is None
+                    else [
+                        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                        for aborted in log_.aborted_transactions(target.fetch_offset, _end(read, log_))
+                    ]
+                )
+            if version < _WITHOUT_CONVERSION_FROM and slice_ is not None:
+                _require_conversion_allowed(log_)
+            partition.meter.fetches += 1
+            if slice_ is not None:
+                partition.meter.bytes_out += slice_.size
+            return answer
+        except Exception as problem:
+            error = to_protocol_error(problem, f"fetch from {target.topic}-{target.index}")
+            failed = self._registry.get(target.topic, target.index)
+            data = PartitionData(
+                partition_index=target.index,
+                error_code=error.code,
+                high_watermark=-1,
+                aborted_transactions=[] if error.code in _UNKNOWN else None,
+                records=b"",
+            )
+            if failed is not None:
+                failed.meter.failed_fetches += 1
+                if version >= _HINTS_FROM and error.code in _LEADER_HINTS:
+                    data.current_leader = LeaderIdAndEpoch(leader_id=failed.leader, leader_epoch=failed.leader_epoch)
+            return data
+
+    def _partition(self, target: FetchTarget, version: int) -> Partition:
+        if version >= 13:
+            if not target.topic:
+                # Inside a session the topic may have become known since.
+                target.topic = self._registry.name_of(target.topic_id) or ""
+            if not target.topic:
+                raise UnknownTopicIdError
+        partition = self._registry.get(target.topic, target.index)
+        if partition is None:
+            raise UnknownTopicOrPartitionError
+        if target.topic_id != ZERO_ID and target.topic_id != partition.topic_id:
+            raise InconsistentTopicIdError
+        return partition
+
+    # Answering
+
+    def _finish(self, context: FetchContext, result: FetchReadResult, exchange: Exchange) -> None:
+        if exchange.version < _WITHOUT_CONVERSION_FROM and result.size:
+            exchange.channel.mute()
+            conversion = _DownConversion(context.targets, result, exchange.version)
+            self._handler_pool.run(
+                result.size * _CONVERSION_TAKES,
+                conversion.run,
+                lambda problem: self._converted(context, result, exchange, conversion, problem),
+            )
+            return
+        self._finish_converted(context, result, exchange)
+
+    def _converted(
+        self,
+        context: FetchContext,
+        result: FetchReadResult,
+        exchange: Exchange,
+        conversion: _DownConversion,
+        problem: Exception | None,
+    ) -> None:
+        try:
+            if problem is not None:
+                raise problem
+            self._take_converted(context, result, conversion)
+            self._finish_converted(context, result, exchange)
+        except Exception as failure:
+            self._failed(exchange, failure)
+
+    def _take_converted(self, context: FetchContext, result: FetchReadResult, conversion: _DownConversion) -> None:
+        for target, data in zip(context.targets, result.data, strict=True):
+            partition = self._registry.get(target.topic, target.index)
+            failure = conversion.failures.get(target.key)
+            if failure is not None:
+                error = to_protocol_error(failure, f"fetch from {target.topic}-{target.index}")
+                data.error_code = error.code
+                data.high_watermark = -1
+                # As Kafka has it: none where old clients cannot be given what is there, else empty.
+                data.records = None if error.code == UnsupportedCompressionTypeError.code else b""
+                if partition is not None:
+                    partition.meter.failed_fetches += 1
+            elif partition is not None:
+                partition.meter.fetch_conversions += conversion.counts.get(target.key, 0)
+
+    def _finish_converted(self, context: FetchContext, result: FetchReadResult, exchange: Exchange) -> None:
+        answer = _FetchResponseBuilder(context)
+        if len(context.targets) > _MANY:
+            self._run(answer.add_in_slices(result), exchange, lambda nothing: self._reply(answer, exchange))
+        else:
+            answer.add(result, 0, len(context.targets))
+            self._reply(answer, exchange)
+
+    def _reply(self, answer: _FetchResponseBuilder, exchange: Exchange) -> None:
+        session = answer.context.session
+        if session is not None and answer.served:
+            session.had_data(answer.served)
+        self._answer(exchange, FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
+
+    def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
+        exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
+
+
+class _FetchResponseBuilder:
+    """What is told of the partitions that were read, topic by topic."""
+
+    __slots__ = ("context", "served", "topics")
+
+    def __init__(self, context: FetchContext) -> None:
+        self.context = context
+        self.topics: list[FetchableTopicResponse] = []
+        # Those with data; a session serves them last the next time.
+        self.served: list[FetchTarget] = []
+
+    def add_in_slices(self, result: FetchReadResult) -> SlicedWork:
+        for start in range(0, len(self.context.targets), _MANY):
+            self.add(result, start, min(start + _MANY, len(self.context.targets)))
+            yield
+
+    def add(self, result: FetchReadResult, start: int, end: int) -> None:
+        context = self.context
+        current = self.topics[-1] if self.topics else None
+        for place in range(start, end):
+            target = context.targets[place]
+            data = result.data[place]
+            if context.session is not None:
+                # A divergence is news even without data.
+                size = _size(data.records) if data.diverging_epoch is None else 1
+                news = target.has_changed(data.error_code, size, data.high_watermark, data.log_start_offset)
+                if size:
+                    self.served.append(target)
+                if context.incremental and not news:
+                    continue
+            if current is None or current.topic != target.topic or current.topic_id != target.topic_id:
+                current = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id, partitions=[])
+                self.topics.append(current)
+            current.partitions.append(data)
+
+
+class _DownConversion:
+    """Batches as the message sets that clients from before 0.11 read (v1 from Fetch v2 on, else v0)."""
+
+    def __init__(self, targets: list[FetchTarget], result: FetchReadResult, version: int) -> None:
+        self.targets = targets
+        self.result = result
+        self.magic = 1 if version >= 2 else 0
+        # Records converted, and what failed, by partition.
+        self.counts: dict[TargetKey, int] = {}
+        self.failures: dict[TargetKey, Exception] = {}
+
+    def run(self) -> None:
+        """In a thread."""
+        # Imported here: no client of today needs it.
+        from braidlog.wire.records.batch import iterate_headers
+        from braidlog.wire.records.conversion import down_convert
+
+        for target, data in zip(self.targets, self.result.data, strict=True):
+            records = data.records
+            if not isinstance(records, FileSlice):
+                continue
+            try:
+                buffer = records.read()
+                end = len(buffer)
+                data.records = down_convert(buffer, 0, end, magic=self.magic, first_offset=target.fetch_offset)
+                self.counts[target.key] = sum(header.count for header in iterate_headers(buffer, 0, end))
+            except Exception as problem:
+                self.failures[target.key] = problem
+
+
+def _require_conversion_allowed(log_: UnifiedLog) -> None:
+    if not log_.settings.message_downconversion_enable:
+        raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
+
+
+def _end(read: FetchDataInfo, log_: UnifiedLog) -> int:
+    """The first offset after what was read, at least."""
+    return read.next_offset if read.next_offset >= 0 else log_.last_stable_offset
+
+
+def _replica_id(request: FetchRequest, version: int) -> int:
+    if version < 15:
+        return request.replica_id
+    return -1 if request.replica_state is None else request.replica_state.replica_id
+
+
+def _size(records: Records) -> int:
+    if records is None:
+        return 0
+    return records.size if isinstance(records, (FileSlice, ByteSlice)) else len(records)

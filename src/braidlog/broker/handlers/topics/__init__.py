@@ -1,0 +1,1 @@
+"""The APIs that describe and change topics and their partitions; decisions are the controller's."""

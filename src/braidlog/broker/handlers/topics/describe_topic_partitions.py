@@ -1,0 +1,96 @@
+"""DescribeTopicPartitions (api 75): topics in name order, page by page (KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from braidlog.broker.handlers.authorized_operations import TOPIC_OPERATIONS
+from braidlog.broker.handlers.topics.metadata import describe_topic
+from braidlog.controller.controller import Controller
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
+from braidlog.net.exchange import Exchange
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.wire.generated.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+
+class DescribeTopicPartitionsHandler:
+    def __init__(self, controller: Controller, registry: PartitionRegistry, most_partitions: int) -> None:
+        self._controller = controller
+        self._registry = registry
+        self._most_partitions = most_partitions
+
+    def handle(
+        self, request: DescribeTopicPartitionsRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+        image = self._controller.image
+        cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            raise InvalidRequestError("the cursor's partition must not be negative")
+        names = sorted({topic.name for topic in request.topics} if request.topics else image.topics)
+        if cursor is not None:
+            names = [name for name in names if name >= cursor.topic_name]
+        left = max(1, min(request.response_partition_limit, self._most_partitions))
+        topics: list[DescribeTopicPartitionsResponseTopic] = []
+        for name in names:
+            yield
+            topic = image.topic(name)
+            if topic is None:
+                topics.append(
+                    DescribeTopicPartitionsResponseTopic(
+                        error_code=UnknownTopicOrPartitionError.code,
+                        name=name,
+                        topic_authorized_operations=TOPIC_OPERATIONS,
+                    )
+                )
+                continue
+            if left == 0:
+                return DescribeTopicPartitionsResponse(
+                    topics=topics, next_cursor=ResponseCursor(topic_name=name, partition_index=0)
+                )
+            start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+            described = describe_topic(image, self._registry, topic, TOPIC_OPERATIONS)
+            page = described.partitions[start : start + left]
+            topics.append(
+                DescribeTopicPartitionsResponseTopic(
+                    name=name,
+                    topic_id=topic.topic_id,
+                    is_internal=topic.internal,
+                    topic_authorized_operations=TOPIC_OPERATIONS,
+                    partitions=[
+                        DescribeTopicPartitionsResponsePartition(
+                            # As in Kafka, which shows no leader where there is none, but not as an error.
+                            partition_index=partition.partition_index,
+                            leader_id=partition.leader_id,
+                            leader_epoch=partition.leader_epoch,
+                            replica_nodes=partition.replica_nodes,
+                            isr_nodes=partition.isr_nodes,
+                            eligible_leader_replicas=[],
+                            last_known_elr=[],
+                            offline_replicas=partition.offline_replicas,
+                        )
+                        for partition in page
+                    ],
+                )
+            )
+            left -= len(page)
+            if start + len(page) < len(described.partitions):
+                return DescribeTopicPartitionsResponse(
+                    topics=topics, next_cursor=ResponseCursor(topic_name=name, partition_index=start + len(page))
+                )
+        return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def error_response(
+    request: DescribeTopicPartitionsRequest, version: int, error: ProtocolError
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics
+        ]
+    )

@@ -1,0 +1,190 @@
+"""Metadata (api 3): brokers, controller, topics and the leaders of their partitions.
+
+    v0      an empty list means every topic; from v1 on null does     v10   topic ids; from v12 on looked up by id
+    v4      the client may forbid auto-creation                       v8    authorized operations
+
+A topic that is auto-created is described in the same response: its creation is awaited, not reported as an error.
+A topic that is named again is described once. Many topics are described in slices (`broker/requests/time_slicing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any
+
+from braidlog.broker.handlers.authorized_operations import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+)
+from braidlog.broker.requests.time_slicing import run_in_slices
+from braidlog.cluster.image import ClusterImage, TopicImage
+from braidlog.config.topic_names import problem_with
+from braidlog.controller.controller import Controller
+from braidlog.controller.requests import NewTopic
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import (
+    NONE,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    ProtocolError,
+    TopicAlreadyExistsError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.net.exchange import Exchange
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+class MetadataHandler:
+    def __init__(
+        self, controller: Controller, registry: PartitionRegistry, auto_create: bool, wanted: Callable[[str], NewTopic]
+    ) -> None:
+        self._controller = controller
+        self._registry = registry
+        self._auto_create = auto_create
+        # How a topic of that name is made: the internal ones are not like the others.
+        self._wanted = wanted
+
+    def handle(
+        self, request: MetadataRequest, exchange: Exchange
+    ) -> Generator[None, None, MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
+        version = exchange.version
+        if request.topics is None or (version == 0 and not request.topics):
+            return self._describe(request, exchange, None, {})
+        wanted = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
+        if version < 12 and any(topic.topic_id != ZERO_ID for topic in wanted):
+            raise InvalidRequestError("topic ids can be asked for from version 12 on")
+        if self._auto_create and request.allow_auto_topic_creation:
+            image = self._controller.image
+            missing = [
+                topic.name
+                for topic in wanted
+                if topic.name and topic.topic_id == ZERO_ID and not image.topic(topic.name)
+            ]
+            creatable = [name for name in dict.fromkeys(missing) if _name_error(name) is None]
+            if creatable:
+                return self._create_then_describe(request, exchange, wanted, creatable)
+        return self._describe(request, exchange, wanted, {})
+
+    async def _create_then_describe(
+        self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
+    ) -> MetadataResponse:
+        results = await self._controller.create_topics([self._wanted(name) for name in names])
+        errors = {
+            result.name: result.error
+            for result in results
+            # Somebody else was quicker: the topic is there, which is what was wanted.
+            if result.error is not None and not isinstance(result.error, TopicAlreadyExistsError)
+        }
+        response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors))
+        return response
+
+    def _describe(
+        self,
+        request: MetadataRequest,
+        exchange: Exchange,
+        wanted: list[MetadataRequestTopic] | None,
+        errors: dict[str, ProtocolError],
+    ) -> Generator[None, None, MetadataResponse]:
+        image = self._controller.image
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+        described: Iterator[MetadataResponseTopic]
+        if wanted is None:
+            described = (describe_topic(image, self._registry, topic, operations) for topic in image.topics.values())
+        else:
+            described = (_lookup(image, self._registry, topic, operations, errors) for topic in wanted)
+        topics: list[MetadataResponseTopic] = []
+        for topic in described:
+            topics.append(topic)
+            yield
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                for broker in image.brokers.values()
+                if (endpoint := broker.endpoint(exchange.channel.listener)) is not None
+            ],
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+            ),
+        )
+
+
+def _lookup(
+    image: ClusterImage,
+    registry: PartitionRegistry,
+    wanted: MetadataRequestTopic,
+    operations: int,
+    errors: dict[str, ProtocolError],
+) -> MetadataResponseTopic:
+    if wanted.topic_id != ZERO_ID:
+        by_id = image.topic_by_id(wanted.topic_id)
+        if by_id is None:
+            return MetadataResponseTopic(error_code=UnknownTopicIdError.code, name=None, topic_id=wanted.topic_id)
+        return describe_topic(image, registry, by_id, operations)
+    name = wanted.name or ""
+    topic = image.topic(name)
+    if topic is not None:
+        return describe_topic(image, registry, topic, operations)
+    error = errors.get(name) or _name_error(name) or UnknownTopicOrPartitionError()
+    return MetadataResponseTopic(error_code=error.code, name=name, topic_authorized_operations=operations)
+
+
+def describe_topic(
+    image: ClusterImage, registry: PartitionRegistry, topic: TopicImage, operations: int
+) -> MetadataResponseTopic:
+    """A partition whose data directory failed has no other replica, so it has no leader either."""
+    brokers = image.brokers
+    described = MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=operations,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=NONE if partition.leader in brokers else LeaderNotAvailableError.code,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=[replica for replica in partition.replicas if replica not in brokers],
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )
+    for index in registry.offline_of(topic.name):
+        if index >= len(described.partitions):
+            continue  # added a moment ago, and not yet in the image
+        partition = described.partitions[index]
+        partition.error_code = LeaderNotAvailableError.code
+        partition.leader_id = -1
+        partition.offline_replicas = list(partition.replica_nodes)
+    return described
+
+
+def _name_error(name: str) -> ProtocolError | None:
+    problem = problem_with(name)
+    return None if problem is None else InvalidTopicError(problem)
+
+
+def error_response(request: MetadataRequest, version: int, error: ProtocolError) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or []
+        ],
+    )

@@ -1,0 +1,93 @@
+"""AlterPartitionReassignments (api 45) and ListPartitionReassignments (api 46): moves of replicas between brokers."""
+
+from __future__ import annotations
+
+from braidlog.controller.controller import Controller
+from braidlog.controller.requests import Reassignment
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.core.types import TopicPartition
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from braidlog.wire.generated.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+class AlterReassignmentsHandler:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def handle(
+        self, request: AlterPartitionReassignmentsRequest, exchange: Exchange
+    ) -> AlterPartitionReassignmentsResponse:
+        wanted = [
+            Reassignment(
+                TopicPartition(topic.name, partition.partition_index),
+                None if partition.replicas is None else tuple(partition.replicas),
+            )
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        by_topic: dict[str, list[ReassignablePartitionResponse]] = {}
+        for result in await self._controller.alter_reassignments(wanted):
+            by_topic.setdefault(result.partition.topic, []).append(
+                ReassignablePartitionResponse(
+                    partition_index=result.partition.partition,
+                    error_code=NONE if result.error is None else result.error.code,
+                    error_message=None if result.error is None else result.error.message,
+                )
+            )
+        return AlterPartitionReassignmentsResponse(
+            error_message=None,
+            responses=[
+                ReassignableTopicResponse(name=topic, partitions=partitions) for topic, partitions in by_topic.items()
+            ],
+        )
+
+
+class ListReassignmentsHandler:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def handle(
+        self, request: ListPartitionReassignmentsRequest, exchange: Exchange
+    ) -> ListPartitionReassignmentsResponse:
+        wanted: list[TopicPartition] | None = None
+        if request.topics is not None:
+            wanted = [
+                TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+            ]
+        by_topic: dict[str, list[OngoingPartitionReassignment]] = {}
+        for move in self._controller.list_reassignments(wanted):
+            by_topic.setdefault(move.partition.topic, []).append(
+                OngoingPartitionReassignment(
+                    partition_index=move.partition.partition,
+                    replicas=list(move.replicas),
+                    adding_replicas=list(move.adding),
+                    removing_replicas=list(move.removing),
+                )
+            )
+        return ListPartitionReassignmentsResponse(
+            error_message=None,
+            topics=[OngoingTopicReassignment(name=topic, partitions=moves) for topic, moves in by_topic.items()],
+        )
+
+
+def alter_error_response(
+    request: AlterPartitionReassignmentsRequest, version: int, error: ProtocolError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+def list_error_response(
+    request: ListPartitionReassignmentsRequest, version: int, error: ProtocolError
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)

@@ -1,0 +1,161 @@
+"""AddPartitionsToTxn (api 24): partitions join a transaction before data is sent to them.
+
+v0–v3   of one producer; PRODUCER_FENCED from v2 on, before that INVALID_PRODUCER_EPOCH
+v4      of many, as brokers ask each other; `verify_only` asks whether they have joined (KIP-890)
+v5      TRANSACTION_ABORTABLE, before that INVALID_TXN_STATE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from braidlog.broker.coordinators.transaction_markers import error_code_for_version
+from braidlog.broker.requests.responders import ExchangeResponder
+from braidlog.controller.controller import Controller
+from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+from braidlog.coordinator.txn.transaction_metadata import TV_0, TV_2
+from braidlog.core.protocol_errors import (
+    NONE,
+    OperationNotAttemptedError,
+    ProtocolError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.net.exchange import Exchange
+from braidlog.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from braidlog.wire.message import Message
+
+_FENCED_FROM: Final = 2
+_MANY_FROM: Final = 4
+
+
+class AddPartitionsToTxnHandler:
+    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], controller: Controller) -> None:
+        self._transactions = transactions
+        self._controller = controller
+
+    def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
+        version = exchange.version
+        responder = ExchangeResponder(exchange, request, error_response)
+        wanted = transactions_of(request, version)
+        pending_results = _TransactionResults(
+            len(wanted), lambda results: responder.answer(_response(results, version))
+        )
+        for transaction in wanted:
+            self._ask(transaction, version, pending_results)
+        pending_results.part_done()
+
+    def _ask(self, wanted: AddPartitionsToTxnTransaction, version: int, pending_results: _TransactionResults) -> None:
+        if self._any_unknown(wanted):
+            pending_results.add(_results(wanted, self._unattempted))
+            return
+        part = _TransactionResponder(wanted, version, pending_results)
+        if wanted.verify_only:
+            self._transactions.submit(
+                wanted.transactional_id, part, lambda shard, now: shard.verify_partitions(wanted, part, now)
+            )
+        else:
+            speaks = TV_2 if version >= _MANY_FROM else TV_0
+            self._transactions.submit(
+                wanted.transactional_id, part, lambda shard, now: shard.add_partitions(wanted, speaks, part, now)
+            )
+
+    def _any_unknown(self, wanted: AddPartitionsToTxnTransaction) -> bool:
+        return any(not self._exists(topic.name, index) for topic in wanted.topics for index in topic.partitions)
+
+    def _exists(self, topic: str, index: int) -> bool:
+        image = self._controller.image.topic(topic)
+        return image is not None and 0 <= index < len(image.partitions)
+
+    def _unattempted(self, topic: str, index: int) -> int:
+        """One partition that does not exist keeps all others out."""
+        known = self._exists(topic, index)
+        return OperationNotAttemptedError.code if known else UnknownTopicOrPartitionError.code
+
+
+class _TransactionResults:
+    """Waits until every transaction of a request has its result; the request itself counts as one more part."""
+
+    def __init__(self, parts: int, done: Callable[[list[AddPartitionsToTxnResult]], None]) -> None:
+        self._left = parts + 1
+        self._done = done
+        self._results: list[AddPartitionsToTxnResult] = []
+
+    def add(self, result: AddPartitionsToTxnResult) -> None:
+        self._results.append(result)
+        self.part_done()
+
+    def part_done(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._done(self._results)
+
+
+class _TransactionResponder:
+    """The responder of one transaction."""
+
+    def __init__(
+        self, wanted: AddPartitionsToTxnTransaction, version: int, pending_results: _TransactionResults
+    ) -> None:
+        self._wanted = wanted
+        self._version = version
+        self._pending_results = pending_results
+
+    def answer(self, response: Message) -> None:
+        assert isinstance(response, AddPartitionsToTxnResult)
+        self._pending_results.add(response)
+
+    def fail(self, error: ProtocolError) -> None:
+        code = error_code_for_version(error, self._version, _FENCED_FROM)
+        self._pending_results.add(_results(self._wanted, lambda topic, index: code))
+
+
+def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
+    if version >= _MANY_FROM:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _response(results: list[AddPartitionsToTxnResult], version: int) -> AddPartitionsToTxnResponse:
+    if version >= _MANY_FROM:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _results(wanted: AddPartitionsToTxnTransaction, code_of: Callable[[str, int], int]) -> AddPartitionsToTxnResult:
+    topics = [_topic_result(topic, code_of) for topic in wanted.topics]
+    return AddPartitionsToTxnResult(transactional_id=wanted.transactional_id, topic_results=topics)
+
+
+def _topic_result(topic: AddPartitionsToTxnTopic, code_of: Callable[[str, int], int]) -> AddPartitionsToTxnTopicResult:
+    results = [
+        AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code_of(topic.name, index))
+        for index in topic.partitions
+    ]
+    return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
+
+
+def error_response(
+    request: AddPartitionsToTxnRequest, version: int, error: ProtocolError
+) -> AddPartitionsToTxnResponse:
+    code = error_code_for_version(error, version, _FENCED_FROM)
+    results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
+    response = _response(results, version)
+    response.error_code = code if version >= _MANY_FROM else NONE
+    return response

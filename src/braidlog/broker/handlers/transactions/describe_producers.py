@@ -1,0 +1,77 @@
+"""DescribeProducers (api 61): what partitions know of their producers, and since when their transactions are open."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.config.topic_names import validate_name
+from braidlog.core.protocol_errors import ProtocolError, UnknownTopicOrPartitionError
+from braidlog.net.exchange import Exchange
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.storage.log.unified_log import UnifiedLog
+from braidlog.wire.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+class DescribeProducersHandler:
+    def __init__(self, registry: PartitionRegistry) -> None:
+        self._registry = registry
+
+    def handle(
+        self, request: DescribeProducersRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        response = DescribeProducersResponse(topics=[])
+        for topic in request.topics:
+            answers: list[PartitionResponse] = []
+            # One that is named again is described once: it may have many producers.
+            for index in dict.fromkeys(topic.partition_indexes):
+                answers.append(self._partition(topic.name, index))
+                yield
+            response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+        return response
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        try:
+            validate_name(topic)
+            partition = self._registry.get(topic, index)
+            if partition is None:
+                raise UnknownTopicOrPartitionError(f"there is no partition {index} of {topic!r} here")
+            return PartitionResponse(partition_index=index, active_producers=producers_of(partition.require_log()))
+        except Exception as failure:
+            error = to_protocol_error(failure, f"describe the producers of {topic}-{index}")
+            return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+
+
+def producers_of(log: UnifiedLog) -> list[ProducerState]:
+    return [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.txn_first_offset,
+        )
+        for entry in log.producers
+    ]
+
+
+def error_response(request: DescribeProducersRequest, version: int, error: ProtocolError) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

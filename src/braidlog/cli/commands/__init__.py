@@ -1,0 +1,1 @@
+"""One module per command of `braidlog`, named as it is typed; shared code does not live here."""

@@ -1,0 +1,361 @@
+"""`braidlog topics create|list|describe|offsets|alter|delete`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from typing import Any, Final
+
+from braidlog.cli.command_tree import TOPIC_SETTING, Placeholder
+from braidlog.cli.options import (
+    add_connection,
+    add_output,
+    broker_number,
+    connect,
+    pairs,
+    partition_count,
+    replication_factor,
+    timestamp_ms,
+)
+from braidlog.cli.output import remark, remark_failure, report, show, size_text
+from braidlog.cli.topic_selection import moment, selected_partitions, topic_selection
+from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.log_dirs import LogDirCalls
+from braidlog.client.admin.records import IsolationLevel, ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.results import Results
+from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicDescription, TopicId
+from braidlog.config.topic_names import collisions, has_collision_characters
+from braidlog.core.errors import UserError
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import (
+    InvalidPartitionsError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.core.types import TopicPartition
+
+_OFFSETS_EPILOG: Final = """\
+EARLIEST is the offset of the first record that is there, LATEST the one that the next record will get; RECORDS lies
+between the two, and is more than there are where a topic is compacted or written in transactions.
+
+examples:
+  braidlog topics offsets orders users:0
+  braidlog topics offsets orders --at 2024-05-01T12:00:00Z --output json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(metavar="ACTION", required=True, title="actions")
+
+    create = verbs.add_parser("create", help="create a topic")
+    create.add_argument("topic", metavar="TOPIC")
+    create.add_argument("--partitions", type=partition_count, metavar="N", help="default: the broker's num.partitions")
+    create.add_argument("--replication-factor", type=replication_factor, metavar="N", help="default: the broker's")
+    create.add_argument(
+        "--replica-assignment",
+        metavar="1:2,2:3",
+        type=_assignment,
+        help="brokers of each partition, instead of the two numbers above",
+    )
+    create.add_argument(
+        "--topic-config",
+        "--config",
+        dest="config",
+        action="append",
+        default=[],
+        metavar=Placeholder("KEY=VALUE", TOPIC_SETTING),
+        help="a setting of the topic",
+    )
+    create.add_argument("--if-not-exists", action="store_true", help="an existing topic is no error")
+    create.add_argument("--validate-only", action="store_true", help="only check whether it could be created")
+    create.set_defaults(run=run_create)
+
+    listing = verbs.add_parser("list", help="names of all topics")
+    listing.add_argument("--exclude-internal", action="store_true", help="not the broker's own")
+    listing.add_argument("--sizes", action="store_true", help="also how much room all replicas take")
+    listing.set_defaults(run=run_list)
+
+    describe = verbs.add_parser("describe", help="partitions, leaders, replicas and settings")
+    describe.add_argument("topics", nargs="*", metavar="TOPIC", help="default: all")
+    describe.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    describe.add_argument("--under-replicated", action="store_true", help="only partitions with replicas out of sync")
+    describe.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
+    describe.add_argument("--sizes", action="store_true", help="also how much room all replicas of a partition take")
+    describe.set_defaults(run=run_describe)
+
+    offsets = verbs.add_parser("offsets", help="where partitions start and end, and their offset at a time")
+    offsets.epilog = _OFFSETS_EPILOG
+    offsets.add_argument(
+        "topics", nargs="+", metavar="TOPIC", type=topic_selection, help="all of its partitions, or TOPIC:0,1 these"
+    )
+    offsets.add_argument(
+        "--at", metavar="TIME", type=timestamp_ms, help="also the first record at or after a time: ISO 8601"
+    )
+    offsets.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed: the end is before the first open transaction",
+    )
+    offsets.set_defaults(run=run_offsets)
+
+    alter = verbs.add_parser("alter", help="raise the number of partitions")
+    alter.add_argument("topic", metavar="TOPIC")
+    alter.add_argument(
+        "--partitions", type=partition_count, required=True, metavar="N", help="how many there shall be in all"
+    )
+    alter.add_argument(
+        "--replica-assignment", metavar="1:2,2:3", type=_assignment, help="brokers of each added partition"
+    )
+    alter.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    alter.set_defaults(run=run_alter)
+
+    delete = verbs.add_parser("delete", help="delete topics and all their records")
+    delete.add_argument("topics", nargs="+", metavar="TOPIC")
+    delete.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    delete.set_defaults(run=run_delete)
+
+    for verb in (create, listing, describe, offsets, alter, delete):
+        add_connection(verb, config_is_taken=verb is create)
+        add_output(verb)
+
+
+def run_create(options: argparse.Namespace) -> int:
+    assigned: list[list[int]] = options.replica_assignment or []
+    if assigned and (options.partitions is not None or options.replication_factor is not None):
+        raise UserError("--replica-assignment says it all: leave out --partitions and --replication-factor")
+    name: str = options.topic
+    config = _topic_config(options)
+    with connect(options) as cluster:
+        calls = TopicCalls(AdminApiDriver(cluster))
+        _refuse_collisions(calls, name)
+        wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
+        try:
+            created = calls.create_topics([wanted], validate_only=options.validate_only)[name]
+        except TopicAlreadyExistsError:
+            if not options.if_not_exists:
+                raise
+            report(f"topic {name} exists already", {"topic": name, "created": False}, options.output)
+            return 0
+    count = created.partitions or 1
+    verb = "could be created" if options.validate_only else "created"
+    row = {"topic": name, "created": not options.validate_only, "partitions": count}
+    report(f"topic {name} {verb} with {count} partition{'' if count == 1 else 's'}", row, options.output)
+    return 0
+
+
+def _topic_config(options: argparse.Namespace) -> dict[str, str]:
+    """Here --config is a setting of the topic, as in Kafka's own tool; what is no KEY=VALUE is a client's file."""
+    files = [text for text in options.config if "=" not in text]
+    for path in files:
+        if not os.path.isfile(path):
+            raise UserError(f"--config {path}: give KEY=VALUE, a setting of the topic; as a file there is no {path}")
+    options.command_config = options.command_config or (files[-1] if files else None)
+    return pairs([text for text in options.config if "=" in text], "--config")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        topics = TopicCalls(AdminApiDriver(cluster)).list_topics(internal=not options.exclude_internal)
+        sizes: dict[str, int] = {}
+        for place, size in _sizes(AdminApiDriver(cluster)).items() if options.sizes else ():
+            sizes[place.topic] = sizes.get(place.topic, 0) + size
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+            "internal": topic.is_internal,
+            **(_size(sizes.get(topic.name), options) if options.sizes else {}),
+        }
+        for topic in topics
+    ]
+    columns = ("topic", "partitions", "replication_factor", "internal")
+    show(rows, options.output, (*columns, "size") if options.sizes else columns)
+    return 0
+
+
+def run_describe(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        names = sorted(set(options.topics)) or None
+        topics: list[TopicDescription] = []
+        for found in TopicCalls(AdminApiDriver(cluster)).describe_topics(names).outcomes.values():
+            if isinstance(found, TopicDescription):
+                topics.append(found)
+            elif not (options.if_exists and isinstance(found, UnknownTopicOrPartitionError)):
+                raise found
+        # Only who asks for them pays for the import.
+        from braidlog.cli.commands.configs import overrides_of
+
+        configs = overrides_of(cluster, [topic.name for topic in topics])
+        sizes = _sizes(AdminApiDriver(cluster), topics) if options.sizes else {}
+    described: list[dict[str, Any]] = []
+    for topic in topics:
+        rows = [row for row in _partition_rows(topic) if _is_wanted(row, options)]
+        if options.sizes:
+            for row in rows:
+                row |= _size(sizes.get(TopicPartition(topic.name, row["partition"])), options)
+        if rows or not (options.under_replicated or options.unavailable):
+            described.append(_description(topic, configs[topic.name], rows))
+    if options.output == "json":
+        show(described, "json")
+        return 0
+    for number, each in enumerate(described):
+        if number > 0:
+            print()
+        settings = ",".join(f"{key}={value}" for key, value in each["config"].items()) or "-"
+        print(f"topic {each['topic']}  id {each['id']}  config {settings}")
+        columns = ("partition", "leader", "epoch", "replicas", "isr", "offline")
+        show(each["partitions"], "table", (*columns, "size") if options.sizes else columns)
+    return 0
+
+
+def _sizes(routing: AdminApiDriver, topics: Iterable[TopicDescription] | None = None) -> dict[TopicPartition, int]:
+    """Bytes of partitions, all their replicas together; of brokers that cannot be asked only a remark tells."""
+    partitions = None
+    if topics is not None:
+        partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+    sizes: dict[TopicPartition, int] = {}
+    described = LogDirCalls(routing).describe_log_dirs(partitions=partitions)
+    for problem in described.errors.values():
+        remark_failure(problem)
+    for directories in described.succeeded.values():
+        for directory in directories:
+            for place, replica in directory.replicas.items():
+                sizes[place] = sizes.get(place, 0) + replica.size_bytes
+    return sizes
+
+
+def _size(size: int | None, options: argparse.Namespace) -> dict[str, Any]:
+    """None where no broker told."""
+    return {"size_bytes": size} if options.output == "json" else {"size": size_text(size)}
+
+
+def run_offsets(options: argparse.Namespace) -> int:
+    isolation = IsolationLevel[options.isolation.upper()]
+    with connect(options) as cluster:
+        partitions = selected_partitions(cluster, options.topics)
+        records = RecordCalls(AdminApiDriver(cluster))
+
+        def listed(spec: int) -> Results[TopicPartition, ListedOffset]:
+            return records.list_offsets(dict.fromkeys(partitions, spec), isolation=isolation)
+
+        earliest, latest = listed(OffsetSpec.EARLIEST), listed(OffsetSpec.LATEST)
+        at_time = None if options.at is None else listed(options.at)
+    failed = {**earliest.errors, **latest.errors, **({} if at_time is None else at_time.errors)}
+    rows: list[dict[str, Any]] = []
+    for place in partitions:
+        if place in failed:
+            # The others are shown all the same.
+            remark_failure(failed[place])
+            continue
+        start, end = earliest[place].offset, latest[place].offset
+        row = {
+            "topic": place.topic,
+            "partition": place.partition,
+            "earliest": start,
+            "latest": end,
+            "records": max(end - start, 0),
+        }
+        rows.append(row if at_time is None else row | _at_time(at_time[place], options.output))
+    columns = ("topic", "partition", "earliest", "latest", "records")
+    show(rows, options.output, columns if at_time is None else (*columns, "offset_at", "timestamp"))
+    return 1 if failed else 0
+
+
+def _at_time(listed: ListedOffset, output: str) -> dict[str, Any]:
+    """None where no record is that young."""
+    offset_at = listed.offset if listed.offset >= 0 else None
+    if output == "json":
+        return {"offset_at": offset_at, "timestamp_ms": listed.timestamp_ms if listed.timestamp_ms >= 0 else None}
+    return {"offset_at": offset_at, "timestamp": moment(listed.timestamp_ms)}
+
+
+def run_alter(options: argparse.Namespace) -> int:
+    assigned: list[list[int]] = options.replica_assignment or []
+    name: str = options.topic
+    with connect(options) as cluster:
+        calls = TopicCalls(AdminApiDriver(cluster))
+        try:
+            topic = calls.describe_topics([name])[name]
+        except UnknownTopicOrPartitionError:
+            if not options.if_exists:
+                raise
+            report(f"there is no topic {name}", {"topic": name, "altered": False}, options.output)
+            return 0
+        if options.partitions <= len(topic.partitions):
+            raise InvalidPartitionsError(
+                f"topic {name} has {len(topic.partitions)} partitions already; the number can only grow"
+            )
+        calls.create_partitions({name: NewPartitions(options.partitions, assigned)}).raise_for_errors()
+    row = {"topic": name, "altered": True, "partitions": options.partitions}
+    report(f"topic {name} now has {options.partitions} partitions", row, options.output)
+    return 0
+
+
+def run_delete(options: argparse.Namespace) -> int:
+    with connect(options) as cluster:
+        outcomes = TopicCalls(AdminApiDriver(cluster)).delete_topics(options.topics).outcomes
+    failed = 0
+    for name, problem in outcomes.items():
+        row: dict[str, Any] = {"topic": name, "deleted": problem is None}
+        if problem is None:
+            report(f"topic {name} deleted", row, options.output)
+        elif isinstance(problem, UnknownTopicOrPartitionError) and options.if_exists:
+            report(f"there is no topic {name}", row, options.output)
+        else:
+            # The others were deleted all the same, so each is told of.
+            remark_failure(problem)
+            failed += 1
+    return 1 if failed else 0
+
+
+def _assignment(text: str) -> list[list[int]]:
+    """The type of --replica-assignment."""
+    try:
+        return [[broker_number(broker) for broker in part.split(":")] for part in text.split(",")]
+    except argparse.ArgumentTypeError as problem:
+        raise argparse.ArgumentTypeError(f"{problem}; give broker ids as 1:2,2:3") from problem
+
+
+def _refuse_collisions(calls: TopicCalls, name: str) -> None:
+    if not has_collision_characters(name):
+        return
+    remark("metrics fold '.' and '_' of topic names into one: use only one of the two in your names")
+    others = collisions(name, [topic.name for topic in calls.list_topics()])
+    if others:
+        raise UserError(f"topic {name} collides with {', '.join(others)} in the names of metrics; choose another name")
+
+
+def _partition_rows(topic: TopicDescription) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": partition.partition,
+            "leader": partition.leader,
+            "epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "isr": list(partition.in_sync),
+            "offline": list(partition.offline) or None,
+        }
+        for partition in topic.partitions
+    ]
+
+
+def _is_wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
+    if options.under_replicated and len(row["isr"]) >= len(row["replicas"]):
+        return False
+    return not options.unavailable or row["leader"] is None
+
+
+def _description(
+    topic: TopicDescription, configs: dict[str, str | None], partitions: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "id": str(topic.topic_id or TopicId(ZERO_ID)),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "config": configs,
+        "partitions": partitions,
+    }

@@ -1,0 +1,257 @@
+"""Takes questions to the brokers that can answer them, and again after an election or a lost connection, in time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from braidlog.client.admin.broker_connection import BrokerConnection, NoConnection
+from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.admin.results import Answer, Failure, Item, Results
+from braidlog.client.backoff import Retry
+from braidlog.client.errors import ClosedError, RequestTimeout
+from braidlog.client.problem_log import CLUSTER, ProblemLog
+from braidlog.core.errors import BraidlogError
+from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
+
+# Stands for whichever broker is connected.
+ANY: Final = -1
+# A question about thousands of things is cut into pieces of this many.
+AT_ONCE: Final = 500
+
+_LOST: Final = (NoConnection, RequestTimeout)
+
+Returned = TypeVar("Returned")
+
+
+class LookupResult(NamedTuple, Generic[Item]):
+    """Whom to ask about what, and what nobody can be asked about."""
+
+    by_broker: dict[int, list[Item]]
+    refused: dict[Item, Failure]
+
+
+class LookupStrategy(Protocol[Item]):
+    """Knows which broker answers for an item; see `destinations` and `coordinators`."""
+
+    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]: ...
+
+    def forget(self, items: Iterable[Item]) -> None:
+        """Where these were is no longer true."""
+
+    def is_retriable(self, error: ProtocolError) -> bool:
+        """Whether asking again, perhaps elsewhere, may help."""
+
+
+class AdminApiDriver:
+    """One cluster, and how long to go on asking it.
+
+    A call may take `api_timeout_s`, over all its attempts; each request takes at most the cluster's own timeout.
+    Threads may share one: their requests take turns.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterConnection | Callable[[float], ClusterConnection],
+        api_timeout_s: float | None = None,
+        new_retry: Callable[[float], Retry] = Retry,
+    ) -> None:
+        # Given as a function of the deadline, the cluster is connected to when it is first needed.
+        self._connect = cluster if not isinstance(cluster, ClusterConnection) else None
+        self._cluster = cluster if isinstance(cluster, ClusterConnection) else None
+        if api_timeout_s is None:
+            assert isinstance(cluster, ClusterConnection), (
+                "one that is yet to be connected to has no timeout of its own"
+            )
+            api_timeout_s = cluster.timeout_s
+        self.api_timeout_s = api_timeout_s
+        self._new_retry = new_retry
+        self._turn = threading.RLock()
+        self.is_closed = False
+        self._process = os.getpid()
+
+    @property
+    def cluster(self) -> ClusterConnection:
+        return self._connected(time.monotonic() + self.api_timeout_s)
+
+    def _connected(self, deadline: float) -> ClusterConnection:
+        self._check_process()
+        with self._turn:
+            if self.is_closed:
+                raise ClosedError("this client was closed; make a new one")
+            if self._cluster is None:
+                assert self._connect is not None
+                self._cluster = self._connect(deadline)
+            return self._cluster
+
+    def _check_process(self) -> None:
+        """Before any lock is taken: one of before a fork may never be released."""
+        if self._is_left_behind:
+            raise ClosedError(
+                "this client was made before a fork and belongs to the parent process; make a new one here"
+            )
+        if os.getpid() != self._process:
+            # Nothing was connected to yet: this process may have it as its own.
+            self._turn = threading.RLock()
+            self._process = os.getpid()
+
+    @property
+    def _is_left_behind(self) -> bool:
+        return os.getpid() != self._process and self._cluster is not None
+
+    @property
+    def timeout_ms(self) -> int:
+        """What a request says of how long the broker may take over it."""
+        return int(min(self.cluster.timeout_s, self.api_timeout_s) * 1000)
+
+    def within(self, api_timeout_s: float) -> AdminApiDriver:
+        """The same connections with another deadline."""
+        other = AdminApiDriver(self._connected, api_timeout_s, self._new_retry)
+        other._turn = self._turn
+        return other
+
+    def close(self) -> None:
+        if self._is_left_behind:
+            return
+        self._check_process()
+        with self._turn:
+            self.is_closed = True
+            if self._cluster is not None:
+                self._cluster.close()
+
+    def ask(
+        self,
+        items: Iterable[Item],
+        where: LookupStrategy[Item],
+        question: Callable[[BrokerConnection, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        *,
+        at_once: int = AT_ONCE,
+    ) -> Results[Item, Answer]:
+        """What `question` learns of each item from the broker that answers for it.
+
+        What a broker puts off, or sends elsewhere, is asked again until the deadline; the last word counts. An error
+        that the question raises is the whole call's, and so is a cluster that cannot be reached at all.
+        """
+        order = list(dict.fromkeys(items))
+        found: dict[Item, Answer | Failure] = {}
+        waiting = order
+        retry = self._new_retry(self.api_timeout_s)
+        problems = ProblemLog("admin")
+        deadline = time.monotonic() + self.api_timeout_s
+        while waiting:
+            found |= self._round(waiting, where, question, at_once, deadline)
+            waiting = [each for each in waiting if _may_change(found[each], where)]
+            _tell(problems, [(each, found[each]) for each in waiting])
+            where.forget(waiting)
+            if waiting and not retry.again():
+                break
+        outcomes = {each: found[each] for each in order}
+        lost = [each for each in outcomes.values() if isinstance(each, _LOST)]
+        if lost and len(lost) == len(outcomes):
+            raise lost[0].with_traceback(None)
+        return Results(outcomes)
+
+    def ask_one(
+        self, where: LookupStrategy[str], question: Callable[[BrokerConnection], Returned], what: str = ""
+    ) -> Returned:
+        """The one answer to a question that is about the cluster as a whole, or about `what`."""
+        return self.ask([what], where, lambda node, _: {what: question(node)})[what]
+
+    def _round(
+        self,
+        items: Sequence[Item],
+        where: LookupStrategy[Item],
+        question: Callable[[BrokerConnection, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        at_once: int,
+        deadline: float,
+    ) -> dict[Item, Answer | Failure]:
+        """Every item asked about once."""
+        try:
+            with self._exclusive(deadline) as cluster:
+                lookup_result = where.lookup(cluster, items)
+        except _LOST as problem:
+            return dict.fromkeys(items, problem)
+        found: dict[Item, Answer | Failure] = {**lookup_result.refused}
+        for broker_id, some in lookup_result.by_broker.items():
+            for piece in _pieces(some, at_once):
+                found |= self._answers(broker_id, piece, where, question, deadline)
+        return found
+
+    def _answers(
+        self,
+        broker_id: int,
+        items: list[Item],
+        where: LookupStrategy[Item],
+        question: Callable[[BrokerConnection, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        deadline: float,
+    ) -> dict[Item, Answer | Failure]:
+        try:
+            with self._exclusive(deadline) as cluster:
+                answers = question(cluster.any if broker_id == ANY else cluster.node(broker_id), items)
+        except _LOST as problem:
+            self._reconnect(broker_id, deadline)
+            return dict.fromkeys(items, problem)
+        except ProtocolError as problem:
+            if not where.is_retriable(problem):
+                raise
+            return dict.fromkeys(items, problem)
+        return {each: answers[each] if each in answers else _unmentioned(each) for each in items}
+
+    def _reconnect(self, broker_id: int, deadline: float) -> None:
+        """Make room for a new connection, and learn what the brokers that are left know."""
+        with suppress(BraidlogError), self._exclusive(deadline) as cluster:
+            if broker_id != ANY:
+                cluster.forget(broker_id)
+            cluster.metadata([])
+
+    @contextmanager
+    def _exclusive(self, deadline: float) -> Iterator[ClusterConnection]:
+        """The cluster for this thread alone, and for no longer than there is time."""
+        self._check_process()
+        with self._turn:
+            cluster = self._connected(deadline)
+            cluster.deadline = deadline
+            try:
+                yield cluster
+            finally:
+                cluster.deadline = None
+
+
+def _tell(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:
+    """Of a call that goes on trying: whoever waits for it hears why."""
+    if not waiting:
+        problems.recovered_all()
+        return
+    for item, problem in waiting:
+        if isinstance(problem, _LOST):
+            problems.failed(CLUSTER, problem)
+            return
+        assert isinstance(problem, Exception)
+        problems.failed(str(item) or "the request", problem)
+    problems.recovered(CLUSTER)
+
+
+def _may_change(outcome: object, where: LookupStrategy[Item]) -> bool:
+    if isinstance(outcome, _LOST):
+        return True
+    return isinstance(outcome, ProtocolError) and where.is_retriable(outcome)
+
+
+def _unmentioned(item: object) -> UnknownServerError:
+    return UnknownServerError(f"{item}: the broker's answer says nothing about it; try again, and see its log")
+
+
+def _pieces(items: list[Item], at_once: int) -> Iterator[list[Item]]:
+    for first in range(0, len(items), at_once):
+        yield items[first : first + at_once]
+
+
+class AdminCalls:
+    """Calls about one kind of thing; `Admin` is all of them together."""
+
+    def __init__(self, driver: AdminApiDriver) -> None:
+        self._driver = driver

@@ -1,0 +1,241 @@
+"""Puts together what reads: engine, connections, metadata, positions, fetching; and takes it apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final
+
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.cluster_view import EMPTY, ClusterView, TopicView, view_of
+from braidlog.client.consumer.context import ConsumerContext
+from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
+from braidlog.client.consumer.fetch.fetch_responses import FetchResponseHandler
+from braidlog.client.consumer.fetch.fetcher import Fetcher
+from braidlog.client.consumer.interceptors import interceptors_of
+from braidlog.client.consumer.offsets.auto_offset_reset import AutoOffsetResetStrategy
+from braidlog.client.consumer.offsets.list_offsets import OffsetLookup
+from braidlog.client.consumer.offsets.positions import FetchCommitted, Positions
+from braidlog.client.consumer.subscription_state import SubscriptionKind, SubscriptionState
+from braidlog.client.consumer.wakeup import Wakeup
+from braidlog.client.errors import AuthenticationFailed, ClientError
+from braidlog.client.metadata import METADATA, Metadata
+from braidlog.client.network.engine import Engine
+from braidlog.client.network.nodes import Nodes
+from braidlog.client.serialization import deserializer_of
+from braidlog.client.settings import CONSUMER, Settings
+from braidlog.core.clock import Clock, SystemClock
+from braidlog.core.protocol_errors import (
+    NONE,
+    InvalidTopicError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    from_code,
+)
+from braidlog.core.tasks import Tasks
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from braidlog.client.consumer.group.membership import Membership
+    from braidlog.client.consumer.offsets.commits import Commits
+
+log = logging.getLogger("braidlog.client")
+
+# A topic that does not exist may be made; it is looked for so often.
+_UNKNOWN_TOPIC_S: Final = 1.0
+_LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
+# For a coordinator to hear that a forgotten consumer leaves.
+_LEAVE_S: Final = 2.0
+
+
+class ConsumerNetwork:
+    def __init__(
+        self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any], clock: Clock | None = None
+    ) -> None:
+        self.settings = settings = Settings.of(CONSUMER, config, keywords)
+        self.clock: Clock = clock or SystemClock()
+        policy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
+        key_of = deserializer_of(settings, "key.deserializer")
+        value_of = deserializer_of(settings, "value.deserializer")
+        self.subscription = SubscriptionState(exclude_internal=settings.flag("exclude.internal.topics"))
+        self.wakeup = Wakeup()
+        self.nodes = Nodes(settings)
+        self.interceptors = interceptors_of(settings)
+        self.membership: Membership | None = None
+        self.commits: Commits | None = None
+        # What is wrong with the topics themselves; told by a poll, and again for as long as it lasts.
+        self.topic_problem: ProtocolError | None = None
+        self._look_again: asyncio.TimerHandle | None = None
+        self.engine = Engine("consumer")
+        try:
+            self._tasks = Tasks("consumer")
+            self.metadata = Metadata(self.nodes, settings, create_topics=settings.flag("allow.auto.create.topics"))
+            self.context = ConsumerContext(
+                settings, self.engine, self.nodes, self.metadata, self.subscription, self.wakeup, self.clock
+            )
+            self._join_group()
+            on_consume = None if self.interceptors is None else self.interceptors.on_consume
+            self.fetch_buffer = FetchBuffer(self.subscription.lock, self._on_drained, key_of, value_of, on_consume)
+            self.lookup = OffsetLookup(self.context)
+            self.fetcher = Fetcher(self.context, self._tasks, self.fetch_buffer)
+            fetch_committed: FetchCommitted | None = None if self.commits is None else self.commits.fetch_committed
+            positions = Positions(self.context, self._tasks, policy, self.lookup, self._on_positions, fetch_committed)
+            self.fetcher.positions = positions
+            self.fetcher.responses = FetchResponseHandler(self.context, self.fetch_buffer, positions.reset_or_fail)
+            self.subscription.on_topics = self._on_topics
+            self.subscription.on_assigned = self.fetcher.schedule
+            self.metadata.listeners.append(self._on_view)
+        except BaseException:
+            self.engine.close()
+            self._close_interceptors()
+            raise
+
+    def _join_group(self) -> None:
+        if self.context.group_id is None:
+            return
+        from braidlog.client.consumer.group.membership_factory import membership_for
+        from braidlog.client.consumer.offsets.commits import Commits
+
+        self.membership = membership_for(self.context)
+        self.commits = Commits(self.context, self.membership)
+        self.membership.commits = self.commits
+        if self.interceptors is not None:
+            self.commits.interceptors = [self.interceptors]
+
+    # What wakes whom
+
+    def _on_drained(self) -> None:
+        self.fetcher.schedule_if_idle()
+
+    def _on_positions(self) -> None:
+        """On the engine's thread: a position was found, or there is something to tell."""
+        self.fetcher.schedule()
+        self.wakeup.notify()
+
+    def _on_topics(self) -> None:
+        self.engine.soon(self._want_topics)
+
+    def _want_topics(self) -> None:
+        subscription = self.subscription
+        self.metadata.want_all(subscription.kind is SubscriptionKind.PATTERN)
+        self.metadata.want_only(subscription.group_topics)
+        if subscription.kind is not SubscriptionKind.NONE:
+            self.metadata.request_update()
+
+    def _on_view(self, view: ClusterView) -> None:
+        """On the engine's thread: metadata changed."""
+        if self.subscription.match(view.topics):
+            self.wakeup.notify()
+        problem: ProtocolError | None = None
+        for name in sorted(self.subscription.topics):
+            topic = view.topics.get(name)
+            if topic is None or topic.error_code == NONE:
+                continue
+            if topic.error_code in _LASTING:
+                problem = problem or broker_error(topic.error_code, f"topic {name}")
+            elif from_code(topic.error_code).retriable and self._look_again is None:
+                self._look_again = self.engine.loop.call_later(_UNKNOWN_TOPIC_S, self._on_look_again)
+        self.topic_problem = problem
+        self.fetcher.advance()
+        self.wakeup.notify()
+
+    def _on_look_again(self) -> None:
+        self._look_again = None
+        self.metadata.request_update()
+
+    def raise_failures(self) -> None:
+        """What happened in the background and the program has to know."""
+        if self.subscription.failures:
+            problem = self.subscription.take_failure()
+            if problem is not None:
+                self.fetcher.schedule()
+                raise problem
+        problem = self.topic_problem
+        if problem is None and isinstance(self.metadata.problem, AuthenticationFailed):
+            problem = self.metadata.problem
+        if problem is not None:
+            # It may be mended by now: the answer to this tells with the next poll.
+            self.topic_problem = None
+            self.engine.soon(self.metadata.request_update)
+            # The one that metadata keeps must not have the consumer in its traceback.
+            raise copy(problem)
+
+    async def all_topics(self) -> dict[str, TopicView]:
+        """Asked for by itself, so that the view keeps to what is read."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        while True:
+            try:
+                connection = await self.nodes.any()
+                response = await connection.call(
+                    METADATA, request, MetadataResponse, timeout_s=self.settings.seconds("request.timeout.ms")
+                )
+                break
+            except (ClientError, ProtocolError) as problem:
+                if not problem.retriable:
+                    raise
+                await asyncio.sleep(self.settings.seconds("retry.backoff.ms"))
+        return dict(view_of(response, EMPTY, frozenset()).topics)
+
+    # End
+
+    def close(self) -> None:
+        if self.engine.is_closed:
+            return
+        try:
+            self.engine.run(self._close(), 5.0)
+        except Exception as problem:
+            log.debug("the consumer's connections were not closed in order: %s", problem)
+        finally:
+            self.engine.close()
+            self._close_interceptors()
+
+    def abandon(self, *, keep_engine: bool = False) -> threading.Event:
+        """Nobody refers to the consumer any more, or the program ends: leave the group, without waiting for that.
+
+        Garbage is collected in the middle of anything, also of a call that holds the engine's lock or a log handler's:
+        everything happens on the engine's thread, which is told without a lock.
+        """
+        done = threading.Event()
+        try:
+            self.engine.loop.call_soon_threadsafe(self._begin_abandoning, done, keep_engine)
+        except RuntimeError:
+            # The loop has ended.
+            done.set()
+        return done
+
+    def _begin_abandoning(self, done: threading.Event, keep_engine: bool) -> None:
+        if self.engine.is_closed:
+            done.set()
+            return
+        self._abandoning = self.engine.loop.create_task(self._abandon(done, keep_engine), name="leave the group")
+
+    async def _abandon(self, done: threading.Event, keep_engine: bool) -> None:
+        try:
+            if self.membership is not None:
+                try:
+                    async with asyncio.timeout(_LEAVE_S):
+                        await self.membership.abandon()
+                except TimeoutError:
+                    log.debug("group %s: the coordinator did not answer the leave request", self.context.group_id)
+            # A program that ends needs no order; a thread of its own may still be inside a poll.
+            if not keep_engine:
+                await self._close()
+        finally:
+            done.set()
+            if not keep_engine:
+                self.engine.close()
+                self._close_interceptors()
+
+    def _close_interceptors(self) -> None:
+        if self.interceptors is not None:
+            self.interceptors.close()
+
+    async def _close(self) -> None:
+        await self.fetcher.close()
+        await self._tasks.close()
+        self.metadata.close()
+        self.nodes.close()
+        await asyncio.sleep(0)

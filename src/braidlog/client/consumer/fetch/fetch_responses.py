@@ -1,0 +1,180 @@
+"""What an answer to a fetch says of one partition, and what follows from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.consumer.context import ConsumerContext
+from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
+from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
+from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
+from braidlog.client.consumer.partition_state import UNKNOWN, PartitionState
+from braidlog.client.errors import PoisonRecordError
+from braidlog.client.malloc_tuning import keep_large_buffers
+from braidlog.core.protocol_errors import (
+    NONE,
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    KafkaStorageError,
+    LeaderNotAvailableError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    from_code,
+)
+from braidlog.core.slices import ByteSlice
+from braidlog.wire.generated.fetch import PartitionData
+
+log = logging.getLogger("braidlog.client")
+
+# The partition is elsewhere, or not there: metadata tells.
+STALE_METADATA_CODES = (
+    NotLeaderOrFollowerError.code,
+    ReplicaNotAvailableError.code,
+    KafkaStorageError.code,
+    FencedLeaderEpochError.code,
+    LeaderNotAvailableError.code,
+    UnknownTopicOrPartitionError.code,
+    UnknownTopicIdError.code,
+    InconsistentTopicIdError.code,
+)
+# The broker is behind what we know and will catch up.
+BROKER_BEHIND_CODES = (UnknownLeaderEpochError.code, OffsetNotAvailableError.code)
+
+
+# From here on what an answer takes is worth keeping for the next one.
+_LARGE: Final = 256 * 1024
+
+
+class PartitionFetch(NamedTuple):
+    """What a request asked of a partition, and in which state that was."""
+
+    state: PartitionState
+    version: int
+    offset: int
+
+
+class FetchResponseHandler:
+    """Used on the engine's thread."""
+
+    def __init__(
+        self, context: ConsumerContext, fetch_buffer: FetchBuffer, reset_or_fail: Callable[[PartitionState, str], None]
+    ) -> None:
+        self._subscription = context.subscription
+        self._metadata = context.metadata
+        self._problems = context.nodes.problems
+        self._clock = context.clock
+        self._fetch_buffer = fetch_buffer
+        self._reset_or_fail = reset_or_fail
+        self._check_crcs = context.settings.flag("check.crcs")
+        self._backoff_s = context.settings.seconds("retry.backoff.ms")
+        self._longest_backoff_s = context.settings.seconds("retry.backoff.max.ms")
+        self._replica_s = context.settings.seconds("metadata.max.age.ms")
+        self.bytes_fetched = 0
+        self._served = 0
+
+    def take(self, wanted: PartitionFetch, node: int, data: PartitionData) -> bool:
+        """Keep what came; True when the program's thread has something to look at."""
+        state = wanted.state
+        with self._subscription.lock:
+            if not state.is_current or state.version != wanted.version:
+                return False
+            if data.error_code != NONE:
+                return self._handle_error(wanted, node, data)
+            state.pause_s = 0.0
+            if not self._problems.is_empty:
+                self._problems.recovered(str(state.topic_partition))
+            state.high_watermark = data.high_watermark
+            state.last_stable = data.last_stable_offset if data.last_stable_offset >= 0 else data.high_watermark
+            state.log_start = data.log_start_offset
+            if data.preferred_read_replica >= 0:
+                state.read_replica = data.preferred_read_replica
+                state.read_replica_until = self._clock.monotonic() + self._replica_s
+                log.debug("%s: reading from replica %d", state.topic_partition, state.read_replica)
+            records = data.records
+            if not isinstance(records, ByteSlice) or records.size == 0:
+                return False
+            return self._keep(wanted, records, data)
+
+    def _keep(self, wanted: PartitionFetch, records: ByteSlice, data: PartitionData) -> bool:
+        state = wanted.state
+        next_offset = end_of_batches(records.buffer, records.start, records.end, wanted.offset)
+        kept = CompletedFetch(
+            state,
+            records.buffer,
+            records.start,
+            records.end,
+            wanted.offset,
+            [AbortedRange(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()],
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
+            self._check_crcs,
+        )
+        if next_offset == wanted.offset:
+            self._subscription.fail(state, self._unreadable(kept))
+            return True
+        if kept.size >= _LARGE:
+            keep_large_buffers()
+        state.fetch_from = next_offset
+        state.fetched += 1
+        self._served += 1
+        state.served = self._served
+        self._fetch_buffer.arrived += kept.size
+        self.bytes_fetched += kept.size
+        self._fetch_buffer.incoming.append(kept)
+        return True
+
+    def _unreadable(self, kept: CompletedFetch) -> PoisonRecordError:
+        """Bytes without a whole batch: one that cannot be told apart, or that is larger than was asked for."""
+        try:
+            kept.read([], 1)
+        except PoisonRecordError as problem:
+            return problem
+        offset = int(kept.position)
+        return PoisonRecordError(
+            f"{kept.state.topic_partition} at offset {offset}: the batch there is larger than the {kept.size} bytes "
+            "that were asked for; raise max.partition.fetch.bytes and fetch.max.bytes, or seek past it",
+            kept.state.topic_partition,
+            offset,
+            offset + 1,
+        )
+
+    def _handle_error(self, wanted: PartitionFetch, node: int, data: PartitionData) -> bool:
+        state = wanted.state
+        code = data.error_code
+        if code == OffsetOutOfRangeError.code:
+            return self._out_of_range(wanted, node)
+        if code in STALE_METADATA_CODES:
+            state.read_replica = UNKNOWN
+            leader = data.current_leader
+            if leader is not None and leader.leader_id >= 0:
+                self._metadata.take_leader(state.topic, state.partition, leader.leader_id, leader.leader_epoch)
+            self._metadata.request_update()
+        elif code not in BROKER_BEHIND_CODES and not from_code(code).retriable:
+            self._subscription.fail(state, broker_error(code, str(state.topic_partition)))
+            return True
+        where = str(state.topic_partition)
+        self._problems.failed(where, broker_error(code, where), part_of=f"topic {state.topic}")
+        state.back_off(self._clock.monotonic(), self._backoff_s, self._longest_backoff_s)
+        return False
+
+    def _out_of_range(self, wanted: PartitionFetch, node: int) -> bool:
+        state = wanted.state
+        if state.read_replica == node:
+            # A follower that is behind; the leader knows.
+            state.read_replica = UNKNOWN
+            return False
+        if wanted.offset != state.position:
+            # Fetched ahead: the program has records before it to read, and asks from there when they are used up.
+            state.retry_at = self._clock.monotonic() + self._backoff_s
+            return False
+        self._reset_or_fail(state, f"the log does not have offset {wanted.offset}")
+        return True

@@ -1,1 +1,0 @@
-"""How a consumer takes part in its group: pure machines of both protocols, and thin shells that speak for them."""

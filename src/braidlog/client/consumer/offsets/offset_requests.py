@@ -1,0 +1,194 @@
+"""OffsetCommit and OffsetFetch, on the engine's thread.
+
+Commits of one consumer are written in the order of the calls. One that has to be tried again leaves out what a later
+one has spoken of meanwhile, and what others may have by now: no commit sets anybody back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.consumer.group.identity import GroupIdentity
+from braidlog.client.consumer.group.membership import Membership
+from braidlog.client.consumer.offsets.commit_requests import (
+    NEWEST,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FetchedOffsets,
+    commit_errors,
+    commit_request,
+    fetch_request,
+)
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
+from braidlog.client.consumer.subscription_state import SubscriptionState
+from braidlog.client.errors import ClientError, CommitFailedError
+from braidlog.core.protocol_errors import (
+    NONE,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    ProtocolError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+from braidlog.core.types import TopicPartition
+from braidlog.wire.generated.offset_commit import OffsetCommitResponse
+from braidlog.wire.generated.offset_fetch import OffsetFetchResponse
+
+log = logging.getLogger("braidlog.client.group")
+
+CommittedOffsets = dict[TopicPartition, OffsetAndMetadata | None]
+
+# Answers that are about who sent the commit: the membership knows what they mean.
+_ABOUT_SENDER: Final = (
+    UnknownMemberIdError.code,
+    IllegalGenerationError.code,
+    RebalanceInProgressError.code,
+    FencedInstanceIdError.code,
+    StaleMemberEpochError.code,
+)
+
+
+class _EpochMoved(ClientError):
+    """The coordinator has given the member a later epoch."""
+
+
+@dataclass(slots=True)
+class CommitOperation:
+    """What a program wants committed, and who it was to its group when it said so."""
+
+    number: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    sender: GroupIdentity
+    # Those of the partitions that were assigned then.
+    assigned: frozenset[TopicPartition]
+
+
+class OffsetRequests:
+    def __init__(self, subscription: SubscriptionState, membership: Membership) -> None:
+        self._subscription = subscription
+        self._membership = membership
+        self._coordinator = membership.coordinator
+        self._numbers = count(1)
+        # What fails or works, as people are told of it.
+        self._commits = f"commits of group {self._coordinator.group_id}"
+        self._fetches = f"committed offsets of group {self._coordinator.group_id}"
+        # The last order that spoke of a partition to the coordinator.
+        self._written: dict[TopicPartition, int] = {}
+        # Held from the look-up of the coordinator until the request is written, so that commits keep their order.
+        self._turn = asyncio.Lock()
+
+    def begin_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> CommitOperation:
+        """In the program's thread; raises where the group would not take it."""
+        assigned = self._subscription.assigned() & offsets.keys()
+        return CommitOperation(next(self._numbers), offsets, self._membership.commit_identity(), assigned)
+
+    async def commit_with_retries(self, order: CommitOperation) -> None:
+        """Until it is acknowledged; raises what does not pass."""
+        backoff = self._coordinator.backoff()
+        while True:
+            try:
+                await self.commit_once(order)
+                return
+            except (ClientError, ProtocolError) as problem:
+                if not problem.retriable:
+                    raise
+                log.debug("group %s: the commit is tried again: %s", self._coordinator.group_id, problem)
+            await backoff.wait()
+
+    async def commit_once(self, order: CommitOperation) -> None:
+        """One try, but for a member of the newer protocol that is in a later epoch by now: it tries in that."""
+        backoff = self._coordinator.backoff()
+        while True:
+            try:
+                await self._write(order)
+                return
+            except _EpochMoved as problem:
+                await backoff.wait()
+                if not order.assigned <= self._subscription.assigned():
+                    raise CommitFailedError(
+                        f"group {self._coordinator.group_id}: not committed, since partitions went to others meanwhile"
+                    ) from problem
+                order.sender = self._membership.commit_identity()
+
+    async def _write(self, order: CommitOperation) -> None:
+        """One request, in the name that the member had when it was asked to; raises what that was answered with."""
+        async with self._turn:
+            connection = await self._coordinator.connection()
+            offsets = {
+                each: committed
+                for each, committed in order.offsets.items()
+                if self._written.get(each, 0) <= order.number
+            }
+            if not offsets:
+                # A later order spoke of all of it, and whoever gave that one hears what became of it.
+                return
+            version = connection.version_for(OFFSET_COMMIT, NEWEST)
+            request = commit_request(self._coordinator.group_id, order.sender, offsets, version)
+            waiting = connection.post(OFFSET_COMMIT, version, request, self._coordinator.request_timeout_s)
+            self._written.update(dict.fromkeys(offsets, order.number))
+        try:
+            answer = await waiting
+        except ClientError as problem:
+            self._coordinator.failed(problem, self._commits)
+            self._coordinator.mark_unknown(problem)
+            raise
+        assert isinstance(answer, OffsetCommitResponse)
+        refused = commit_errors(answer)
+        if not refused:
+            self._coordinator.recovered(self._commits)
+        for partition, code in refused.items():
+            if code in _ABOUT_SENDER:
+                raise self._membership.on_commit_refused(order.sender, code) or _EpochMoved("it is in a later epoch")
+            if self._coordinator.handle_error(code):
+                raise broker_error(code, f"group {self._coordinator.group_id}")
+            if code == RequestTimedOutError.code:
+                self._coordinator.mark_unknown("it could not write the offsets in time")
+            error = broker_error(code, f"offset of {partition}")
+            if error.retriable:
+                self._coordinator.failed(error, self._commits)
+            raise error
+
+    async def fetch_committed(self, partitions: list[TopicPartition]) -> CommittedOffsets:
+        """Tries again what may pass until it is cancelled; raises what the program has to know."""
+        backoff = self._coordinator.backoff()
+        while True:
+            try:
+                found = await self._fetch_once(partitions)
+                if found is not None:
+                    return found
+            except (ClientError, ProtocolError) as problem:
+                # A topic that is gone does not come back by asking.
+                if not problem.retriable or isinstance(problem, UnknownTopicOrPartitionError):
+                    raise
+                self._coordinator.failed(problem, self._fetches)
+            await backoff.wait()
+
+    async def _fetch_once(self, partitions: list[TopicPartition]) -> CommittedOffsets | None:
+        group_id = self._coordinator.group_id
+        answer = await self._coordinator.ask(
+            OFFSET_FETCH,
+            lambda version: fetch_request(group_id, self._membership.fetch_identity(), partitions, version),
+            OffsetFetchResponse,
+            at_most=NEWEST,
+        )
+        fetched = FetchedOffsets(answer)
+        if fetched.error_code != NONE:
+            if self._coordinator.handle_error(fetched.error_code) or fetched.error_code in _ABOUT_SENDER:
+                return None
+            raise broker_error(fetched.error_code, f"group {group_id}")
+        for partition, code in fetched.errors.items():
+            if code == UnstableOffsetCommitError.code or self._coordinator.handle_error(code):
+                return None
+            raise broker_error(code, f"committed offset of {partition}")
+        self._coordinator.recovered(self._fetches)
+        return {partition: fetched.offsets.get(partition) for partition in partitions}

@@ -1,0 +1,218 @@
+"""What becomes of a batch that was sent: done, failed, split, or sent again.
+
+acknowledged, or known already     done
+too large, several records         split in two or more, which are sent instead
+sequence lost                      the producer id state decides (KIP-360)
+retriable, lost connection         sent again after a pause that doubles, until delivery.timeout.ms
+anything else                      failed
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Final, Protocol
+
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.metadata import Metadata
+from braidlog.client.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerBatch, notify_waiters
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.splitting import may_split, split
+from braidlog.core import protocol_errors as errors
+from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.wire.generated.produce import PartitionProduceResponse
+
+log = logging.getLogger("braidlog.client")
+
+_JITTER: Final = 0.2
+# Partitions that one line names.
+_MOST_PARTITIONS_NAMED: Final = 5
+_TOO_LARGE: Final = (errors.MessageTooLargeError.code, errors.RecordListTooLargeError.code)
+# The broker is not, or not yet, the one to ask.
+_STALE_METADATA: Final = (
+    errors.NotLeaderOrFollowerError,
+    errors.UnknownTopicOrPartitionError,
+    errors.UnknownTopicIdError,
+    errors.InconsistentTopicIdError,
+    errors.LeaderNotAvailableError,
+    errors.ReplicaNotAvailableError,
+    errors.KafkaStorageError,
+    errors.FencedLeaderEpochError,
+    errors.UnknownLeaderEpochError,
+    errors.NetworkError,
+)
+# Whether the broker wrote the batch is open after these.
+_IN_DOUBT: Final = (errors.RequestTimedOutError, errors.NotEnoughReplicasAfterAppendError, errors.NetworkError)
+
+
+class BatchListener(Protocol):
+    """Who hears how batches ended: transactions."""
+
+    def on_batch_done(self, batch: ProducerBatch) -> None: ...
+
+    def on_batch_failed(self, batch: ProducerBatch, error: Exception) -> None: ...
+
+
+class ProduceResponseHandler:
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        *,
+        retries: int,
+        backoff_s: float,
+        longest_backoff_s: float,
+        random: Random | None = None,
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._retries = retries
+        self._backoff_s = backoff_s
+        self._longest_backoff_s = longest_backoff_s
+        self._random = random or Random()
+        self.transactions: BatchListener | None = None
+        self.records_failed = 0
+        self.batches_retried = 0
+        self.batches_split = 0
+
+    # Answers
+
+    def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse | None) -> None:
+        if batch.is_done or batch.parts is not None:
+            # It ran out of time meanwhile, and its records were told so.
+            return
+        if answer is None:
+            self._retry_or_fail(batch, errors.UnknownServerError("the broker's answer leaves this partition out"), -1)
+            return
+        code = answer.error_code
+        if code in (NONE, errors.DuplicateSequenceNumberError.code):
+            # A duplicate was written by an earlier try whose answer got lost.
+            self.written(batch, answer.base_offset, answer.log_append_time_ms)
+            return
+        if code in _TOO_LARGE and may_split(batch):
+            self._split(batch)
+            return
+        error = broker_error(code, _where(batch), answer.error_message)
+        named = {each.batch_index: each.batch_index_error_message or "" for each in answer.record_errors}
+        leader = answer.current_leader
+        moved = False
+        if isinstance(error, _STALE_METADATA):
+            if leader is not None and leader.leader_id >= 0:
+                before = self._metadata.view
+                self._metadata.take_leader(batch.topic, batch.partition, leader.leader_id, leader.leader_epoch)
+                moved = self._metadata.view is not before
+            self._metadata.request_update()
+        self._retry_or_fail(batch, error, answer.log_start_offset, named or None, at_once=moved)
+
+    def unanswered(self, batches: list[ProducerBatch], problem: Exception) -> None:
+        """The connection ended before the answer: whether the broker wrote them is not known."""
+        for batch in batches:
+            if not batch.is_done and batch.parts is None:
+                self._retry_or_fail(batch, problem, -1)
+
+    def not_sent(self, batches: list[ProducerBatch], problem: Exception) -> None:
+        """They never left."""
+        self.unanswered(batches, problem)
+
+    def written(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        self.recovered(batch)
+        waiters = self._accumulator.acknowledge(batch, base_offset, append_time_ms)
+        if self.transactions is not None:
+            self.transactions.on_batch_done(batch)
+        notify_waiters(waiters)
+
+    def recovered(self, batch: ProducerBatch) -> None:
+        """Its partition works, if it did not before."""
+        if not self._metadata.problems.is_empty:
+            self._metadata.problems.recovered(_where(batch))
+
+    # Again, or not
+
+    def _retry_or_fail(
+        self,
+        batch: ProducerBatch,
+        error: Exception,
+        log_start_offset: int,
+        record_errors: dict[int, str] | None = None,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        batch.last_problem = error
+        now = self._accumulator.clock.monotonic()
+        if now < batch.expires and batch.attempts <= self._retries and self._may_retry(batch, error, log_start_offset):
+            self.batches_retried += 1
+            pause = 0.0 if at_once else self._pause(batch.attempts)
+            self._metadata.problems.failed(_where(batch), error, part_of=f"topic {batch.topic}")
+            log.debug("%s goes again in %.3f s: %s", batch, pause, error)
+            self._accumulator.reenqueue(batch, now + pause)
+        else:
+            self.fail(batch, error, record_errors)
+
+    def _may_retry(self, batch: ProducerBatch, error: Exception, log_start_offset: int) -> bool:
+        if not isinstance(error, ProtocolError):
+            return isinstance(error, ClientError) and error.retriable
+        queue = batch.queue
+        if queue is None or batch.base_sequence == NO_SEQUENCE:
+            return error.retriable
+        with self._accumulator.lock:
+            return self._accumulator.producer_id_state.may_retry(queue, batch, error, log_start_offset)
+
+    def _pause(self, attempts: int) -> float:
+        pause = min(self._backoff_s * 2.0 ** min(attempts - 1, 30), self._longest_backoff_s)
+        return pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
+
+    def fail(self, batch: ProducerBatch, error: Exception, record_errors: dict[int, str] | None = None) -> None:
+        accumulator = self._accumulator
+        in_doubt = isinstance(error, _IN_DOUBT) or not isinstance(error, ProtocolError)
+        with accumulator.lock:
+            if batch.queue is not None:
+                accumulator.producer_id_state.failed(batch.queue, batch, in_doubt)
+            waiters = accumulator.finish(batch, -1, -1, error, record_errors)
+        self.report_failed([batch], error)
+        notify_waiters(waiters)
+
+    def report_failed(self, batches: list[ProducerBatch], error: Exception, *, quietly: bool = False) -> None:
+        """After batches failed for one reason, here or elsewhere; one line for all of them."""
+        # Records that wait to be let in have no queue yet; those who sent them are told.
+        queued = [batch for batch in batches if batch.queue is not None]
+        if not queued:
+            return
+        count = sum(batch.count for batch in queued)
+        self.records_failed += count
+        if not quietly:
+            log.warning("%d records for %s failed: %s", count, _partition_names(queued), error)
+        if self.transactions is not None:
+            for batch in queued:
+                self.transactions.on_batch_failed(batch, error)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        self.batches_split += 1
+        parts = split(self._accumulator, batch)
+        log.info(
+            "a batch of %d records (%d bytes) is too large for %s-%d; sending it as %d",
+            batch.count, batch.raw_size, batch.topic, batch.partition, len(parts),
+        )  # fmt: skip
+
+    def note_unreachable(self, node: int, problem: Exception, since: float) -> None:
+        """So that records which run out of time can say why, and people hear of it before."""
+        self._metadata.problems.failed(f"broker {node}", problem, since=since)
+        for queue in self._accumulator.active:
+            if queue.leader == node and queue.batches:
+                queue.batches[0].last_problem = problem
+
+    @staticmethod
+    def lost(node: int) -> NoConnection:
+        return NoConnection(f"the connection to broker {node} ended before the request was written")
+
+
+def _partition_names(batches: list[ProducerBatch]) -> str:
+    places = list(dict.fromkeys(f"{batch.topic}-{batch.partition}" for batch in batches))
+    more = (
+        f" and {len(places) - _MOST_PARTITIONS_NAMED} more partitions" if len(places) > _MOST_PARTITIONS_NAMED else ""
+    )
+    return ", ".join(places[:_MOST_PARTITIONS_NAMED]) + more
+
+
+def _where(batch: ProducerBatch) -> str:
+    return f"partition {batch.partition} of topic {batch.topic}"

@@ -1,0 +1,1 @@
+"""Transactions of a producer: states, requests to coordinators, the calls of programs; no record batches."""

@@ -1,0 +1,60 @@
+"""Producer ids: each broker claims blocks of a thousand in the store and gives them out one by one."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from braidlog.cluster import notices, paths
+from braidlog.cluster.notices import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from braidlog.cluster.store import BadVersionError, CoordinationStore, ensure_path
+from braidlog.core.errors import FatalError
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
+from braidlog.core.types import BrokerId, ProducerId
+
+_MAX_PRODUCER_ID = (1 << 63) - 1
+
+
+async def claim_block(store: CoordinationStore, broker_id: BrokerId) -> ProducerIdBlock:
+    """The next block, for this broker alone: whoever claimed meanwhile moved the version, and we look again."""
+    path = paths.PRODUCER_ID_BLOCK
+    while True:
+        if await store.exists(path) is None:
+            await ensure_path(store, path)
+        node = await store.get(path)
+        first = notices.decode_producer_id_block(path, node.data).last + 1 if node.data else 0
+        last = first + PRODUCER_ID_BLOCK_SIZE - 1
+        if last > _MAX_PRODUCER_ID:
+            raise FatalError("all producer ids of this cluster are used up")
+        block = ProducerIdBlock(broker_id, first, last)
+        try:
+            await store.set(path, notices.encode_producer_id_block(block), node.stat.version)
+        except BadVersionError:
+            continue
+        return block
+
+
+class ProducerIdManager:
+    """Never gives an id twice; what a stopped broker had left of its block is skipped for good."""
+
+    def __init__(self, store: CoordinationStore, broker_id: BrokerId) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        # Two producers that meet an empty block each claim one: the second block waits here for its turn.
+        self._blocks: deque[ProducerIdBlock] = deque()
+
+    async def next_id(self) -> ProducerId:
+        await self.reserve()
+        return self.take()
+
+    async def reserve(self) -> None:
+        """Have an id at hand: the next `take`, if nothing else is awaited before it, cannot fail."""
+        while not self._blocks:
+            self._blocks.append(await claim_block(self._store, self._broker_id))
+
+    def take(self) -> ProducerId:
+        if not self._blocks:
+            raise CoordinatorLoadInProgressError("producer ids are being claimed; try again")
+        block = self._blocks.popleft()
+        if block.first < block.last:
+            self._blocks.appendleft(block._replace(first=block.first + 1))
+        return ProducerId(block.first)

@@ -1,0 +1,1 @@
+"""Connections that this process opens: transports, TLS, frames, pipelining; not what requests mean."""

@@ -1,0 +1,278 @@
+"""Group commit: what a loop round staged is written once per log, and synced once per log where that is asked for.
+
+    stage (handlers/produce) → write_staged, one writev a log → fdatasync in the directory's executor, if due
+                             → high watermark, waiting fetches → acknowledgement
+
+No record is shown to readers, and none acknowledged, before the write has returned; in fsync mode before the fdatasync
+that covers it has: an offset that was once readable never later holds other bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from braidlog.core.clock import Clock
+from braidlog.core.errors import StorageFault
+from braidlog.metrics import Histogram
+from braidlog.net.round import Round
+from braidlog.replication.partition import Partition
+from braidlog.storage.log.unified_log import UnifiedLog
+
+log = logging.getLogger("braidlog.commit")
+
+_SYNCED_SIDE_BY_SIDE: Final = 8
+
+# Runs blocking work in the executor of a data directory, then calls back with what it raised, if anything.
+RunInDirectory = Callable[[str, Callable[[], None], Callable[[Exception | None], None]], None]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PendingAck:
+    """Appends of one request that must be durable before it is answered."""
+
+    def __init__(self) -> None:
+        # The request itself holds one until everything of it is staged.
+        self.outstanding = 1
+        self.failures: dict[tuple[str, int], StorageFault] = {}
+
+    def release(self) -> None:
+        self.outstanding -= 1
+        if self.outstanding == 0:
+            self.on_durable()
+
+    def fail(self, partition: Partition, fault: StorageFault) -> None:
+        self.failures[(partition.topic, partition.index)] = fault
+
+    def on_durable(self) -> None:
+        raise NotImplementedError
+
+    def on_failure(self) -> None:
+        """Answering failed, a bug: whoever waits for the answer must not wait for ever."""
+
+
+class _PendingSync:
+    """What of one log is written and waits to be synced."""
+
+    __slots__ = ("acks", "end", "log", "partition", "problem", "size")
+
+    def __init__(self, partition: Partition, partition_log: UnifiedLog) -> None:
+        self.partition = partition
+        self.log = partition_log
+        self.end = 0
+        self.size = 0
+        self.acks: list[PendingAck] = []
+        self.problem: Exception | None = None
+
+
+class _DirectorySyncs:
+    """The syncs of one data directory: one group of logs at a time, the next gathers meanwhile.
+
+    So a busy disk makes larger groups, not longer queues, and one hand-over to the executor serves a whole round.
+    """
+
+    __slots__ = ("parts", "running", "waiting")
+
+    def __init__(self) -> None:
+        # Parts of the running group that are not done yet.
+        self.parts = 0
+        self.waiting: dict[Partition, _PendingSync] = {}
+        self.running: dict[Partition, _PendingSync] = {}
+
+
+class Committer:
+    def __init__(
+        self,
+        round_: Round,
+        clock: Clock,
+        directory_of: Callable[[Partition], str],
+        run_in_directory: RunInDirectory,
+        on_fault: Callable[[StorageFault], None],
+    ) -> None:
+        self._round = round_
+        self._clock = clock
+        self._directory_of = directory_of
+        self._run_in_directory = run_in_directory
+        self._on_fault = on_fault
+        self._dirty: dict[Partition, list[PendingAck]] = {}
+        self._directories: dict[str, _DirectorySyncs] = {}
+        # Milliseconds that each sync took; set by the metrics page.
+        self.sync_times: Histogram | None = None
+        round_.on_commit(self.commit)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a sync."""
+        count = 0
+        for directory in self._directories.values():
+            for due in [*directory.waiting.values(), *directory.running.values()]:
+                count += len(due.acks)
+        return count
+
+    def staged(self, partition: Partition, ack: PendingAck) -> None:
+        """A batch of `ack` was staged in the partition's log."""
+        ack.outstanding += 1
+        waiting = self._dirty.get(partition)
+        if waiting is None:
+            self._dirty[partition] = [ack]
+            self._round.touch()
+        else:
+            waiting.append(ack)
+
+    def failed(self, fault: StorageFault) -> None:
+        """The disk failed while a batch was staged."""
+        self._on_fault(fault)
+
+    def rolled(self, partition: Partition, offset: int) -> None:
+        """A segment was completed: sync it behind the scenes, so that a crash costs no more than the active one."""
+        partition_log = partition.log
+        if partition_log is None:
+            return
+
+        def work() -> None:
+            partition_log.sync_to(offset)
+
+        def done(failure: Exception | None) -> None:
+            if isinstance(failure, StorageFault):
+                self._on_fault(failure)
+            elif failure is not None:
+                log.error("syncing %s-%d failed", partition.topic, partition.index, exc_info=failure)
+
+        self._run_in_directory(self._directory_of(partition), work, done)
+
+    def commit(self) -> None:
+        while self._dirty:
+            dirty = self._dirty
+            self._dirty = {}
+            for partition, acks in dirty.items():
+                self._write(partition, acks)
+        for path, directory in self._directories.items():
+            if directory.waiting and not directory.running:
+                self._start_group(path, directory)
+
+    def _write(self, partition: Partition, acks: list[PendingAck]) -> None:
+        partition_log = partition.log
+        if partition_log is None:
+            # Deleted, or its directory failed, since the batch was staged.
+            self._refuse(partition, acks, StorageFault("", f"{partition.topic}-{partition.index} is gone"))
+            return
+        try:
+            size = partition_log.write_staged()
+        except StorageFault as fault:
+            self._on_fault(fault)
+            self._refuse(partition, acks, fault)
+            return
+        except Exception as problem:
+            message = "writing to %s-%d failed, a bug in braidlog, please report it"
+            log.error(message, partition.topic, partition.index, exc_info=problem)
+            self._refuse(partition, acks, StorageFault("", f"the broker met a bug: {type(problem).__name__}"))
+            return
+        if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
+            self._wait_for_sync(partition, partition_log, acks, size)
+        else:
+            self._show(partition, partition_log.log_end_offset, size)
+            for ack in acks:
+                _release(ack)
+
+    def _show(self, partition: Partition, end: int, size: int) -> None:
+        try:
+            partition.advance_high_watermark(end, size)
+        except Exception as problem:
+            # The records are safe all the same, and whoever wrote them is told so.
+            message = "telling the readers of %s-%d failed, a bug in braidlog, please report it"
+            log.error(message, partition.topic, partition.index, exc_info=problem)
+
+    def _refuse(self, partition: Partition, acks: list[PendingAck], fault: StorageFault) -> None:
+        for ack in acks:
+            ack.fail(partition, fault)
+            _release(ack)
+
+    # Syncing
+
+    def _is_syncing(self, partition: Partition) -> bool:
+        """What the running sync covers is not safe yet, so a duplicate of it must not be confirmed earlier either."""
+        directory = self._directories.get(self._directory_of(partition))
+        return directory is not None and (partition in directory.running or partition in directory.waiting)
+
+    def _wait_for_sync(
+        self, partition: Partition, partition_log: UnifiedLog, acks: list[PendingAck], size: int
+    ) -> None:
+        directory = self._directories.setdefault(self._directory_of(partition), _DirectorySyncs())
+        due = directory.waiting.get(partition)
+        if due is None:
+            due = directory.waiting[partition] = _PendingSync(partition, partition_log)
+        due.end = partition_log.log_end_offset
+        due.size += size
+        due.acks += acks
+
+    def _start_group(self, path: str, directory: _DirectorySyncs) -> None:
+        directory.running = directory.waiting
+        directory.waiting = {}
+        group = list(directory.running.values())
+        # Side by side, since the file system makes one journal commit of syncs that meet; few, since each part costs a
+        # hand-over to a thread.
+        parts = [part for start in range(_SYNCED_SIDE_BY_SIDE) if (part := group[start::_SYNCED_SIDE_BY_SIDE])]
+        directory.parts = len(parts)
+        for part in parts:
+            self._start_part(path, directory, group, part)
+
+    def _start_part(
+        self, path: str, directory: _DirectorySyncs, group: list[_PendingSync], part: list[_PendingSync]
+    ) -> None:
+        times = self.sync_times
+        clock = self._clock
+
+        def work() -> None:
+            for due in part:
+                began = clock.monotonic()
+                try:
+                    due.log.sync_to(due.end)
+                except Exception as problem:
+                    due.problem = problem
+                if times is not None:
+                    times.record((clock.monotonic() - began) * 1000.0)
+
+        def done(failure: Exception | None) -> None:
+            if failure is not None:
+                for due in part:
+                    due.problem = failure
+            directory.parts -= 1
+            if directory.parts == 0:
+                self._on_synced(path, directory, group)
+
+        self._run_in_directory(path, work, done)
+
+    def _on_synced(self, path: str, directory: _DirectorySyncs, group: list[_PendingSync]) -> None:
+        directory.running = {}
+        for due in group:
+            problem = due.problem
+            if problem is None and due.partition.log is due.log:
+                self._show(due.partition, due.end, due.size)
+            if problem is None:
+                for ack in due.acks:
+                    _release(ack)
+            else:
+                self._refuse(due.partition, due.acks, self._told(due, problem))
+        if directory.waiting:
+            self._start_group(path, directory)
+        self._round.touch()
+
+    def _told(self, due: _PendingSync, problem: Exception) -> StorageFault:
+        """Nobody knows what a failed sync left on disk: the directory is given up, the requests are refused."""
+        if isinstance(problem, StorageFault):
+            self._on_fault(problem)
+            return problem
+        log.error("syncing %s-%d failed", due.partition.topic, due.partition.index, exc_info=problem)
+        return StorageFault("", f"sync failed: {problem}")
+
+
+def _release(ack: PendingAck) -> None:
+    """One request's failure is not that of the others in its round."""
+    try:
+        ack.release()
+    except Exception as problem:
+        log.error("answering a request failed, a bug in braidlog, please report it", exc_info=problem)
+        ack.on_failure()

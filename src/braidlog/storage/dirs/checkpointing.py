@@ -1,0 +1,94 @@
+"""What each checkpoint says of a log, written while the broker runs and when it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Final
+
+from braidlog.core.types import TopicPartition
+from braidlog.storage.dirs.log_dir_loader import FoundLog
+from braidlog.storage.dirs.log_directory import LogDirectory
+from braidlog.storage.dirs.offset_checkpoint_file import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
+from braidlog.storage.dirs.text_files import disk_faults
+from braidlog.storage.jobs import Finish
+from braidlog.storage.log.unified_log import UnifiedLog
+
+_LOGS_PER_TASK: Final = 64
+
+
+def checkpointed_offset(log: UnifiedLog | FoundLog, name: str) -> int | None:
+    """The log's entry in the checkpoint `name`, none where it needs none; of one that is not open, what it was."""
+    if name == RECOVERY_POINTS:
+        return log.recovery_point
+    if name == HIGH_WATERMARKS:
+        return log.high_watermark
+    if name == START_OFFSETS:
+        # The first segment's base says it as well, unless records inside the segment were deleted.
+        if isinstance(log, FoundLog):
+            return log.start_offset if log.start_offset > 0 else None
+        return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+    raise ValueError(f"{name} is not kept by the log manager")
+
+
+class CheckpointWrite:
+    """The blocking half of writing one checkpoint."""
+
+    def __init__(self, directory: LogDirectory, name: str, offsets: Offsets) -> None:
+        self._directory = directory
+        self._name = name
+        self._offsets = offsets
+
+    def __call__(self) -> Finish | None:
+        if self._directory.is_online:
+            self._directory.write_checkpoint(self._name, self._offsets)
+        return None
+
+
+class CleanShutdown:
+    """Closes all logs of a directory in its executor, then writes its checkpoints, then the mark that says so.
+
+    A StorageFault on the way, or a log that could not even be opened, leaves no mark, and the next start checks them.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        logs: Mapping[TopicPartition, UnifiedLog],
+        futures: Sequence[UnifiedLog],
+        unopened: Mapping[TopicPartition, FoundLog],
+        executor: Executor,
+    ) -> None:
+        self._directory = directory
+        self._logs = logs
+        self._unopened = unopened
+        self._executor = executor
+        every = [*logs.values(), *futures]
+        # Several tasks, so that the syncs of a directory with several threads overlap.
+        self._tasks = [
+            executor.submit(self._close_some, every[first : first + _LOGS_PER_TASK])
+            for first in range(0, len(every), _LOGS_PER_TASK)
+        ]
+
+    def finish(self, broker_epoch: int, *, mark: bool) -> None:
+        """Blocks until it is done."""
+        for task in self._tasks:
+            task.result()
+        self._executor.submit(self._write_checkpoints).result()
+        if mark and not self._unopened:
+            self._executor.submit(self._directory.mark_clean_shutdown, broker_epoch).result()
+
+    def _close_some(self, logs: Sequence[UnifiedLog]) -> None:
+        with disk_faults(self._directory.path, "close the logs"):
+            for log in logs:
+                log.close()
+
+    def _write_checkpoints(self) -> None:
+        for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS):
+            offsets: Offsets = {}
+            logs: dict[TopicPartition, UnifiedLog | FoundLog] = {**self._logs, **self._unopened}
+            for partition, log in logs.items():
+                offset = checkpointed_offset(log, name)
+                if offset is not None:
+                    offsets[partition] = offset
+            self._directory.write_checkpoint(name, offsets)

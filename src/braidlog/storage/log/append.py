@@ -1,0 +1,350 @@
+"""How batches enter a log: validated, accounted for and staged, then written together (hot: compiled by mypyc).
+
+A staged batch has its offsets and counts for the producer's next sequence, but nobody can read it. `write` hands all
+that is staged to the disk in one gathered write and only then moves the log end offset. When that fails everything
+staged since the last write is undone, as if it had never been asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from braidlog.core.errors import BraidlogError, StorageFault
+from braidlog.core.protocol_errors import RecordListTooLargeError
+from braidlog.core.slices import ByteSlice
+from braidlog.storage.crash_points import AFTER_WRITE, crash_point
+from braidlog.storage.files import Part
+from braidlog.storage.index.transaction_index import AbortedTxn
+from braidlog.storage.log.local_log import LocalLog
+from braidlog.storage.log.segment_lifecycle import is_roll_due, roll
+from braidlog.storage.producers.end_txn_marker import read_end_txn_marker
+from braidlog.storage.producers.producer_state_manager import BatchMetadata, CompletedTxn, EndTxnMarker
+from braidlog.wire.records.batch import BatchHeader, read_header
+from braidlog.wire.records.validation import (
+    ORIGIN_CLIENT,
+    ORIGIN_REPLICATION,
+    ValidatedRecords,
+    assign_offsets,
+    validate_for_append,
+)
+
+NO_TIMESTAMP: Final = -1
+
+
+class UnexpectedOffsetError(BraidlogError):
+    """A follower was handed batches that do not start at or past the end of its log."""
+
+
+class LogAppendInfo:
+    """What became of one append; readable only after `write_staged`."""
+
+    __slots__ = (
+        "converted",
+        "count",
+        "duplicate",
+        "first_offset",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time",
+        "log_start_offset",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "rolled",
+        "size",
+        "source_codec",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        count: int,
+        size: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time: int,
+        log_start_offset: int,
+        leader_epoch: int,
+        duplicate: bool,
+        rolled: bool,
+        source_codec: int,
+        converted: bool,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.count = count
+        self.size = size
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        # -1 unless the topic stamps records itself (message.timestamp.type=LogAppendTime).
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.leader_epoch = leader_epoch
+        # The batch was there already: the offsets are the earlier ones and nothing was staged.
+        self.duplicate = duplicate
+        # This append began a new segment: what lies before `first_offset` wants `sync_to(first_offset)`.
+        self.rolled = rolled
+        self.source_codec = source_codec
+        self.converted = converted
+
+
+class LogAppender:
+    def __init__(self, state: LocalLog) -> None:
+        self._state = state
+        self._parts: list[Part] = []
+        self._size = 0
+        # Of the staged batches, with the position that each will have in the segment.
+        self._headers: list[BatchHeader] = []
+        self._aborted: list[AbortedTxn] = []
+        # The leader epochs before anything was staged; None while staging has not changed them.
+        self._epochs_before: list[tuple[int, int]] | None = None
+        # Of writes between two calls of `write` (a roll): how much, and the failure that undid staged batches.
+        self._written_early = 0
+        self._undone_by: StorageFault | None = None
+
+    @property
+    def has_staged(self) -> bool:
+        return self._size > 0
+
+    @property
+    def staged_size(self) -> int:
+        return self._size
+
+    def stage(
+        self,
+        records: ByteSlice,
+        leader_epoch: int,
+        now_ms: int,
+        origin: int,
+        produce_version: int,
+        validated: ValidatedRecords | None = None,
+    ) -> LogAppendInfo:
+        """`validated` where that was done before, as if for an empty log."""
+        state = self._state
+        if origin == ORIGIN_REPLICATION:
+            first_offset = read_header(records.buffer, records.start, records.end).base_offset
+            if first_offset < state.next_offset:
+                raise UnexpectedOffsetError(
+                    f"{state.topic_partition}: a batch of offset {first_offset} where {state.next_offset} or more "
+                    f"was expected"
+                )
+        if validated is None:
+            validated = validate_for_append(
+                records,
+                first_offset=state.next_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                policy=state.policy,
+                origin=origin,
+                produce_version=produce_version,
+            )
+        else:
+            assign_offsets(validated, state.next_offset, leader_epoch)
+        rolled = self._roll_if_due(validated, now_ms, origin)
+        duplicate = self._account(validated, origin)
+        if duplicate is not None:
+            return LogAppendInfo(
+                duplicate.first_offset,
+                duplicate.last_offset,
+                validated.count,
+                0,
+                duplicate.timestamp,
+                duplicate.last_offset,
+                duplicate.timestamp,
+                state.log_start_offset,
+                leader_epoch,
+                True,
+                rolled,
+                validated.source_codec,
+                False,
+            )
+        self._take(validated)
+        return LogAppendInfo(
+            validated.first_offset,
+            validated.last_offset,
+            validated.count,
+            validated.size,
+            validated.max_timestamp,
+            validated.offset_of_max_timestamp,
+            now_ms if state.policy.log_append_time and origin != ORIGIN_REPLICATION else NO_TIMESTAMP,
+            state.log_start_offset,
+            leader_epoch,
+            False,
+            rolled,
+            validated.source_codec,
+            validated.converted,
+        )
+
+    def _roll_if_due(self, validated: ValidatedRecords, now_ms: int, origin: int) -> bool:
+        state = self._state
+        # A copy takes what its original has, also from before the setting was lowered.
+        if validated.size > state.settings.segment_bytes and origin != ORIGIN_REPLICATION:
+            raise RecordListTooLargeError(
+                f"{validated.size} bytes appended at once exceed segment.bytes={state.settings.segment_bytes} of "
+                f"{state.topic_partition}"
+            )
+        try:
+            size = self._size + validated.size
+            if not is_roll_due(state, size, validated.last_offset, validated.max_timestamp, now_ms):
+                return False
+            self.write_early()
+            roll(state, max(validated.headers[0].base_offset, state.log_end_offset))
+        except OSError as problem:
+            fault = state.fault(problem)
+            if self._size > 0:
+                self._undone_by = fault
+                self.discard()
+            raise fault from problem
+        return True
+
+    def _account(self, validated: ValidatedRecords, origin: int) -> BatchMetadata | None:
+        """Producer state and leader epochs; a batch that was there before is returned and changes nothing."""
+        state = self._state
+        producers = state.producers
+        mark = producers.mark()
+        aborted = len(self._aborted)
+        for header in validated.headers:
+            if header.producer_id < 0:
+                continue
+            if origin == ORIGIN_CLIENT:
+                duplicate = producers.find_duplicate(header)
+                if duplicate is not None:
+                    return duplicate
+            try:
+                marker = _marker_of(validated, header) if header.is_control else None
+                completed = producers.append(header, marker, origin)
+            except Exception:
+                producers.roll_back(mark)
+                del self._aborted[aborted:]
+                raise
+            if completed is not None:
+                self._complete(completed)
+        for header in validated.headers:
+            if header.leader_epoch >= 0 and header.leader_epoch != state.epochs.latest:
+                if self._epochs_before is None:
+                    self._epochs_before = state.epochs.entries
+                state.epochs.assign(header.leader_epoch, header.base_offset)
+        return None
+
+    def _complete(self, completed: CompletedTxn) -> None:
+        producers = self._state.producers
+        if completed.aborted:
+            self._aborted.append(
+                AbortedTxn(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    producers.stable_offset_after(completed),
+                )
+            )
+        producers.complete(completed)
+
+    def _take(self, validated: ValidatedRecords) -> None:
+        state = self._state
+        position = state.segments.active.size + self._size
+        for header in validated.headers:
+            header.position += position
+        self._headers += validated.headers
+        self._parts += validated.parts
+        self._size += validated.size
+        state.next_offset = validated.last_offset + 1
+
+    def write(self) -> int:
+        """Write all that is staged, undone where that fails; returns the bytes written since the last call.
+
+        StorageFault also where an early write failed since then: what was staged before it is gone, and whoever staged
+        it is told only here.
+        """
+        undone_by = self._undone_by
+        if undone_by is not None:
+            self._undone_by = None
+            self._written_early = 0
+            self.discard()
+            raise undone_by
+        written = self._written_early
+        self._written_early = 0
+        return written + self._write_staged()
+
+    def write_early(self) -> None:
+        """Write what is staged before its turn; the next `write` accounts for it."""
+        try:
+            self._written_early += self._write_staged()
+        except StorageFault as fault:
+            self._undone_by = fault
+            raise
+
+    def _write_staged(self) -> int:
+        """One gathered write, so many bytes; on failure everything staged is undone and StorageFault raised."""
+        size = self._size
+        if size == 0:
+            return 0
+        state = self._state
+        segment = state.segments.active
+        size_before = segment.size
+        try:
+            # An epoch without data is harmless, data without its epoch is not.
+            if state.epochs.changed:
+                state.epochs.save()
+            segment.write(self._parts, size)
+            if self._aborted:
+                self._write_aborted()
+        except OSError as problem:
+            self._undo(size_before)
+            raise state.fault(problem) from problem
+        except Exception:
+            # Not the disk's fault, a lack of memory perhaps; whoever staged this is refused all the same.
+            self._undo(size_before)
+            raise
+        crash_point(AFTER_WRITE)
+        for header in self._headers:
+            last_offset = header.last_offset
+            segment.index_batch(header.position, header.size, last_offset, header.max_timestamp, last_offset)
+        next_offset = state.next_offset
+        segment.remember_end_position(next_offset)
+        state.log_end_offset = next_offset
+        state.producers.end_offset = next_offset
+        state.producers.on_staged_written()
+        self._forget()
+        return size
+
+    def _write_aborted(self) -> None:
+        index = self._state.segments.active.txn_index
+        before = len(index.entries())
+        try:
+            for txn in self._aborted:
+                index.append(txn)
+        except OSError:
+            index.keep(before)
+            raise
+        self._state.directory_changed = True
+
+    def _undo(self, size_before: int) -> None:
+        state = self._state
+        segment = state.segments.active
+        if segment.size != size_before:
+            # Where it fails it has noted that, and the next write cuts first.
+            with contextlib.suppress(OSError):
+                segment.undo_write(size_before)
+        self.discard()
+
+    def discard(self) -> None:
+        """Undo what is staged."""
+        state = self._state
+        state.producers.roll_back()
+        if self._epochs_before is not None:
+            state.epochs.restore(self._epochs_before)
+        state.next_offset = state.log_end_offset
+        self._forget()
+
+    def _forget(self) -> None:
+        self._parts = []
+        self._headers = []
+        self._aborted = []
+        self._size = 0
+        self._epochs_before = None
+
+
+def _marker_of(validated: ValidatedRecords, header: BatchHeader) -> EndTxnMarker | None:
+    # Control batches are a hundred bytes or so, and few.
+    return read_end_txn_marker(b"".join(validated.parts), header)

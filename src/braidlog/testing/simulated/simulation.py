@@ -1,0 +1,287 @@
+"""A broker in a world that a seed decides: when threads run, how packets travel, what a power cut leaves behind.
+
+One `Random(seed)` drives everything and nothing else does, so a seed replays exactly: `trace` holds every operation of
+the disk, every delivery and every line the broker logged, and its digest is the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import Any, Final
+
+from braidlog.broker.broker import Broker
+from braidlog.broker.environment import Environment, Executors
+from braidlog.config.broker import BrokerSettings
+from braidlog.core.types import Endpoint
+from braidlog.storage.cleaner.pass_runner import InlinePassRunner
+from braidlog.storage.dirs.directory_lock import NoLock
+from braidlog.testing.simulated.clock import SimulatedClock
+from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
+from braidlog.testing.simulated.disk import MemoryDisk
+from braidlog.testing.simulated.journal_files import JournalOnFiles
+from braidlog.testing.simulated.loop import Process, SimulatedExecutor, SimulatedLoop
+from braidlog.testing.simulated.memory_files import MemoryFiles
+
+_THREADS: Final = 2
+_MEMORY_BYTES: Final = 1 << 30
+# Few enough open files that some are closed and opened again.
+_HANDLES: Final = 24
+_DRAIN_S: Final = 5.0
+
+SETTINGS: Final = {
+    "broker.id": "1",
+    "log.dirs": "/data",
+    "auto.create.topics.enable": "false",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "2000",
+    "log.flush.scheduler.interval.ms": "2000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.flush.start.offset.checkpoint.interval.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "1500",
+    "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "1000",
+}
+
+
+class BrokerEnded(Exception):
+    """The broker's process ended while it was waited for."""
+
+
+class Trace:
+    """What happened, as lines of which the last ones are kept and all are hashed."""
+
+    def __init__(self, loop_time: Callable[[], float], kept: int = 400) -> None:
+        self._time = loop_time
+        self._hash = hashlib.sha256()
+        self.count = 0
+        self.last: deque[str] = deque(maxlen=kept)
+
+    def note(self, line: str) -> None:
+        entry = f"{self._time():.6f} {line}"
+        self._hash.update(entry.encode("utf-8", "backslashreplace") + b"\n")
+        self.last.append(entry)
+        self.count += 1
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class _LogLines(logging.Handler):
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(logging.INFO)
+        self._simulation = simulation
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{record.levelname} {record.name}: {record.getMessage()}"
+        self._simulation.trace.note(line)
+        if record.levelno >= logging.ERROR:
+            problem = record.exc_info[1] if record.exc_info else None
+            self._simulation.errors.append((line, problem))
+
+
+class Simulation:
+    """Use as a context manager; `run` a coroutine in it that starts, uses and breaks `broker`."""
+
+    def __init__(self, seed: int, settings: Mapping[str, str] | None = None) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.loop = SimulatedLoop(self.random, on_problem=self._problem)  # type: ignore[abstract]
+        self.clock = SimulatedClock(self.loop)
+        self.trace = Trace(self.loop.time)
+        self.disk = MemoryDisk(self.random, self.clock, self.trace.note)
+        # Data directories are there before a broker is, as mount points are.
+        for directory in ("/data", "/more"):
+            MemoryFiles(self.disk).mkdir(directory)
+        MemoryFiles(self.disk).sync_dir("/")
+        self.clients = Process("clients")
+        # ERROR lines of the broker's log, with the exception they told of.
+        self.errors: list[tuple[str, BaseException | None]] = []
+        # Requests that a running broker left unanswered.
+        self.forgotten: list[str] = []
+        self.broker = SimulatedBroker(self, {**SETTINGS, **(settings or {})})
+        self._log_lines = _LogLines(self)
+
+    def __enter__(self) -> Simulation:
+        logger = logging.getLogger("braidlog")
+        self._before = (logger.level, logger.propagate)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(self._log_lines)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("braidlog")
+        logger.removeHandler(self._log_lines)
+        logger.setLevel(self._before[0])
+        logger.propagate = self._before[1]
+        self.broker.kill()
+        self.loop.close()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        self.loop.run_until_complete(work)
+
+    def new_id(self) -> bytes:
+        return self.random.randbytes(16)
+
+    # For clients
+
+    def connect(self, name: str) -> SimulatedConnection:
+        return self.broker.connect(name)
+
+    def unanswered(self, who: str, what: str) -> None:
+        if self.broker.is_up:
+            self.forgotten.append(f"{who}: {what}")
+
+    def _problem(self, context: dict[str, Any]) -> None:
+        self.trace.note(f"PROBLEM {context.get('exception')!r}")
+
+
+class SimulatedBroker:
+    """One broker over its lives: each is a process of its own on the same disk."""
+
+    def __init__(self, simulation: Simulation, settings: Mapping[str, str]) -> None:
+        self.lives = 0
+        self._simulation = simulation
+        self._settings = BrokerSettings(settings)
+        self._process: Process | None = None
+        self._broker: Broker | None = None
+        self._wires: list[SimulatedConnection] = []
+        self._waited_for: asyncio.Future[None] | None = None
+        simulation.loop.on_process_ended = self._ended
+
+    @property
+    def is_up(self) -> bool:
+        return self._broker is not None and self._broker.ready and self._process is not None and self._process.alive
+
+    @property
+    def is_down(self) -> bool:
+        return self._process is None
+
+    @property
+    def parts(self) -> Broker:
+        """What runs inside, for checks that look at it; not for calling."""
+        assert self._broker is not None, "the broker is not running"
+        return self._broker
+
+    def connect(self, name: str) -> SimulatedConnection:
+        if not self.is_up:
+            raise ConnectionLost("connection refused")
+        simulation, broker, process = self._simulation, self.parts, self._process
+        assert process is not None
+        wire = SimulatedConnection(
+            simulation.loop,
+            simulation.random,
+            simulation.clients,
+            process,
+            broker.dispatch,
+            broker.round,
+            broker.memory,
+            name,
+            simulation.trace.note,
+        )
+        self._wires.append(wire)
+        return wire
+
+    # Life
+
+    async def start(self) -> None:
+        """Raises what starting raised, BrokerEnded if a fault ended the process on the way."""
+        assert self._process is None, "it runs already"
+        simulation = self._simulation
+        self.lives += 1
+        simulation.trace.note(f"START {self.lives}")
+        process = self._process = Process(f"broker {self.lives}")
+        files = MemoryFiles(simulation.disk, process)
+        environment = Environment(
+            clock=simulation.clock,
+            files=files,
+            random=simulation.random,
+            executors=Executors(lambda directory: SimulatedExecutor(_THREADS)),
+            journal_files=lambda directory: JournalOnFiles(files, directory),
+            lock=lambda directory: NoLock(),
+            new_id=simulation.new_id,
+            passes=lambda used: InlinePassRunner(used, simulation.clock),
+            memory_bytes=_MEMORY_BYTES,
+            cpus=2,
+        )
+        broker = self._broker = Broker(self._settings, environment, on_fatal=self._fatal)
+        broker.handles.capacity = _HANDLES
+        advertised = (Endpoint("PLAINTEXT", "simulated", 9092),)
+        try:
+            await self._inside(broker.start(advertised, {"PLAINTEXT": "PLAINTEXT"}))
+        except BrokerEnded:
+            raise
+        except Exception:
+            self.kill()
+            raise
+
+    async def stop(self) -> None:
+        """As SIGTERM does it: requests in progress finish, logs are closed, the stop is marked as clean."""
+        self._simulation.trace.note("STOP")
+        await self._inside(self._stop(self.parts))
+        self.kill()
+
+    async def _stop(self, broker: Broker) -> None:
+        await broker.drain(lambda: sum(wire.busy for wire in self._wires), _DRAIN_S)
+        await broker.stop()
+
+    def kill(self) -> None:
+        """As SIGKILL does it: the process is gone, what it wrote is there."""
+        if self._process is not None:
+            self._simulation.trace.note("KILL")
+            process = self._process
+            self._simulation.loop.end(process)
+            self._ended(process)
+
+    def cut_power(self) -> None:
+        """The process is gone, and of what was not synced only some."""
+        self.kill()
+        self._simulation.trace.note("POWER CUT")
+        self._simulation.disk.cut_power()
+
+    async def _inside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run in the broker's process; wait from outside of it."""
+        loop = self._simulation.loop
+        process = self._process
+        assert process is not None
+        outcome: asyncio.Future[None] = loop.create_future()
+        self._waited_for = outcome
+        loop.create_task(_tell(work, outcome), name="simulated broker", context=process.context.copy())
+        await outcome
+
+    def _ended(self, process: Process) -> None:
+        if process is not self._process:
+            return
+        self._simulation.trace.note(f"ENDED {process.name}")
+        self._process = None
+        self._broker = None
+        for wire in self._wires:
+            wire.broker_ended()
+        self._wires = []
+        if self._waited_for is not None and not self._waited_for.done():
+            self._waited_for.set_exception(BrokerEnded(process.name))
+        self._waited_for = None
+
+    def _fatal(self, problem: Exception) -> None:
+        """The broker gives up: a real one stops; here it ends at once."""
+        simulation = self._simulation
+        simulation.trace.note(f"FATAL {problem}")
+        process = self._process
+        if process is not None:
+            process.end()
+
+
+async def _tell(work: Coroutine[Any, Any, None], outcome: asyncio.Future[None]) -> None:
+    try:
+        await work
+    except Exception as problem:
+        if not outcome.done():
+            outcome.set_exception(problem)
+    else:
+        if not outcome.done():
+            outcome.set_result(None)

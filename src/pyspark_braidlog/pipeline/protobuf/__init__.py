@@ -1,0 +1,1 @@
+"""Protobuf records in Spark: messages as Spark types, columns decoded in the workers."""

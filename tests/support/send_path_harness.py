@@ -1,0 +1,69 @@
+"""A producer's send path without a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from braidlog.client.cluster_view import PartitionView, TopicView
+from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
+from braidlog.client.producer.accumulator.draining import drain
+from braidlog.client.producer.accumulator.limits import AccumulatorLimits
+from braidlog.client.producer.accumulator.producer_batch import notify_waiters
+from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
+from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.send_path import SendPath
+from braidlog.core.clock import SystemClock
+from braidlog.wire.records.reading import Record, read_records
+from support.producer_simulation import FirstPartition
+
+
+class FakeMetadataWait:
+    """A thread that may wait; topics appear when they are waited for."""
+
+    def __init__(self) -> None:
+        self.accumulator: Any = None
+        self.awaited: list[tuple[str, int]] = []
+
+    def runs_loop(self) -> bool:
+        return False
+
+    def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
+        self.awaited.append((topic, partition))
+        partitions = tuple(PartitionView(at, 1, 0, (), (), ()) for at in range(4))
+        view = TopicView(topic, bytes(16), 0, False, partitions)
+        self.accumulator.learn(topic, view, bytes(16), [1] * 4, [0] * 4, 0.0)
+
+
+class SendPathHarness:
+    """A send path over an accumulator, and what the sender would take of it."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.metadata_wait = FakeMetadataWait()
+        self.calls = 0
+        self.accumulator = RecordAccumulator(
+            AccumulatorLimits(**limits),
+            ProducerIdState(False, False),
+            SystemClock(),
+            FirstPartition(),
+            self._wakeup_pending,
+        )
+        self.metadata_wait.accumulator = self.accumulator
+        self.send_path = SendPath(self.accumulator, self.metadata_wait, None)
+
+    def _wakeup_pending(self) -> None:
+        self.calls += 1
+
+    def records(self) -> dict[int, list[Record]]:
+        """Take everything, as the sender would, and acknowledge it."""
+        found: dict[int, list[Record]] = {}
+        batch_encoder = BatchEncoder(0, None)
+        self.accumulator.wakeup_received()
+        while requests := drain(self.accumulator, 1e9, {1: 100}).requests:
+            for batch in requests[1]:
+                batch_encoder.encode(batch, self.accumulator.pool)
+                assert batch.head is not None
+                found.setdefault(batch.partition, []).extend(read_records(batch.head + batch.body))
+                with self.accumulator.lock:
+                    waiters = self.accumulator.finish(batch, 0, -1, None, None)
+                notify_waiters(waiters)
+        return found

@@ -1,0 +1,217 @@
+"""Offsets of a transaction and its markers, on real coordinators whose logs take their time.
+
+Unlike data, offsets hold nothing while the transaction is verified. They need not: the coordinator answers in the order
+in which it decides, and what was allowed is staged before it can send the markers of a later end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
+from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
+from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+from braidlog.core.clock import ManualClock
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import TopicPartition
+from braidlog.net.channel import Channel, FrameHandler
+from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
+from braidlog.net.round import Round
+from braidlog.wire.apis import api_by_name, decode_response
+from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+from braidlog.wire.generated.end_txn import EndTxnRequest
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
+from braidlog.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from braidlog.wire.records.batch import iterate_headers
+from support.classic_groups import AnyTopics
+from support.responders import RecordingResponder
+
+PRODUCER = 7
+
+
+class SlowLog:
+    """One partition; what is staged becomes durable when the test says so."""
+
+    def __init__(self) -> None:
+        self.batches: list[str] = []
+        self._staged: list[AppendCallback] = []
+        self._end = 0
+
+    def append(self, partition: int, batch: bytes, done: AppendCallback) -> int:
+        (header,) = iterate_headers(batch, 0, len(batch))
+        self.batches.append("marker" if header.is_control else "offsets" if header.is_transactional else "record")
+        self._staged.append(done)
+        self._end += header.count
+        return self._end - header.count
+
+    def commit_one(self) -> bool:
+        if not self._staged:
+            return False
+        self._staged.pop(0)(None)
+        return True
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        return 0, 0
+
+    async def read(self, partition: int, offset: int) -> Chunk:
+        raise NotImplementedError
+
+    def where(self, partition: int, offset: int) -> str:
+        raise NotImplementedError
+
+
+class Line(Channel):
+    def send(self, parts: list[Part]) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class Soon:
+    def call_soon(self, callback: Callable[[], object]) -> None: ...
+
+
+class World:
+    """A group and a transaction, each with a log of its own."""
+
+    def __init__(self) -> None:
+        clock, tasks = ManualClock(), Tasks("test")
+        self.offsets, self.decisions = SlowLog(), SlowLog()
+        topics = AnyTopics()
+        self.groups: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
+            "__consumer_offsets",
+            self.offsets,
+            lambda _: GroupCoordinatorShard(GroupSettings, topics, lambda: "m"),
+            lambda: 1,
+            clock,
+            tasks,
+        )
+        self.transactions: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
+            "__transaction_state",
+            self.decisions,
+            lambda epoch: TransactionCoordinatorShard(TxnSettings, count(PRODUCER).__next__, epoch),
+            lambda: 1,
+            clock,
+            tasks,
+        )
+        self.marker_manager = TransactionMarkerManager(self.transactions, self, lambda delay, work: None)
+        self.transactions.perform = self.marker_manager.perform
+        self.handler = TxnOffsetCommitHandler(self.groups, self.marker_manager, topics, lambda: True)
+        self.groups.on_election(0, 0)
+        self.transactions.on_election(0, 0)
+        self.init("tx")
+        self.settle()
+
+    def write(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commits: bool,
+        coordinator_epoch: int,
+        partitions: list[TopicPartition],
+        done: Callable[[TopicPartition, ProtocolError | None], None],
+    ) -> None:
+        (target,) = partitions
+        self.groups.complete_transaction(
+            0, producer_id, producer_epoch, commits, coordinator_epoch, lambda error: done(target, error)
+        )
+
+    def init(self, name: str) -> None:
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        responder = RecordingResponder()
+        self.transactions.submit(name, responder, lambda shard, now: shard.init_producer_id(request, responder, now))
+
+    def add_offsets(self) -> None:
+        request = AddOffsetsToTxnRequest(transactional_id="tx", producer_id=PRODUCER, producer_epoch=0, group_id="g")
+        responder = RecordingResponder()
+        self.transactions.submit("tx", responder, lambda shard, now: shard.add_offsets(request, 0, responder, now))
+
+    def end(self, moves_epoch: bool) -> RecordingResponder:
+        request = EndTxnRequest(transactional_id="tx", producer_id=PRODUCER, producer_epoch=0, committed=True)
+        responder = RecordingResponder()
+        self.transactions.submit(
+            "tx", responder, lambda shard, now: shard.end_txn(request, moves_epoch, responder, now)
+        )
+        return responder
+
+    def commit_offsets(self, version: int) -> Exchange:
+        line = Line(FrameHandler(), Round(Soon()), MemoryBudget(1 << 30), "PLAINTEXT", "192.0.2.1")
+        exchange = Exchange(line, api_by_name("TxnOffsetCommit").key, version, 1, "test", 0.0)
+        line.begin(exchange)
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+        topic = TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
+        self.handler.handle(
+            TxnOffsetCommitRequest(
+                transactional_id="tx", group_id="g", producer_id=PRODUCER, producer_epoch=0, topics=[topic]
+            ),
+            exchange,
+        )
+        return exchange
+
+    def settle(self) -> None:
+        while self.decisions.commit_one() or self.offsets.commit_one():
+            pass
+
+
+def code(exchange: Exchange) -> int:
+    assert exchange.finished
+    assert exchange.parts is not None
+    frame = b"".join(bytes(part) for part in exchange.parts if isinstance(part, bytes | memoryview))
+    response = decode_response(exchange.api_key, exchange.version, frame[4:])[1]
+    assert isinstance(response, TxnOffsetCommitResponse)
+    return response.topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("committed_before_the_end", range(3))
+def test_what_was_allowed_lies_before_the_marker(version: int, committed_before_the_end: int) -> None:
+    async def run() -> None:
+        world = World()
+        if version < 5:
+            world.add_offsets()
+            world.settle()
+        # Something of another producer is on its way to the disk, so the answer takes its time.
+        world.init("other")
+        exchange = world.commit_offsets(version)
+        assert not exchange.finished
+        assert world.offsets.batches == []
+        for _ in range(committed_before_the_end):
+            world.decisions.commit_one()
+        ended = world.end(moves_epoch=version >= 5)
+        world.settle()
+        assert code(exchange) == 0
+        assert ended.error_code == 0
+        assert world.offsets.batches == ["offsets", "marker"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_what_comes_after_the_end_was_decided_is_refused(version: int) -> None:
+    async def run() -> None:
+        world = World()
+        world.add_offsets()
+        world.settle()
+        world.end(moves_epoch=version >= 5)
+        exchange = world.commit_offsets(version)
+        world.settle()
+        # Version 5 with the epoch that is over; version 3 while the markers are under way.
+        assert code(exchange) == (47 if version >= 5 else 51)
+        assert world.offsets.batches == ["marker"]
+
+    asyncio.run(run())

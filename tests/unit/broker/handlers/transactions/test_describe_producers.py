@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from braidlog.broker.handlers.transactions.describe_producers import error_response
+from braidlog.core.protocol_errors import (
+    InvalidTopicError,
+    NotLeaderOrFollowerError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.wire.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+from support.data_path import START_MS, DataPath, Peer, batch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[DataPath]:
+    made = DataPath(tmp_path)
+    yield made
+    made.close()
+
+
+def describe(world: DataPath, topic: str = "orders", index: int = 0) -> PartitionResponse:
+    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
+    response = Peer(world).call(61, 0, request)
+    assert isinstance(response, DescribeProducersResponse)
+    return response.topics[0].partitions[0]
+
+
+def test_open_and_ended_transactions(world: DataPath) -> None:
+    world.produce(batch(b"x", producer_id=3, transactional=False), transactional_id=None)
+    world.produce(batch(b"a", b"b", epoch=4))
+    (plain, open_one) = describe(world).active_producers
+    assert (plain.producer_id, plain.current_txn_start_offset) == (3, -1)
+    assert (open_one.producer_id, open_one.producer_epoch, open_one.last_sequence) == (7, 4, 1)
+    assert (open_one.coordinator_epoch, open_one.current_txn_start_offset) == (-1, 1)
+    assert open_one.last_timestamp == START_MS
+    world.clock.advance(1.0)
+    world.end(7, 4, commits=True, coordinator_epoch=9)
+    ended = describe(world).active_producers[1]
+    assert (ended.coordinator_epoch, ended.current_txn_start_offset, ended.last_sequence) == (9, -1, 1)
+    assert ended.last_timestamp == START_MS + 1000
+
+
+def test_a_partition_without_producers(world: DataPath) -> None:
+    answer = describe(world)
+    assert (answer.error_code, answer.active_producers) == (0, [])
+
+
+def test_what_is_not_here(world: DataPath) -> None:
+    assert describe(world, index=9).error_code == UnknownTopicOrPartitionError.code
+    assert describe(world, topic="gone").error_code == UnknownTopicOrPartitionError.code
+    assert describe(world, topic="no/topic").error_code == InvalidTopicError.code
+    world.partitions[1].leader = 2
+    assert describe(world, index=1).error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
+    request = DescribeProducersRequest(topics=[TopicRequest(name="orders", partition_indexes=[0, 4])])
+    answers = error_response(request, 0, NotLeaderOrFollowerError("no")).topics[0].partitions
+    assert [(answer.partition_index, answer.error_code) for answer in answers] == [
+        (0, NotLeaderOrFollowerError.code),
+        (4, NotLeaderOrFollowerError.code),
+    ]

@@ -1,0 +1,326 @@
+"""A membership of the newer protocol inside poll: giving up, taking, being forgotten, leaving."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
+from braidlog.client.errors import CommitFailedError, NoConnection
+from braidlog.core import protocol_errors as errors
+from braidlog.core.protocol_errors import ProtocolError
+from braidlog.wire.generated.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+from braidlog.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from support.membership_harness import (
+    COMMIT,
+    FETCH,
+    FIND,
+    NEWER_BEAT,
+    MembershipHarness,
+    membership_harness,
+    names,
+    partitions,
+    topic_id,
+)
+
+NEWER = {"group_protocol": "consumer"}
+Target = dict[str, list[int]]
+
+
+class Coordinator:
+    """Wants our member to have `target`, and says so until the member says that it has it."""
+
+    def __init__(self, here: MembershipHarness, target: Target) -> None:
+        self.epoch = 1
+        self.target = target
+        self.has: Target | None = None
+        self.script = here.script
+        self.script.always(NEWER_BEAT, self._beat)
+        self._names = {topic_id(name): name for name in ("t", "u", "t1", "t2")}
+
+    def _beat(self, request: ConsumerGroupHeartbeatRequest, version: int) -> ConsumerGroupHeartbeatResponse:
+        if request.member_epoch < 0:
+            return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.topic_partitions is not None:
+            self.has = {self._names[each.topic_id]: each.partitions for each in request.topic_partitions}
+        reported = None
+        if self.has != self.target or request.member_epoch == 0:
+            reported = Assignment(
+                topic_partitions=[
+                    ResponseTopicPartitions(topic_id=topic_id(name), partitions=list(numbers))
+                    for name, numbers in self.target.items()
+                ]
+            )
+        return ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id or "given",
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=5,
+            assignment=reported,
+        )
+
+    def want(self, target: Target) -> None:
+        self.epoch += 1
+        self.target = target
+
+    @property
+    def is_content(self) -> bool:
+        return self.has == self.target
+
+    def asked(self) -> list[ConsumerGroupHeartbeatRequest]:
+        return self.script.asked(NEWER_BEAT, ConsumerGroupHeartbeatRequest)
+
+
+def refusing(error: type[ProtocolError]) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code)
+
+
+def test_a_member_joins_takes_and_says_what_it_has() -> None:
+    with membership_harness({"t": 3}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0, 2]})
+        here.subscribe("t")
+        here.until(lambda: here.membership.is_settled and group.is_content)
+        assert here.diary.reported == [("assigned", partitions("t", 0, 2))]
+        first = group.asked()[0]
+        assert (first.member_epoch, first.subscribed_topic_names, first.topic_partitions) == (0, ["t"], [])
+        metadata = here.membership.group_metadata()
+        assert (metadata.generation_id, metadata.member_id) == (1, first.member_id)
+        here.eventually(lambda: len(group.asked()) > 5)
+
+
+def test_what_moves_is_given_up_then_the_new_is_taken() -> None:
+    with membership_harness({"t": 3}, enable_auto_commit=True, **NEWER) as here:
+        group = Coordinator(here, {"t": [0, 1]})
+        here.script.always(COMMIT, lambda request, version: OffsetCommitResponse())
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        here.position(partitions("t", 1)[0], 4)
+        group.want({"t": [0, 2]})
+        here.until(lambda: group.is_content and here.membership.is_settled)
+        assert here.diary.reported[1:] == [("revoked", partitions("t", 1)), ("assigned", partitions("t", 2))]
+        [commit] = here.script.asked(COMMIT, OffsetCommitRequest)
+        assert commit.topics[0].partitions[0].committed_offset == 4
+        assert commit.generation_id_or_member_epoch == 2
+
+
+def test_an_empty_share_is_told_of_once() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        Coordinator(here, {})
+        here.subscribe("t")
+        here.settle()
+        here.until(lambda: here.script.count(NEWER_BEAT) > 4)
+        assert here.diary.reported == [("assigned", [])]
+
+
+def test_topics_that_are_not_known_by_name_yet_are_taken_later() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0], "u": [0]})
+        here.subscribe("t", "u")
+        here.until(lambda: here.diary.reported and here.metadata.updates)
+        assert here.diary.reported == [("assigned", partitions("t", 0))]
+        assert not here.membership.is_settled
+        here.on_engine(lambda: here.metadata.become({"t": 1, "u": 1}))
+        here.until(lambda: here.membership.is_settled and group.is_content)
+        assert here.diary.reported[1:] == [("assigned", partitions("u", 0))]
+
+
+@pytest.mark.parametrize("error", [errors.FencedMemberEpochError, errors.UnknownMemberIdError])
+def test_one_that_is_forgotten_loses_everything_and_joins_anew(error: type[ProtocolError]) -> None:
+    with membership_harness({"t": 2}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        here.script.then(NEWER_BEAT, refusing(error))
+        here.until(lambda: here.diary.words == ["assigned", "lost", "assigned"])
+        here.settle()
+        assert [each.member_epoch for each in group.asked()].count(0) == 2
+
+
+def test_a_changed_subscription_is_told_at_once() -> None:
+    with membership_harness({"t": 2, "u": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        here.subscribe("u")
+        here.until(lambda: any(each.subscribed_topic_names == ["u"] for each in group.asked()))
+        group.want({"u": [0]})
+        here.until(lambda: group.is_content)
+        assert names(here.subscription.assigned()) == ["u-0"]
+
+
+def test_a_pattern_goes_to_the_broker() -> None:
+    with membership_harness({"t1": 1, "t2": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t1": [0], "t2": [0]})
+        here.subscription.subscribe_pattern(re.compile("t.*"), ["t1"], here.diary)
+        here.until(lambda: group.is_content)
+        assert group.asked()[0].subscribed_topic_regex == "t.*"
+        assert names(here.subscription.assigned()) == ["t1-0", "t2-0"]
+
+
+def test_a_program_that_does_not_poll_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    with membership_harness({"t": 1}, max_poll_interval_ms=50, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        with caplog.at_level(logging.WARNING):
+            here.eventually(lambda: any(each.member_epoch == -1 for each in group.asked()))
+        assert "max.poll.interval.ms" in caplog.text
+        with pytest.raises(CommitFailedError, match=r"call poll\(\)"):
+            here.membership.commit_identity()
+        group.has = None
+        here.until(lambda: here.diary.words[:3] == ["assigned", "lost", "assigned"])
+
+
+@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("static", -2)])
+def test_closing_gives_up_and_says_goodbye(instance: str | None, epoch: int) -> None:
+    with membership_harness({"t": 1}, group_instance_id=instance, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        here.membership.close(here.deadline())
+        assert here.diary.words == ["assigned", "revoked"]
+        assert group.asked()[-1].member_epoch == epoch
+
+
+def test_a_refusal_is_told_once_and_then_tried_again() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.script.then(NEWER_BEAT, refusing(errors.UnsupportedAssignorError))
+        here.subscribe("t")
+        with pytest.raises(errors.UnsupportedAssignorError, match=r"group\.remote\.assignor"):
+            here.settle()
+        here.until(lambda: group.is_content)
+
+
+def test_what_a_listener_raises_comes_out_of_poll_when_all_is_in_place() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.diary.trouble = KeyError("mine")
+        with pytest.raises(KeyError, match="mine"):
+            here.until(lambda: False)
+        here.until(lambda: group.is_content)
+        assert here.diary.words == ["assigned"]
+
+
+@pytest.mark.parametrize("lost", [NoConnection("cut"), refusing(errors.NotCoordinatorError)])
+def test_a_coordinator_that_goes_away_is_looked_for_and_told_everything(lost: Any) -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        before = len(group.asked())
+        here.script.then(NEWER_BEAT, lost)
+        here.eventually(lambda: len(group.asked()) > before + 3)
+        assert here.script.count(FIND) == 2
+        again = [each for each in group.asked()[before:] if each.subscribed_topic_names == ["t"]]
+        assert len(again) == 1
+        assert again[0].topic_partitions is not None
+        assert again[0].member_epoch == 1
+        assert here.diary.words == ["assigned"]
+
+
+def stale(request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+    refused = OffsetCommitResponsePartition(partition_index=0, error_code=errors.StaleMemberEpochError.code)
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[refused])])
+
+
+def test_a_commit_follows_the_epoch() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.script.always(COMMIT, lambda request, version: OffsetCommitResponse())
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+
+        def moved(request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+            group.epoch = 7
+            return stale(request, version)
+
+        here.script.then(COMMIT, moved, stale, stale)
+        here.commits.commit({partitions("t", 0)[0]: OffsetAndMetadata(3)}, here.deadline())
+        epochs = [each.generation_id_or_member_epoch for each in here.script.asked(COMMIT, OffsetCommitRequest)]
+        assert epochs[0] == 1
+        assert len(epochs) == 4
+
+
+def test_a_commit_does_not_follow_the_epoch_for_what_others_have_by_now() -> None:
+    with membership_harness({"t": 2}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0, 1]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        reported: list[Exception | None] = []
+        here.script.then(COMMIT, None)
+        here.commits.commit_async(
+            {partitions("t", 0)[0]: OffsetAndMetadata(3)}, lambda offsets, problem: reported.append(problem)
+        )
+        here.eventually(lambda: here.script.parked)
+        group.want({"t": [1]})
+        here.until(lambda: group.is_content)
+        here.on_engine(lambda: here.script.parked[0].set_result(stale(OffsetCommitRequest(), 9)))
+        here.until(lambda: reported)
+        assert isinstance(reported[0], CommitFailedError)
+        assert here.script.count(COMMIT) == 1
+
+
+def test_committed_offsets_are_asked_for_as_a_member() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+
+        def reported(code: int) -> OffsetFetchResponse:
+            return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="readers", error_code=code)])
+
+        here.script.then(FETCH, reported(errors.StaleMemberEpochError.code), reported(0))
+        here.commits.committed(partitions("t", 0), here.deadline())
+        asked = here.script.asked(FETCH, OffsetFetchRequest)
+        assert len(asked) == 2
+        assert (asked[0].groups[0].member_epoch, asked[0].groups[0].member_id) == (1, group.asked()[0].member_id)
+
+
+def test_one_that_leaves_while_it_joins_says_goodbye() -> None:
+    with membership_harness({"t": 1}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.script.then(NEWER_BEAT, None)
+        here.subscribe("t")
+        here.until(lambda: here.script.parked)
+        here.membership.close(here.deadline())
+        assert [each.member_epoch for each in group.asked()] == [0, -1]
+        assert len({each.member_id for each in group.asked()}) == 1
+
+
+def test_an_answer_to_an_earlier_life_brings_no_partitions() -> None:
+    with membership_harness({"t": 2}, **NEWER) as here:
+        group = Coordinator(here, {"t": [0]})
+        here.subscribe("t")
+        here.until(lambda: group.is_content)
+        here.script.then(NEWER_BEAT, None)
+        here.eventually(lambda: here.script.parked)
+        here.membership.leave(here.deadline())
+        here.subscription.unsubscribe()
+        here.subscribe("t")
+        here.poll()
+        group.want({"t": [1]})
+        old = ConsumerGroupHeartbeatResponse(
+            member_epoch=1,
+            heartbeat_interval_ms=5,
+            assignment=Assignment(topic_partitions=[ResponseTopicPartitions(topic_id=topic_id("t"), partitions=[0])]),
+        )
+        here.on_engine(lambda: here.script.parked[0].set_result(old))
+        here.until(lambda: group.is_content and here.membership.is_settled)
+        assert here.diary.reported[-1] == ("assigned", partitions("t", 1))
+        assert here.diary.words == ["assigned", "revoked", "assigned"]
+        assert [each.member_epoch for each in group.asked()].count(0) == 2, "it has to come as one who joins"

@@ -1,0 +1,63 @@
+"""What programs are told, whatever they make of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import cast
+
+import pytest
+
+from braidlog.client.consumer.group.rebalance_listener_invoker import RebalanceListenerInvoker
+from braidlog.client.consumer.rebalance_listener import RebalanceListener
+from braidlog.client.consumer.subscription_state import SubscriptionState
+from support.membership_harness import RecordingRebalanceListener, partitions
+
+
+def made(listener: object) -> RebalanceListenerInvoker:
+    subscription = SubscriptionState()
+    subscription.subscribe(["t"], cast(RebalanceListener, listener))
+    return RebalanceListenerInvoker(subscription, "g")
+
+
+def test_partitions_are_told_in_order_and_nothing_is_no_news_of_a_loss() -> None:
+    diary = RecordingRebalanceListener()
+    listener_invoker = made(diary)
+    listener_invoker.invoke_revoked(partitions("t", 2, 1))
+    listener_invoker.invoke_revoked([])
+    listener_invoker.invoke_lost([])
+    listener_invoker.invoke_assigned([])
+    assert diary.reported == [("revoked", partitions("t", 1, 2)), ("assigned", [])]
+
+
+def test_the_first_error_is_kept_until_everything_is_told() -> None:
+    diary = RecordingRebalanceListener()
+    listener_invoker = made(diary)
+    diary.trouble = KeyError("first")
+    listener_invoker.invoke_revoked(partitions("t", 0))
+    diary.trouble = KeyError("second")
+    listener_invoker.invoke_assigned(partitions("t", 1))
+    assert diary.words == ["revoked", "assigned"]
+    with pytest.raises(KeyError, match="first"):
+        listener_invoker.raise_error()
+    listener_invoker.raise_error()
+
+
+def test_a_listener_may_have_only_what_it_needs() -> None:
+    class OnlyRevoked:
+        def __init__(self) -> None:
+            self.reported: list[object] = []
+
+        def on_partitions_revoked(self, going: list[object]) -> None:
+            self.reported.append(going)
+
+    listener = OnlyRevoked()
+    listener_invoker = made(listener)
+    listener_invoker.invoke_assigned(partitions("t", 0))
+    listener_invoker.invoke_lost(partitions("t", 0))
+    assert listener.reported == [partitions("t", 0)]
+
+
+def test_a_log_line_does_not_name_thousands(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        made(RecordingRebalanceListener()).invoke_revoked(partitions("t", *range(1_000)))
+    assert "t-19 and 980 more" in caplog.text

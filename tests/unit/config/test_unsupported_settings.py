@@ -1,0 +1,211 @@
+"""Settings that would protect, or join a cluster, and do neither here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from braidlog.config import known
+from braidlog.config.broker import BrokerSettings
+from braidlog.config.dynamic import validate_dynamic
+from braidlog.config.sources import load_settings
+from braidlog.config.unsupported_settings import (
+    UnsupportedSettingsError,
+    check_changes,
+    find_unsupported,
+    unprotected,
+    without_effect,
+)
+from braidlog.core.protocol_errors import InvalidConfigError
+
+KRAFT = {"node.id": "1", "controller.listener.names": "CONTROLLER", "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
+
+REFUSED = [
+    {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
+    {"super.users": "User:admin"},
+    {"allow.everyone.if.no.acl.found": "false"},
+    {"authorizer.zookeeper.url": "z:2181"},
+    {"create.topic.policy.class.name": "com.example.Policy"},
+    {"alter.config.policy.class.name": "com.example.Policy"},
+    {"client.quota.callback.class": "com.example.Quotas"},
+    {"principal.builder.class": "com.example.Names"},
+    {"ssl.client.auth": "required"},
+    {"ssl.client.auth": "requested"},
+    {"listener.name.external.ssl.client.auth": "required"},
+    {"connections.max.reauth.ms": "3600000"},
+    {"listener.name.external.plain.connections.max.reauth.ms": "3600000"},
+    {"sasl.server.callback.handler.class": "com.example.Check"},
+    {"sasl.oauthbearer.expected.audience": "kafka"},
+    {"sasl.oauthbearer.expected.issuer": "https://example.com"},
+    {"password.encoder.secret": "hush"},
+    {"quota.producer.default": "1048576"},
+    {"quota.consumer.default": "1048576"},
+    {"remote.log.storage.system.enable": "true"},
+    {"zookeeper.connect": "z1:2181,z2:2181/kafka"},
+    {"zookeeper.metadata.migration.enable": "true"},
+    {"controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093", **KRAFT},
+    {"controller.quorum.voters": "2@b:9093", **KRAFT},
+    {"controller.quorum.voters": "1@a:9093"},
+    {"controller.quorum.bootstrap.servers": "localhost:9093,b:9093", **KRAFT},
+    {"controller.quorum.bootstrap.servers": "localhost:9094", **KRAFT},
+    {"controller.quorum.bootstrap.servers": "b:9093", **KRAFT},
+    {"process.roles": "broker", **KRAFT},
+    {"process.roles": "controller", **KRAFT},
+]
+HARMLESS = [
+    {"authorizer.class.name": ""},
+    {"super.users": ""},
+    {"allow.everyone.if.no.acl.found": "true"},
+    {"create.topic.policy.class.name": ""},
+    {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
+    {"ssl.client.auth": "none"},
+    {"listener.name.external.ssl.client.auth": "none"},
+    {"connections.max.reauth.ms": "0"},
+    {"quota.producer.default": str(2**63 - 1)},
+    {"remote.log.storage.system.enable": "false"},
+    {"zookeeper.connect": ""},
+    {"zookeeper.metadata.migration.enable": "false"},
+    {"controller.quorum.voters": "1@a:9093", **KRAFT},
+    {"controller.quorum.bootstrap.servers": "localhost:9093", **KRAFT},
+    {"process.roles": "controller,broker", **KRAFT},
+    # Parameters of TLS and SASL alone keep nobody out in Kafka either.
+    {"ssl.keystore.location": "/k", "ssl.keystore.password": "x", "sasl.enabled.mechanisms": "PLAIN"},
+    {"num.io.threads": "4", "quota.window.num": "5", "zookeeper.session.timeout.ms": "1"},
+]
+
+
+def assignments(texts: dict[str, str]) -> list[str]:
+    return [f"{key}={value}" for key, value in texts.items()]
+
+
+@pytest.mark.parametrize("texts", REFUSED, ids=lambda texts: "=".join(next(iter(texts.items()))))
+def test_a_start_is_refused_until_it_is_allowed(texts: dict[str, str]) -> None:
+    key = next(iter(texts))
+    with pytest.raises(UnsupportedSettingsError) as refused:
+        load_settings(None, {}, assignments(texts))
+    (refusal,) = refused.value.refusals
+    assert refusal.key == key
+    assert refusal.text.startswith(f"--set {key}: {key} has no effect (")
+    assert refusal.advice.endswith(f"braidlog.allow.settings.without.effect={key}")
+    assert "hush" not in str(refused.value)
+    for allowed in (key, "*", f"my.own, {key}"):
+        loaded = load_settings(None, {}, [*assignments(texts), f"braidlog.allow.settings.without.effect={allowed}"])
+        (warning,) = loaded.warnings
+        assert warning.startswith(f"{key} has no effect (")
+    with pytest.raises(UnsupportedSettingsError):
+        load_settings(None, {}, [*assignments(texts), "braidlog.allow.settings.without.effect=num.partitions"])
+
+
+@pytest.mark.parametrize("texts", HARMLESS, ids=lambda texts: "=".join(next(iter(texts.items()))))
+def test_a_value_that_asks_for_nothing_is_no_trouble(texts: dict[str, str]) -> None:
+    assert load_settings(None, {}, assignments(texts)).warnings == []
+
+
+def test_every_refused_setting_is_tried_here() -> None:
+    every = [*known.broker_settings(), *known.dynamic_only_settings().values(), *known.unlisted_settings().values()]
+    protecting = {setting.key for setting in every if setting.protects is not None and setting.no_effect is not None}
+    assert protecting <= {key for texts in REFUSED for key in texts}
+    for setting in every:
+        assert setting.harmless is None or setting.protects is not None, setting.key
+        assert setting.protects is None or not setting.protects.endswith("."), setting.key
+
+
+def test_what_an_authorizer_reads_by_itself_is_known() -> None:
+    file = ["authorizer.zookeeper.session.timeout.ms=5", "authorizer.zookeeper.ssl.client.enable=true"]
+    loaded = load_settings(None, {"KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "TRUE"}, file)
+    assert loaded.warnings == []
+    assert loaded.settings.get("allow.everyone.if.no.acl.found") is True
+    assert without_effect(loaded.settings) == [
+        "allow.everyone.if.no.acl.found",
+        "authorizer.zookeeper.session.timeout.ms",
+        "authorizer.zookeeper.ssl.client.enable",
+    ]
+
+
+def test_all_refusals_come_at_once_with_the_place_of_each(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=1\nauthorizer.class.name=a.B\nfoo.bar=1\n")
+    with pytest.raises(UnsupportedSettingsError) as refused:
+        load_settings(str(file), {"KAFKA_ZOOKEEPER_CONNECT": "z:2181"}, ["ssl.client.auth=required"])
+    lines = str(refused.value).split("\n")
+    assert [line.partition(": ")[0] for line in lines] == [
+        f"{file}:2", "environment variable KAFKA_ZOOKEEPER_CONNECT", "--set ssl.client.auth",
+    ]  # fmt: skip
+    assert refused.value.warnings == [f"{file}:3: unknown setting foo.bar"]
+    assert refused.value.settings.get("num.partitions") == 1
+
+
+def test_the_allowance_of_a_setting_holds_for_each_listener() -> None:
+    texts = {"listener.name.a.ssl.client.auth": "required"}
+    allowed = "braidlog.allow.settings.without.effect"
+    assert load_settings(None, {}, [*assignments(texts), f"{allowed}=ssl.client.auth"]).warnings != []
+    variable = "BRAIDLOG_ALLOW_SETTINGS_WITHOUT_EFFECT"
+    assert load_settings(None, {variable: "ssl.client.auth"}, assignments(texts)).warnings != []
+
+
+def test_a_setting_with_an_effect_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = known.broker_setting("authorizer.class.name")
+    assert setting is not None
+    monkeypatch.setattr(setting, "no_effect", None)
+    assert find_unsupported(BrokerSettings({"authorizer.class.name": "a.B"}), {}) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            {"listeners": "SSL://h:9093", "ssl.keystore.location": "/k"},
+            "--set listeners: the listener SSL://h:9093 speaks SSL, and braidlog has no TLS yet",
+        ),
+        (
+            {"listeners": "PLAINTEXT://h:1,SASL_PLAINTEXT://h:2", "sasl.enabled.mechanisms": "PLAIN"},
+            "--set listeners: the listener SASL_PLAINTEXT://h:2 speaks SASL_PLAINTEXT, and braidlog has no SASL yet",
+        ),
+        (
+            {
+                "listeners": "INSIDE://h:1,OUTSIDE://h:2",
+                "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL",
+                "inter.broker.listener.name": "INSIDE",
+            },
+            "--set listeners: the listener OUTSIDE://h:2 speaks SASL_SSL by listener.security.protocol.map, "
+            "and braidlog has no TLS and SASL yet",
+        ),
+    ],
+)
+def test_listeners_that_need_tls_or_sasl_are_refused_for_that(texts: dict[str, str], message: str) -> None:
+    """Not for what else is wrong with them, such as that brokers could not reach each other."""
+    for allowed in ([], ["braidlog.allow.settings.without.effect=*"]):
+        with pytest.raises(UnsupportedSettingsError) as refused:
+            load_settings(None, {}, [*assignments(texts), *allowed])
+        (refusal,) = refused.value.refusals
+        assert (refusal.key, refusal.text) == ("listeners", message)
+    changes = {key: text for key, text in texts.items() if key.startswith("listener")}
+    static = {key: text for key, text in texts.items() if key not in changes}
+    with pytest.raises(InvalidConfigError, match="yet; use a PLAINTEXT listener"):
+        validate_dynamic(changes, BrokerSettings(static), per_broker=True)
+
+
+def test_changes_at_run_time() -> None:
+    change = {"listener.name.plaintext.ssl.client.auth": "required"}
+    with pytest.raises(InvalidConfigError, match=r"listener.name.plaintext.ssl.client.auth has no effect \("):
+        check_changes(change, BrokerSettings())
+    with pytest.raises(InvalidConfigError, match=r"super.users has no effect \("):
+        check_changes({"super.users": "User:a"}, BrokerSettings())
+    check_changes({"ssl.client.auth": "none", "log.retention.ms": "5"}, BrokerSettings())
+    check_changes(change, BrokerSettings({"braidlog.allow.settings.without.effect": "ssl.client.auth"}))
+    # One that was written before the start is no reason to refuse another.
+    check_changes({"log.retention.ms": "5"}, BrokerSettings({"authorizer.class.name": "a.B"}))
+    stored, _ = BrokerSettings().with_dynamic(default={}, broker=change)
+    assert len(unprotected(stored)) == 1
+
+
+def test_the_others_without_effect_are_listed() -> None:
+    settings = BrokerSettings(
+        {"num.io.threads": "3", "authorizer.class.name": "a.B", "num.partitions": "2", "my.own": "1",
+         "listener.name.a.ssl.keystore.location": "/k"},
+        dynamic_default={"background.threads": "3"},
+    )  # fmt: skip
+    names = ["background.threads", "listener.name.a.ssl.keystore.location", "num.io.threads"]
+    assert without_effect(settings) == names
+    assert without_effect(BrokerSettings({"num.partitions": "3"})) == []

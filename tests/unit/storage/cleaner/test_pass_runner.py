@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import io
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from braidlog.core.clock import ManualClock
+from braidlog.core.errors import CorruptLogError
+from braidlog.storage.cleaner.cleaning_request import CleanerConfig, CleaningRequest, CleaningResult, LogCleaningAborted
+from braidlog.storage.cleaner.pass_runner import CleanerProcessDied, ProcessPassRunner
+from braidlog.storage.cleaner.throttle import Throttle
+from braidlog.storage.cleaner.worker import serve
+from braidlog.storage.files import OsFiles
+from braidlog.storage.index.transaction_index import AbortedTxn
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.reading import Record
+from support.cleaner_fixture import NOW, SegmentDirectory
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> SegmentDirectory:
+    directory = SegmentDirectory(tmp_path / "t-0")
+    records = [Record(key=b"%d" % (number % 3), value=b"v%d" % number, timestamp=NOW) for number in range(9)]
+    directory.write([build_batch(records)])
+    return directory
+
+
+def test_orders_and_outcomes_travel_as_json(directory: SegmentDirectory) -> None:
+    order = directory.order(9, memory=CleanerConfig(max_io_bytes_per_second=float("inf")))
+    order = replace(order, aborted_later=(AbortedTxn(7, 3, 11, 10),))
+    assert CleaningRequest.from_json(order.to_json()) == order
+    outcome = directory.compact(order)
+    assert CleaningResult.from_json(outcome.to_json()) == outcome
+
+
+def test_a_worker_process_does_the_same_as_this_one(directory: SegmentDirectory) -> None:
+    passes = ProcessPassRunner(OsFiles(), small_pass_bytes=0)
+    try:
+        outcome = passes.run(directory.order(9), lambda: False)
+        directory.swap(outcome)
+        assert [record.offset for record in directory.records()] == [6, 7, 8]
+        # The same process serves the next order, and tells what it could not do.
+        directory.file(0, ".log").write_bytes(b"\0" * 100)
+        with pytest.raises(CorruptLogError):
+            passes.run(directory.order(9), lambda: False)
+        order = directory.order(9)
+        directory.file(0, ".log").unlink()
+        with pytest.raises(FileNotFoundError):
+            passes.run(order, lambda: False)
+    finally:
+        passes.close()
+
+
+def test_a_small_pass_needs_no_process(directory: SegmentDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = ProcessPassRunner(OsFiles())
+    monkeypatch.setattr(passes, "_started", lambda: pytest.fail("a process was started"))
+    assert passes.run(directory.order(9), lambda: False).end_offset == 9
+
+
+def test_stopping_kills_the_process_and_the_next_order_gets_a_new_one(directory: SegmentDirectory) -> None:
+    passes = ProcessPassRunner(OsFiles(), small_pass_bytes=0)
+    stopped = threading.Event()
+    # So slow that it is certainly at work when it is stopped.
+    slow = directory.order(9, memory=CleanerConfig(max_io_bytes_per_second=1))
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            passes.run(slow, stopped.is_set)
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while passes._process is None:
+        thread.join(0.01)
+    stopped.set()
+    passes.stop()
+    thread.join()
+    assert [type(problem) for problem in problems] == [LogCleaningAborted]
+    try:
+        outcome = passes.run(directory.order(9), lambda: False)
+        assert outcome.records_after == 3
+    finally:
+        passes.close()
+
+
+def test_a_process_that_dies_by_itself_is_reported(directory: SegmentDirectory) -> None:
+    passes = ProcessPassRunner(OsFiles(), small_pass_bytes=0)
+    process = passes._started()
+    process.kill()
+    passes._process = process
+    slow = directory.order(9)
+    process.wait()
+    passes._started = lambda: process  # type: ignore[method-assign]
+    with pytest.raises(CleanerProcessDied):
+        passes.run(slow, lambda: False)
+    passes.close()
+
+
+def test_the_worker_answers_line_by_line(directory: SegmentDirectory) -> None:
+    orders = io.StringIO(directory.order(9).to_json() + "\nnonsense\n")
+    outcomes = io.StringIO()
+    serve(orders, outcomes, OsFiles())
+    first, second = outcomes.getvalue().splitlines()
+    assert json.loads(first)["records_after"] == 3
+    assert json.loads(second)["error"] == "bug"
+
+
+def test_the_throttle_sleeps_off_what_is_ahead_of_the_rate() -> None:
+    clock = ManualClock()
+    throttle = Throttle(100.0, clock, clock.advance)
+    for _ in range(5):
+        throttle.maybe_throttle(50)
+    assert clock.monotonic() == pytest.approx(2.5)
+    unlimited = Throttle(float("inf"), clock, lambda seconds: pytest.fail("slept"))
+    unlimited.maybe_throttle(10**12)

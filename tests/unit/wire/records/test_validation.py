@@ -1,0 +1,307 @@
+"""Rules of an append that the golden cases do not show, and what hostile bytes may do: nothing but be refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from braidlog.core.protocol_errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from braidlog.core.slices import ByteSlice
+from braidlog.wire.records.batch import (
+    CODEC_GZIP,
+    CODEC_LZ4,
+    CODEC_NONE,
+    CODEC_SNAPPY,
+    CODEC_ZSTD,
+    HEADER_SIZE,
+    iterate_headers,
+)
+from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.reading import Record, read_records
+from braidlog.wire.records.record_errors import record_errors_of
+from braidlog.wire.records.validation import (
+    ORIGIN_COORDINATOR,
+    ORIGIN_REPLICATION,
+    AppendPolicy,
+    ValidatedRecords,
+    assign_offsets,
+    validate_for_append,
+    work_to_validate,
+)
+from support.record_cases import NAMED_ERRORS, NOW, mutations, quick, record_lists, resigned, thorough
+
+RECORDS = [Record(timestamp=NOW + i, key=b"k", value=b"v" * 100) for i in range(4)]
+# CreateTime without bounds: generated timestamps may lie anywhere.
+ANY_TIME = AppendPolicy(timestamp_after_max_ms=2**63 - 1)
+
+
+def append(
+    data: bytes,
+    policy: AppendPolicy = ANY_TIME,
+    *,
+    origin: int = 0,
+    version: int = 11,
+    first_offset: int = 50,
+) -> ValidatedRecords:
+    return validate_for_append(
+        ByteSlice(data, 0, len(data)),
+        first_offset=first_offset,
+        leader_epoch=6,
+        now_ms=NOW,
+        policy=policy,
+        origin=origin,
+        produce_version=version,
+    )
+
+
+def test_the_plain_path_shares_the_body() -> None:
+    batch = build_batch(RECORDS)
+    frame = b"request head" + batch
+    validated = validate_for_append(
+        ByteSlice(frame, 12, len(frame)), first_offset=50, leader_epoch=6, now_ms=NOW, policy=AppendPolicy()
+    )
+    prefix, body = validated.parts
+    assert len(prefix) == 16
+    assert isinstance(body, memoryview)
+    assert body.obj is frame
+    assert read_records(b"".join(validated.parts))[0].offset == 50
+    assert (validated.count, validated.max_timestamp, validated.offset_of_max_timestamp) == (4, NOW + 3, 53)
+    assert (validated.size, validated.converted) == (len(batch), False)
+    header = validated.headers[0]
+    assert (header.position, header.base_offset, header.leader_epoch) == (0, 50, 6)
+
+
+def test_append_time_rewrites_the_header_and_shares_the_body() -> None:
+    frame = build_batch(RECORDS)
+    validated = append(frame, AppendPolicy(log_append_time=True))
+    assert isinstance(validated.parts[1], memoryview)
+    assert {record.timestamp for record in read_records(b"".join(validated.parts))} == {NOW}
+    assert (validated.max_timestamp, validated.offset_of_max_timestamp) == (NOW, 50)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@quick
+@given(records=record_lists())
+def test_what_is_appended_reads_back(codec: int, records: list[Record]) -> None:
+    validated = append(build_batch(records, codec=codec, producer_id=3, producer_epoch=0, base_sequence=9))
+    read = read_records(b"".join(validated.parts))
+    assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in read] == [
+        (50 + i, r.timestamp, r.key, r.value, r.headers) for i, r in enumerate(records)
+    ]
+    latest = max(r.timestamp for r in records)
+    assert validated.max_timestamp == latest
+    if latest != -1:
+        first_latest = [r.timestamp for r in records].index(latest)
+        assert validated.offset_of_max_timestamp == 50 + first_latest
+
+
+@pytest.mark.parametrize("target", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("source", [0, 3])
+def test_recompression(source: int, target: int) -> None:
+    validated = append(build_batch(RECORDS, codec=source), AppendPolicy(codec=target))
+    written = b"".join(validated.parts)
+    assert [r.value for r in read_records(written)] == [r.value for r in RECORDS]
+    assert validated.headers[0].codec == target
+    assert validated.source_codec == source
+    assert validated.converted == (source != target)
+
+
+def test_sizes_are_checked_before_and_after_recompression() -> None:
+    batch = build_batch(RECORDS, codec=1)
+    with pytest.raises(MessageTooLargeError):
+        append(batch, AppendPolicy(max_message_bytes=len(batch) - 1))
+    append(batch, AppendPolicy(max_message_bytes=len(batch)))
+    with pytest.raises(MessageTooLargeError):
+        append(batch, AppendPolicy(max_message_bytes=len(batch), codec=0))
+    old = build_message_set(RECORDS, magic=1, codec=1)
+    with pytest.raises(MessageTooLargeError):
+        append(old, AppendPolicy(max_message_bytes=len(old), codec=0), version=2)
+
+
+def test_a_bomb_is_refused() -> None:
+    bomb = build_batch([Record(timestamp=NOW, value=bytes(5_000_000))], codec=4)
+    with pytest.raises(CorruptMessageError, match="1000000 bytes allowed"):
+        append(bomb, AppendPolicy(max_decompressed_bytes=1_000_000))
+
+
+def test_what_produce_versions_may_hold() -> None:
+    zstd = build_batch(RECORDS, codec=4)
+    with pytest.raises(UnsupportedCompressionTypeError, match="version 6"):
+        append(zstd, version=6)
+    assert append(zstd, version=7).count == 4
+    for magic in (0, 1):
+        old = build_message_set(RECORDS, magic=magic)
+        with pytest.raises(InvalidRecordError, match="magic 2"):
+            append(old, version=3)
+        assert append(old, version=2).converted
+    with pytest.raises(InvalidRecordError, match="one record batch"):
+        append(build_batch(RECORDS) * 2)
+    with pytest.raises(InvalidRecordError, match="at least one"):
+        append(b"")
+    with pytest.raises(InvalidRecordError, match="at least one"):
+        append(build_batch(RECORDS)[:-1])
+
+
+def test_old_sets_must_be_of_one_kind() -> None:
+    old, older = (build_message_set(RECORDS, magic=magic) for magic in (1, 0))
+    with pytest.raises(InvalidRecordError, match="formats 1 and 0"):
+        append(old + older, version=2)
+    packed = build_message_set(RECORDS, magic=1, codec=1)
+    with pytest.raises(InvalidRecordError, match="only one in its set"):
+        append(packed + old, version=2)
+    assert append(packed, version=2).count == 4
+
+
+def test_old_inner_offsets_do_not_matter() -> None:
+    zeros = build_message_set([Record(timestamp=NOW) for _ in range(4)], magic=1, codec=1, keep_offsets=True)
+    validated = append(zeros, version=2)
+    assert [r.offset for r in read_records(b"".join(validated.parts))] == [50, 51, 52, 53]
+
+
+def test_coordinators_may_write_several_batches_and_markers() -> None:
+    marker = build_marker(commit=True, producer_id=4, producer_epoch=1, timestamp=NOW)
+    data = build_batch(RECORDS) + marker + build_batch(RECORDS, codec=1)
+    validated = append(data, AppendPolicy(codec=3), origin=ORIGIN_COORDINATOR)
+    written = b"".join(validated.parts)
+    assert [h.base_offset for h in iterate_headers(written, 0, len(written))] == [50, 54, 55]
+    assert [h.codec for h in validated.headers] == [3, 0, 3]
+    assert [h.position for h in validated.headers] == [h.position for h in iterate_headers(written, 0, validated.size)]
+    assert (validated.first_offset, validated.last_offset, validated.count) == (50, 58, 9)
+    with pytest.raises(InvalidRecordError, match="control"):
+        append(marker)
+
+
+def test_followers_keep_what_their_leader_assigned() -> None:
+    first = build_batch(RECORDS, base_offset=50, leader_epoch=2)
+    gap = build_batch(RECORDS[:1], base_offset=60, leader_epoch=3, codec=4)
+    validated = append(first + gap, origin=ORIGIN_REPLICATION)
+    assert b"".join(validated.parts) == first + gap
+    assert (validated.first_offset, validated.last_offset, validated.max_timestamp) == (50, 60, NOW + 3)
+    assert [h.leader_epoch for h in validated.headers] == [2, 3]
+    with pytest.raises(CorruptMessageError, match="goes on at 61"):
+        append(first, origin=ORIGIN_REPLICATION, first_offset=61)
+    with pytest.raises(CorruptMessageError, match="crc"):
+        append(first[:-1] + b"!", origin=ORIGIN_REPLICATION)
+
+
+def test_record_errors_are_listed() -> None:
+    records = [Record(timestamp=NOW, key=b"k"), Record(timestamp=NOW), Record(timestamp=NOW - 10, key=b"k")]
+    with pytest.raises(InvalidRecordError) as refused:
+        append(build_batch(records), AppendPolicy(compacted=True))
+    assert record_errors_of(refused.value) == [(1, "a compacted topic cannot take a record without a key")]
+    with pytest.raises(InvalidTimestampError) as late:
+        append(build_batch(records), AppendPolicy(timestamp_before_max_ms=5))
+    ((index, message),) = record_errors_of(late.value)
+    assert index == 2
+    assert message.startswith(f"timestamp {NOW - 10} of the record with offset 2 is out of range")
+    assert record_errors_of(CorruptMessageError("whole batch")) == []
+
+
+def test_a_flood_of_bad_records_stays_bounded() -> None:
+    flood = build_batch([Record(timestamp=NOW)] * 12_000, codec=1)
+    with pytest.raises(InvalidRecordError) as refused:
+        append(flood, AppendPolicy(compacted=True))
+    assert len(record_errors_of(refused.value)) == 10_000
+    stamped = build_batch([Record(timestamp=NOW)] * 12_000, codec=1, log_append_time_ms=NOW)
+    with pytest.raises(InvalidTimestampError) as late:
+        append(stamped, AppendPolicy(log_append_time=True))
+    assert len(record_errors_of(late.value)) == 10_000
+    bomb = build_message_set([Record(timestamp=NOW, value=bytes(20_000_000))], magic=1, codec=1)
+    with pytest.raises(CorruptMessageError, match="16777408 bytes allowed"):
+        append(bomb, AppendPolicy(), version=2)
+
+
+def test_structure_is_checked_record_by_record() -> None:
+    batch = bytearray(build_batch([Record(timestamp=NOW, value=b"v")]))
+    body = bytes(batch[61:])
+    # length 14 | attributes | timestamp delta | offset delta | key -1 | value length 2, "v" | no headers
+    assert body == bytes([14, 0, 0, 0, 1, 2, ord("v"), 0])
+    broken = {
+        "the batch declares 1 records but ends after 0": body[:-2],
+        "record 0 declares 7 bytes where 6 are left": body[:-1],
+        "declares 8 bytes where 7": bytes([16]) + body[1:],
+        "declares 3 bytes": bytes([6]) + body[1:],
+        "offset delta 1": body[:3] + b"\x02" + body[4:],
+        "offset delta -1": body[:3] + b"\x01" + body[4:],
+        "key of record 0": body[:4] + b"\x14" + body[5:],
+        "value of record 0": body[:5] + b"\x14" + body[6:],
+        "2 headers": body[:7] + b"\x04",
+        "-1 headers": body[:7] + b"\x01",
+        "8 bytes are left": body + body,
+        "ends inside a number": bytes([14, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80]),
+        "more than 5 bytes": bytes([16, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0]),
+        "more than 10 bytes": bytes([30, 0, *([0x80] * 10), 0, 1, 1, 0]),
+        "impossible timestamp": bytes([30, 0, *([0xFE] + [0xFF] * 8 + [1]), 0, 1, 1, 0]),
+        "header key of -1": bytes([16, 0, 0, 0, 1, 1, 2, 1, 0]),
+        "field of 5 bytes": bytes([18, 0, 0, 0, 1, 1, 2, 0, 10, 0])[:10],
+        "bytes more than it has": bytes([16, 0, 0, 0, 1, 2, ord("v"), 0, 0]),
+    }
+    for message, mutated in broken.items():
+        with pytest.raises(InvalidRecordError, match=message):
+            append(resigned(bytes(batch[:61]) + mutated))
+    assert append(resigned(bytes(batch[:61]) + bytes([16, 7, 0, 0, 1, 1, 2, 0, 1])))
+
+
+@thorough
+@given(data=st.data(), codec=st.integers(0, 4), version=st.sampled_from([2, 11]), magic=st.integers(0, 2))
+def test_mutated_appends_raise_only_named_errors(data: st.DataObject, codec: int, version: int, magic: int) -> None:
+    records = data.draw(record_lists(max_size=3))
+    if magic == 2:
+        good = build_batch(records, codec=codec)
+    else:
+        good = build_message_set(records, magic=magic, codec=min(codec, 3))
+    # With its checksum put right again, so that the checks behind it are reached.
+    mutated = resigned(data.draw(mutations(good)))
+    for policy in (ANY_TIME, AppendPolicy(compacted=True, codec=3, max_decompressed_bytes=1 << 20)):
+        for origin in (0, ORIGIN_COORDINATOR, ORIGIN_REPLICATION):
+            try:
+                validated = append(mutated, policy, origin=origin, version=version)
+            except NAMED_ERRORS:
+                continue
+            if origin != ORIGIN_REPLICATION:
+                stored = read_records(b"".join(validated.parts))
+                assert [r.offset for r in stored] == list(range(50, validated.last_offset + 1))
+
+
+@pytest.mark.parametrize("codec", [CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD])
+@given(records=record_lists())
+@quick
+def test_what_unpacking_takes_is_never_underestimated(codec: int, records: list[Record]) -> None:
+    plain = build_batch(records)
+    packed = build_batch(records, codec=codec)
+    work = work_to_validate(ByteSlice(packed, 0, len(packed)), AppendPolicy(), 1 << 30)
+    assert work >= len(plain) - HEADER_SIZE
+
+
+@given(records=record_lists())
+@quick
+def test_a_batch_that_is_placed_afterwards_is_the_same(records: list[Record]) -> None:
+    for codec in (CODEC_NONE, CODEC_LZ4):
+        for policy in (ANY_TIME, AppendPolicy(timestamp_after_max_ms=2**63 - 1, codec=CODEC_GZIP)):
+            data = build_batch(records, codec=codec)
+            at_once = append(data, policy)
+            placed = append(data, policy, first_offset=0)
+            assign_offsets(placed, 50, 6)
+            assert b"".join(placed.parts) == b"".join(at_once.parts)
+            for name in ("first_offset", "last_offset", "max_timestamp", "offset_of_max_timestamp", "count", "size"):
+                assert getattr(placed, name) == getattr(at_once, name), name
+            assert [header.base_offset for header in placed.headers] == [50]
+
+
+def test_an_old_set_that_can_become_no_batch_is_refused_before_it_is_taken_apart() -> None:
+    message = build_message_set([Record(timestamp=NOW, key=None, value=b"")], magic=0)
+    data = message * 2000
+    with pytest.raises(MessageTooLargeError):
+        append(data, AppendPolicy(max_message_bytes=len(data) // 5), version=2)
+
+
+def test_several_batches_where_one_may_be_are_left_to_a_thread() -> None:
+    data = build_batch(RECORDS) * 2
+    assert work_to_validate(ByteSlice(data, 0, len(data)), AppendPolicy(), 12345) == 12345
