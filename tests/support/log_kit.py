@@ -14,7 +14,10 @@ from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.files import DiskUsage, File, Files, OsFiles, Part
 from braidlog.storage.handles import HandlePool
+from braidlog.storage.log.log_segment import LogSegment
+from braidlog.storage.log.segment_file_names import CLEANED_SUFFIX
 from braidlog.storage.log.unified_log import LogAppendInfo, RecoveryProgress, UnifiedLog
+from braidlog.storage.producers.producer_state_manager import ProducerStateEntry
 from braidlog.wire.records.builder import build_batch, build_marker
 from braidlog.wire.records.reading import Record, read_records
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_COORDINATOR
@@ -124,6 +127,24 @@ class Kit:
 
     def name(self, base_offset: int, suffix: str) -> Path:
         return self.path / f"{base_offset:020d}{suffix}"
+
+
+def producers_of(log: UnifiedLog) -> list[ProducerStateEntry]:
+    return list(log.producer_state.producers.values())
+
+
+def create_cleaned(kit: Kit, base_offset: int) -> LogSegment:
+    """An empty segment of `.cleaned` files, as the cleaner fills one."""
+    return LogSegment.create(
+        kit.files,
+        kit.handles,
+        kit.directory,
+        base_offset,
+        created_ms=kit.clock.wall_ms(),
+        suffix=CLEANED_SUFFIX,
+        interval_bytes=kit.settings.index_interval_bytes,
+        index_bytes=kit.settings.segment_index_bytes,
+    )
 
 
 def read_all(log: UnifiedLog, offset: int | None = None, max_bytes: int = 1 << 20) -> list[tuple[int, bytes | None]]:

@@ -170,7 +170,7 @@ def _partitions(registry: MetricsRegistry, server: Server) -> None:
     def has_late_transaction(partition: Partition) -> bool:
         longest_ms = broker.settings.current.get_int("transaction.max.timeout.ms") + _LATE_TRANSACTION_MS
         now_ms = server.environment.clock.wall_ms()
-        return partition.log is not None and partition.log.has_late_transaction(now_ms, longest_ms)
+        return partition.log is not None and partition.log.producer_state.has_late_transaction(now_ms, longest_ms)
 
     registry.read(prefix + "partitionswithlatetransactionscount", lambda: led(has_late_transaction))
     sessions = broker.sessions

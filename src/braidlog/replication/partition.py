@@ -119,11 +119,11 @@ class Partition:
         log = self.log
         if log is None:
             return
-        unstable = log.first_unstable_offset if self.readers else -1
+        unstable = log.producer_state.first_unstable_offset() if self.readers else -1
         log.advance_high_watermark(end)
         if not self.readers:
             return
-        if unstable >= 0 and log.first_unstable_offset != unstable:
+        if unstable >= 0 and log.producer_state.first_unstable_offset() != unstable:
             # A transaction has ended: more than these bytes became readable for those who read committed data only.
             self.wake_readers()
             return

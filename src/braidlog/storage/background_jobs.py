@@ -137,7 +137,7 @@ class BackgroundJobs:
     def expire_producers(self) -> Iterator[Work | None]:
         now_ms = self._manager.clock.wall_ms()
         for count, (_, log) in enumerate(self._manager.items(), 1):
-            log.remove_expired_producers(now_ms)
+            log.producer_state.remove_expired(now_ms)
             if count % _STRIDE == 0:
                 yield None
 

@@ -208,15 +208,15 @@ def test_producers_expire_by_the_new_time(tmp_path: Path) -> None:
         data = build_batch([Record(timestamp=now, value=b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
         log.append_as_leader(ByteSlice(data, 0, len(data)), 0, now_ms=now)
         log.write_staged()
-        assert log.remove_expired_producers(now + 5000) == 0
+        assert log.producer_state.remove_expired(now + 5000) == 0
         change(server, producer_id_expiration_ms="4000")
-        assert log.remove_expired_producers(now + 5000) == 1
+        assert log.producer_state.remove_expired(now + 5000) == 1
         added = CreatableTopic(name="later", num_partitions=1, replication_factor=1)
         await answer(server, "CreateTopics", 7, CreateTopicsRequest(topics=[added], timeout_ms=30_000))
         later = server.broker.logs.log(TopicPartition("later", 0))
         later.append_as_leader(ByteSlice(data, 0, len(data)), 0, now_ms=now)
         later.write_staged()
-        assert later.remove_expired_producers(now + 5000) == 1
+        assert later.producer_state.remove_expired(now + 5000) == 1
 
     on_server(tmp_path, check)
 

@@ -193,7 +193,7 @@ class LogCleaner:
         directory = self._manager.registry.directory_of(partition)
         if directory.path not in self._dirty:
             self._dirty[directory.path] = dict(directory.read_checkpoint(CLEANER_OFFSETS))
-        cuts = log.truncations
+        cuts = log.truncation_count
         if self._truncations.setdefault(partition, cuts) != cuts:
             # Other records may have taken the place of those that were compacted.
             self._truncations[partition] = cuts
@@ -217,7 +217,7 @@ class LogCleaner:
             max_index_bytes=log.settings.segment_index_bytes,
             index_interval_bytes=log.settings.index_interval_bytes,
             memory=manager.settings.cleaner_config.shared_by(manager.settings.log_cleaner_threads),
-            producers=tuple(LastRecord(*producer) for producer in log.last_records_of_active_producers()),
+            producers=tuple(LastRecord(*producer) for producer in log.producer_state.last_records()),
             aborted_later=tuple(log.aborted_transactions(task.first_uncleanable, task.first_uncleanable + 1)),
         )
         return _Pass(task, log, path, order, sources, segments[len(sources)])

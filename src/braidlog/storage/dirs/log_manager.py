@@ -182,7 +182,7 @@ class LogManager:
         """New settings of the broker: whoever works with one of them asks for it again."""
         self.settings = settings
         for log in [*self.registry.logs.values(), *self.registry.future_logs.values()]:
-            log.update_producer_expiration(settings.producer_id_expiration_ms)
+            log.producer_state.expiration_ms = settings.producer_id_expiration_ms
 
     # --- look up
     @property

@@ -83,7 +83,7 @@ class ReplicaAlterLogDirs:
         except StorageFault as fault:
             manager.fail_directory(fault)
             raise KafkaStorageError(str(fault)) from fault
-        self._truncations[partition] = current.truncations
+        self._truncations[partition] = current.truncation_count
         _log.info("Moving %s to %s", partition, directory.path)
 
     def _create(self, partition: TopicPartition, path: str, current: UnifiedLog) -> UnifiedLog:
@@ -180,9 +180,9 @@ class ReplicaAlterLogDirs:
 
         After a truncation it may have grown again with other records, so the copy starts over.
         """
-        known = self._truncations.setdefault(partition, current.truncations)
-        if known != current.truncations or not _is_within(current, future):
-            self._truncations[partition] = current.truncations
+        known = self._truncations.setdefault(partition, current.truncation_count)
+        if known != current.truncation_count or not _is_within(current, future):
+            self._truncations[partition] = current.truncation_count
             future.truncate_fully_and_start_at(current.log_start_offset)
 
     def _has_caught_up(self, partition: TopicPartition, current: UnifiedLog, future: UnifiedLog) -> bool:

@@ -1,6 +1,6 @@
 """How batches enter a log: validated, accounted for and staged, then written together (hot: compiled by mypyc).
 
-A staged batch has its offsets and counts for the producer's next sequence, but nobody can read it. `write` hands all
+A staged batch has its offsets and counts for the producer's next sequence, but cannot be read. `write` hands all
 that is staged to the disk in one gathered write and only then moves the log end offset. When that fails everything
 staged since the last write is undone, as if it had never been asked for.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+from braidlog.config.log_settings import PRODUCER_CODEC, LogSettings
 from braidlog.core.errors import BraidlogError, StorageFault
 from braidlog.core.protocol_errors import RecordListTooLargeError
 from braidlog.core.slices import ByteSlice
@@ -17,19 +18,22 @@ from braidlog.storage.crash_points import AFTER_WRITE, crash_point
 from braidlog.storage.files import Part
 from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.log.local_log import LocalLog
-from braidlog.storage.log.segment_lifecycle import is_roll_due, roll
 from braidlog.storage.producers.end_txn_marker import read_end_txn_marker
-from braidlog.storage.producers.producer_state_manager import BatchMetadata, CompletedTxn, EndTxnMarker
+from braidlog.storage.producers.producer_state_manager import BatchMetadata, EndTxnMarker
+from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords
 from braidlog.wire.records.batch import BatchHeader, read_header
+from braidlog.wire.records.compression import codec_named
 from braidlog.wire.records.validation import (
     ORIGIN_CLIENT,
     ORIGIN_REPLICATION,
-    ValidatedRecords,
     assign_offsets,
     validate_for_append,
 )
 
 NO_TIMESTAMP: Final = -1
+# What a compressed batch may unfold to: far more than clients put into one, far less than a bomb is made for.
+_DECOMPRESSED_AT_LEAST: Final = 32 << 20
+_DECOMPRESSED_TIMES: Final = 16
 
 
 class UnexpectedOffsetError(BraidlogError):
@@ -37,7 +41,7 @@ class UnexpectedOffsetError(BraidlogError):
 
 
 class LogAppendInfo:
-    """What became of one append; readable only after `write_staged`."""
+    """The result of one append; readable only after `write_staged`."""
 
     __slots__ = (
         "converted",
@@ -90,8 +94,9 @@ class LogAppendInfo:
 
 
 class LogAppender:
-    def __init__(self, state: LocalLog) -> None:
-        self._state = state
+    def __init__(self, log: LocalLog) -> None:
+        self._local_log = log
+        self.policy = append_policy(log.settings)
         self._parts: list[Part] = []
         self._size = 0
         # Of the staged batches, with the position that each will have in the segment.
@@ -107,10 +112,6 @@ class LogAppender:
     def has_staged(self) -> bool:
         return self._size > 0
 
-    @property
-    def staged_size(self) -> int:
-        return self._size
-
     def stage(
         self,
         records: ByteSlice,
@@ -121,26 +122,26 @@ class LogAppender:
         validated: ValidatedRecords | None = None,
     ) -> LogAppendInfo:
         """`validated` where that was done before, as if for an empty log."""
-        state = self._state
+        log = self._local_log
         if origin == ORIGIN_REPLICATION:
             first_offset = read_header(records.buffer, records.start, records.end).base_offset
-            if first_offset < state.next_offset:
+            if first_offset < log.next_offset:
                 raise UnexpectedOffsetError(
-                    f"{state.topic_partition}: a batch of offset {first_offset} where {state.next_offset} or more "
+                    f"{log.topic_partition}: a batch of offset {first_offset} where {log.next_offset} or more "
                     f"was expected"
                 )
         if validated is None:
             validated = validate_for_append(
                 records,
-                first_offset=state.next_offset,
+                first_offset=log.next_offset,
                 leader_epoch=leader_epoch,
                 now_ms=now_ms,
-                policy=state.policy,
+                policy=self.policy,
                 origin=origin,
                 produce_version=produce_version,
             )
         else:
-            assign_offsets(validated, state.next_offset, leader_epoch)
+            assign_offsets(validated, log.next_offset, leader_epoch)
         rolled = self._roll_if_due(validated, now_ms, origin)
         duplicate = self._account(validated, origin)
         if duplicate is not None:
@@ -152,7 +153,7 @@ class LogAppender:
                 duplicate.timestamp,
                 duplicate.last_offset,
                 duplicate.timestamp,
-                state.log_start_offset,
+                log.log_start_offset,
                 leader_epoch,
                 True,
                 rolled,
@@ -167,8 +168,8 @@ class LogAppender:
             validated.size,
             validated.max_timestamp,
             validated.offset_of_max_timestamp,
-            now_ms if state.policy.log_append_time and origin != ORIGIN_REPLICATION else NO_TIMESTAMP,
-            state.log_start_offset,
+            now_ms if self.policy.log_append_time and origin != ORIGIN_REPLICATION else NO_TIMESTAMP,
+            log.log_start_offset,
             leader_epoch,
             False,
             rolled,
@@ -177,21 +178,21 @@ class LogAppender:
         )
 
     def _roll_if_due(self, validated: ValidatedRecords, now_ms: int, origin: int) -> bool:
-        state = self._state
+        log = self._local_log
         # A copy takes what its original has, also from before the setting was lowered.
-        if validated.size > state.settings.segment_bytes and origin != ORIGIN_REPLICATION:
+        if validated.size > log.settings.segment_bytes and origin != ORIGIN_REPLICATION:
             raise RecordListTooLargeError(
-                f"{validated.size} bytes appended at once exceed segment.bytes={state.settings.segment_bytes} of "
-                f"{state.topic_partition}"
+                f"{validated.size} bytes appended at once exceed segment.bytes={log.settings.segment_bytes} of "
+                f"{log.topic_partition}"
             )
         try:
             size = self._size + validated.size
-            if not is_roll_due(state, size, validated.last_offset, validated.max_timestamp, now_ms):
+            if not log.is_roll_due(size, validated.last_offset, validated.max_timestamp, now_ms):
                 return False
             self.write_early()
-            roll(state, max(validated.headers[0].base_offset, state.log_end_offset))
+            log.roll(max(validated.headers[0].base_offset, log.log_end_offset))
         except OSError as problem:
-            fault = state.fault(problem)
+            fault = log.fault(problem)
             if self._size > 0:
                 self._undone_by = fault
                 self.discard()
@@ -200,8 +201,8 @@ class LogAppender:
 
     def _account(self, validated: ValidatedRecords, origin: int) -> BatchMetadata | None:
         """Producer state and leader epochs; a batch that was there before is returned and changes nothing."""
-        state = self._state
-        producers = state.producers
+        log = self._local_log
+        producers = log.producer_state
         mark = producers.mark()
         aborted = len(self._aborted)
         for header in validated.headers:
@@ -219,42 +220,31 @@ class LogAppender:
                 del self._aborted[aborted:]
                 raise
             if completed is not None:
-                self._complete(completed)
+                aborted_txn = producers.complete(completed)
+                if aborted_txn is not None:
+                    self._aborted.append(aborted_txn)
         for header in validated.headers:
-            if header.leader_epoch >= 0 and header.leader_epoch != state.epochs.latest:
+            if header.leader_epoch >= 0 and header.leader_epoch != log.leader_epochs.latest:
                 if self._epochs_before is None:
-                    self._epochs_before = state.epochs.entries
-                state.epochs.assign(header.leader_epoch, header.base_offset)
+                    self._epochs_before = log.leader_epochs.entries
+                log.leader_epochs.assign(header.leader_epoch, header.base_offset)
         return None
 
-    def _complete(self, completed: CompletedTxn) -> None:
-        producers = self._state.producers
-        if completed.aborted:
-            self._aborted.append(
-                AbortedTxn(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    producers.stable_offset_after(completed),
-                )
-            )
-        producers.complete(completed)
-
     def _take(self, validated: ValidatedRecords) -> None:
-        state = self._state
-        position = state.segments.active.size + self._size
+        log = self._local_log
+        position = log.segments.active.size + self._size
         for header in validated.headers:
             header.position += position
         self._headers += validated.headers
         self._parts += validated.parts
         self._size += validated.size
-        state.next_offset = validated.last_offset + 1
+        log.next_offset = validated.last_offset + 1
 
     def write(self) -> int:
         """Write all that is staged, undone where that fails; returns the bytes written since the last call.
 
-        StorageFault also where an early write failed since then: what was staged before it is gone, and whoever staged
-        it is told only here.
+        StorageFault also where an early write failed since then: what was staged before it is gone, and its
+        producers learn of it only here.
         """
         undone_by = self._undone_by
         if undone_by is not None:
@@ -279,37 +269,37 @@ class LogAppender:
         size = self._size
         if size == 0:
             return 0
-        state = self._state
-        segment = state.segments.active
+        log = self._local_log
+        segment = log.segments.active
         size_before = segment.size
         try:
             # An epoch without data is harmless, data without its epoch is not.
-            if state.epochs.changed:
-                state.epochs.save()
+            if log.leader_epochs.changed:
+                log.leader_epochs.save()
             segment.write(self._parts, size)
             if self._aborted:
                 self._write_aborted()
         except OSError as problem:
             self._undo(size_before)
-            raise state.fault(problem) from problem
+            raise log.fault(problem) from problem
         except Exception:
-            # Not the disk's fault, a lack of memory perhaps; whoever staged this is refused all the same.
+            # Not the disk's fault, a lack of memory perhaps; the append is refused all the same.
             self._undo(size_before)
             raise
         crash_point(AFTER_WRITE)
         for header in self._headers:
             last_offset = header.last_offset
             segment.index_batch(header.position, header.size, last_offset, header.max_timestamp, last_offset)
-        next_offset = state.next_offset
+        next_offset = log.next_offset
         segment.remember_end_position(next_offset)
-        state.log_end_offset = next_offset
-        state.producers.end_offset = next_offset
-        state.producers.on_staged_written()
+        log.log_end_offset = next_offset
+        log.producer_state.end_offset = next_offset
+        log.producer_state.on_staged_written()
         self._forget()
         return size
 
     def _write_aborted(self) -> None:
-        index = self._state.segments.active.txn_index
+        index = self._local_log.segments.active.txn_index
         before = len(index.entries())
         try:
             for txn in self._aborted:
@@ -317,11 +307,11 @@ class LogAppender:
         except OSError:
             index.keep(before)
             raise
-        self._state.directory_changed = True
+        self._local_log.directory_changed = True
 
     def _undo(self, size_before: int) -> None:
-        state = self._state
-        segment = state.segments.active
+        log = self._local_log
+        segment = log.segments.active
         if segment.size != size_before:
             # Where it fails it has noted that, and the next write cuts first.
             with contextlib.suppress(OSError):
@@ -330,11 +320,11 @@ class LogAppender:
 
     def discard(self) -> None:
         """Undo what is staged."""
-        state = self._state
-        state.producers.roll_back()
+        log = self._local_log
+        log.producer_state.roll_back()
         if self._epochs_before is not None:
-            state.epochs.restore(self._epochs_before)
-        state.next_offset = state.log_end_offset
+            log.leader_epochs.restore(self._epochs_before)
+        log.next_offset = log.log_end_offset
         self._forget()
 
     def _forget(self) -> None:
@@ -348,3 +338,30 @@ class LogAppender:
 def _marker_of(validated: ValidatedRecords, header: BatchHeader) -> EndTxnMarker | None:
     # Control batches are a hundred bytes or so, and few.
     return read_end_txn_marker(b"".join(validated.parts), header)
+
+
+def _levels(settings: LogSettings) -> dict[str, int]:
+    return {
+        "gzip": settings.compression_gzip_level,
+        "lz4": settings.compression_lz4_level,
+        "zstd": settings.compression_zstd_level,
+    }
+
+
+def append_policy(settings: LogSettings) -> AppendPolicy:
+    """What the topic's settings mean for the validation of appended records."""
+    codec: int | None = None
+    level: int | None = None
+    if settings.compression_type != PRODUCER_CODEC:
+        codec = codec_named(settings.compression_type)
+        level = _levels(settings).get(settings.compression_type)
+    return AppendPolicy(
+        max_message_bytes=settings.max_message_bytes,
+        compacted=settings.compacts,
+        log_append_time=settings.uses_log_append_time,
+        timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        codec=codec,
+        level=level,
+        max_decompressed_bytes=max(_DECOMPRESSED_AT_LEAST, _DECOMPRESSED_TIMES * settings.max_message_bytes),
+    )

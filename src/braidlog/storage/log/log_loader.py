@@ -13,18 +13,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from braidlog.core.errors import CorruptLogError, is_disk_full
 from braidlog.core.types import TopicPartition
 from braidlog.storage.log.local_log import LocalLog
 from braidlog.storage.log.log_segment import LogSegment
-from braidlog.storage.log.lost_tails import RecoveryReport, is_blank, save_segment, save_tail
-from braidlog.storage.log.producer_state_rebuild import replay_producers
-from braidlog.storage.log.segment_file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from braidlog.storage.log.segment_recovery import recover_segment
-from braidlog.storage.log.swap_recovery import base_offset_of, complete_interrupted_swaps
+from braidlog.storage.log.lost_tails import LostTails, RecoveryReport, is_blank
+from braidlog.storage.log.segment_file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    base_offset_of,
+    file_name,
+)
+from braidlog.storage.log.segment_recovery import recover_segment, replay_producers
 from braidlog.storage.producers.producer_state_manager import ProducerStateManager
 from braidlog.wire.records.batch import HEADER_SIZE
+
+_INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 _log = logging.getLogger(__name__)
 
@@ -37,62 +49,131 @@ class LogLoader:
 
     def __init__(
         self,
-        state: LocalLog,
+        log: LocalLog,
         *,
         log_start_offset: int,
         recovery_point: int,
         clean: bool,
         progress: RecoveryProgress | None,
     ) -> None:
-        self._state = state
+        self._local_log = log
         self._start = log_start_offset
         self._recovery_point = recovery_point
         self._clean = clean
         self._progress = progress
+        self._lost_tails = LostTails(log)
         self.report = RecoveryReport(clean=clean)
         # Producer state is at the end of the log already: recovery has read it along.
         self._producers_known = False
         self._epochs_loaded = False
 
     def load(self) -> RecoveryReport:
-        state = self._state
-        # After a crash nobody knows whether the directory's own entry was ever synced.
-        state.entry_unsynced = not self._clean or not state.files.exists(state.directory)
-        state.files.mkdir(state.directory)
-        self.report.removed_files += complete_interrupted_swaps(state)
-        names = state.files.listdir(state.directory)
+        log = self._local_log
+        # After a crash the directory's own entry may not have been synced.
+        log.entry_unsynced = not self._clean or not log.files.exists(log.directory)
+        log.files.mkdir(log.directory)
+        self.report.removed_files += self._complete_interrupted_swaps()
+        names = log.files.listdir(log.directory)
         for name in names:
             base_offset = base_offset_of(name)
             if name.endswith(LOG_SUFFIX) and base_offset is not None:
-                state.segments.add(state.open_segment(base_offset))
-        state.snapshots.find(names)
+                log.segments.add(log.open_segment(base_offset))
+        log.snapshots.find(names)
         self._load_epochs()
-        first_unsynced = len(state.segments.items)
-        if not self._clean and state.segments.items:
-            first_unsynced = state.segments.floor(self._recovery_point)
+        first_unsynced = len(log.segments.items)
+        if not self._clean and log.segments.items:
+            first_unsynced = log.segments.floor(self._recovery_point)
         self._repair_indexes(set(names), first_unsynced)
-        if first_unsynced < len(state.segments.items):
+        if first_unsynced < len(log.segments.items):
             self._recover(first_unsynced)
         self._settle_end()
         self._settle_epochs()
         self._settle_producers()
         return self.report
 
+    # --- interrupted deletions and compactions
+
+    def _complete_interrupted_swaps(self) -> list[str]:
+        """Bring the directory into the state that an undisturbed run would have left; returns what was removed.
+
+        .deleted   going anyway: removed
+        .cleaned   compaction had not finished: removed, and with it every `.swap` at or past the lowest of them,
+                   because they belong to the same unfinished set
+        .swap      compaction had finished: the old segments in their range go, the swap is completed
+        .tmp       a file that was about to replace another: removed
+        """
+        log = self._local_log
+        names = log.files.listdir(log.directory)
+        removed = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))]
+        unfinished = [base_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+        lowest = min((base for base in unfinished if base is not None), default=None)
+        swapped: list[str] = []
+        for name in names:
+            if name.endswith(SWAP_SUFFIX):
+                base = base_offset_of(name)
+                if base is None or (lowest is not None and base >= lowest):
+                    removed.append(name)
+                else:
+                    swapped.append(name)
+        self._remove(removed)
+        replaced = self._complete_swap(swapped) if swapped else []
+        orphans = self._orphaned_indexes()
+        self._remove(orphans)
+        return removed + replaced + orphans
+
+    def _complete_swap(self, swapped: list[str]) -> list[str]:
+        log = self._local_log
+        lower: int | None = None
+        upper = -1
+        for name in swapped:
+            if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                base = base_offset_of(name)
+                assert base is not None
+                segment = log.open_segment(base, SWAP_SUFFIX)
+                lower = base if lower is None else min(lower, base)
+                upper = max(upper, segment.read_next_offset(), base + 1)
+                segment.release()
+        replaced: list[str] = []
+        if lower is not None:
+            for name in log.files.listdir(log.directory):
+                base = base_offset_of(name)
+                is_segment = name.endswith((LOG_SUFFIX, *_INDEX_SUFFIXES))
+                if is_segment and base is not None and lower <= base < upper:
+                    replaced.append(name)
+        self._remove(replaced)
+        for name in sorted(swapped, key=_log_last):
+            path = f"{log.directory}/{name}"
+            log.files.rename(path, path.removesuffix(SWAP_SUFFIX))
+        log.files.sync_dir(log.directory)
+        _log.info("%s: completed an interrupted compaction of offsets %s to %d", log.topic_partition, lower, upper - 1)
+        return replaced
+
+    def _orphaned_indexes(self) -> list[str]:
+        log = self._local_log
+        names = log.files.listdir(log.directory)
+        logs = {base_offset_of(name) for name in names if name.endswith(LOG_SUFFIX)}
+        return [name for name in names if name.endswith(_INDEX_SUFFIXES) and base_offset_of(name) not in logs]
+
+    def _remove(self, names: list[str]) -> None:
+        log = self._local_log
+        for name in names:
+            log.files.remove(f"{log.directory}/{name}")
+
     # --- segments
 
     def _repair_indexes(self, names: set[str], count: int) -> None:
         """Of the first `count` segments, which are not read again as a whole."""
-        for segment in self._state.segments.items[:count]:
+        for segment in self._local_log.segments.items[:count]:
             problem = self._index_problem(segment, names)
             if problem is not None:
                 _log.warning("%s; building the indexes of this segment again", problem)
                 self._rebuild(segment)
 
     def _index_problem(self, segment: LogSegment, names: set[str]) -> str | None:
-        stem = f"{segment.base_offset:020d}"
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if stem + suffix not in names:
-                return f"{self._state.directory}/{stem}{suffix} is missing"
+            name = file_name(segment.base_offset, suffix)
+            if name not in names:
+                return f"{self._local_log.directory}/{name} is missing"
         try:
             segment.offset_index.check(segment.size)
             segment.time_index.check()
@@ -105,7 +186,7 @@ class LogLoader:
         return None
 
     def _rebuild(self, segment: LogSegment) -> None:
-        state = self._state
+        log = self._local_log
         producers: ProducerStateManager | None = None
         try:
             segment.txn_index.entries()
@@ -120,14 +201,14 @@ class LogLoader:
         self.report.rebuilt_indexes += [segment.offset_index.file.path, segment.time_index.file.path]
         self.report.segments_scanned += 1
         self.report.bytes_scanned += segment.size
-        state.directory_changed = True
+        log.directory_changed = True
 
     def _recover(self, first: int) -> None:
-        state = self._state
-        todo = state.segments.items[first:]
+        log = self._local_log
+        todo = log.segments.items[first:]
         total = sum(segment.size for segment in todo)
         done = 0
-        producers = state.producers
+        producers = log.producer_state
         base = todo[0].base_offset
         self._load_producers(producers, base)
         for number, segment in enumerate(todo):
@@ -135,9 +216,9 @@ class LogLoader:
             producers.end_offset = max(producers.end_offset, segment.base_offset)
             if number > 0:
                 with self._as_far_as_there_is_room():
-                    state.snapshots.write(producers, sync=False)
+                    log.snapshots.write(producers, sync=False)
             done += segment.size
-            result = recover_segment(segment, producers, state.epochs)
+            result = recover_segment(segment, producers, log.leader_epochs)
             self.report.segments_scanned += 1
             self.report.bytes_scanned += segment.size
             if result.torn and segment is todo[-1] and is_blank(segment, result.valid_bytes):
@@ -146,17 +227,17 @@ class LogLoader:
                 self._cut(segment, result.valid_bytes, result.next_offset, result.reason, result.torn)
                 for later in todo[number + 1 :]:
                     reason = f"it follows the corrupt segment {segment.base_offset:020d}"
-                    self.report.lost.append(save_segment(state, later, reason))
-                    state.segments.remove(later)
+                    self.report.lost.append(self._lost_tails.save_segment(later, reason))
+                    log.segments.remove(later)
                 # A power cut must not bring them back behind what will be appended in their place.
-                state.files.sync_dir(state.directory)
-            if segment is not state.segments.active:
+                log.files.sync_dir(log.directory)
+            if segment is not log.segments.active:
                 with self._as_far_as_there_is_room():
                     segment.become_inactive()
             if result.reason is not None:
                 break
         self._report_progress(len(todo), len(todo), done, total)
-        state.directory_changed = True
+        log.directory_changed = True
         self._producers_known = True
 
     def _trim(self, segment: LogSegment, position: int, next_offset: int) -> None:
@@ -174,7 +255,7 @@ class LogLoader:
         segment.sync()
 
     def _cut(self, segment: LogSegment, position: int, next_offset: int, reason: str, torn: bool) -> None:
-        self.report.lost.append(save_tail(self._state, segment, position, next_offset, reason, torn=torn))
+        self.report.lost.append(self._lost_tails.save_tail(segment, position, next_offset, reason, torn=torn))
         segment.truncate_at(position, next_offset)
         segment.sync()
 
@@ -185,96 +266,98 @@ class LogLoader:
         except OSError as problem:
             if not is_disk_full(problem):
                 raise
-            _log.warning("%s: not written for now: %s", self._state.topic_partition, problem)
+            _log.warning("%s: not written for now: %s", self._local_log.topic_partition, problem)
 
     def _report_progress(self, segments: int, all_segments: int, size: int, all_size: int) -> None:
         if self._progress is not None:
-            self._progress(self._state.topic_partition, segments, all_segments, size, all_size)
+            self._progress(self._local_log.topic_partition, segments, all_segments, size, all_size)
 
     # --- offsets
 
     def _settle_end(self) -> None:
-        state = self._state
-        items = state.segments.items
+        log = self._local_log
+        items = log.segments.items
         while len(items) > 1 and items[-1].size == 0 and items[-2].read_next_offset() > items[-1].base_offset:
             # The remains of a roll that failed while its predecessor went on growing.
             empty = items[-1]
-            state.segments.remove(empty)
+            log.segments.remove(empty)
             empty.remove()
         end = items[-1].read_next_offset() if items else self._start
         if items and end < self._start:
             _log.warning(
                 "%s ends at offset %d, before its start offset %d: dropping what is left of it",
-                state.topic_partition,
+                log.topic_partition,
                 end,
                 self._start,
             )
             for segment in items[:]:
-                state.segments.remove(segment)
+                log.segments.remove(segment)
                 self.report.removed_files.append(segment.log_path)
                 segment.remove()
             end = self._start
             self._producers_known = False
         if not items:
-            state.segments.add(state.new_segment(end))
-        active = state.segments.active
+            log.segments.add(log.new_segment(end))
+        active = log.segments.active
         active.resume_appending()
         # Whoever crashed may have set room aside for it.
         active.reserved = active.reserved or not self._clean
         active.remember_end_position(end)
-        state.log_end_offset = state.next_offset = end
-        state.log_start_offset = max(self._start, state.segments.first.base_offset)
+        log.log_end_offset = log.next_offset = end
+        log.log_start_offset = max(self._start, log.segments.first.base_offset)
         untouched = self._clean and not self.report.lost
-        state.recovery_point = end if untouched else min(self._recovery_point, end)
+        log.recovery_point = end if untouched else min(self._recovery_point, end)
 
     # --- epochs
 
     def _load_epochs(self) -> None:
         try:
-            self._epochs_loaded = self._state.epochs.load()
+            self._epochs_loaded = self._local_log.leader_epochs.load()
         except CorruptLogError as problem:
             _log.warning("%s; reading the epochs from the log again", problem)
 
     def _settle_epochs(self) -> None:
-        state = self._state
+        log = self._local_log
         if not self._epochs_loaded:
-            state.epochs.clear()
-            for segment in state.segments.items:
+            log.leader_epochs.clear()
+            for segment in log.segments.items:
                 walk = segment.walk(0)
                 while walk.advance():
-                    if walk.leader_epoch > state.epochs.latest:
-                        state.epochs.assign(walk.leader_epoch, walk.base_offset)
-        state.epochs.truncate_from_end(state.log_end_offset)
-        state.epochs.truncate_from_start(state.log_start_offset)
-        if state.epochs.changed:
+                    if walk.leader_epoch > log.leader_epochs.latest:
+                        log.leader_epochs.assign(walk.leader_epoch, walk.base_offset)
+        log.leader_epochs.truncate_from_end(log.log_end_offset)
+        log.leader_epochs.truncate_from_start(log.log_start_offset)
+        if log.leader_epochs.changed:
             with self._as_far_as_there_is_room():
-                state.epochs.save()
+                log.leader_epochs.save()
 
     # --- producers
 
     def _load_producers(self, producers: ProducerStateManager, up_to: int) -> None:
         """State as of `up_to`, where a segment starts."""
-        state = self._state
-        state.snapshots.load(producers, self._start, up_to, state.clock.wall_ms())
-        replay_producers(producers, state.segments.items, up_to)
+        log = self._local_log
+        log.snapshots.load(producers, self._start, up_to, log.clock.wall_ms())
+        replay_producers(producers, log.segments.items, up_to)
 
     def _producers_at(self, offset: int) -> ProducerStateManager:
-        producers = ProducerStateManager(str(self._state.topic_partition), self._state.producers.expiration_ms)
+        producers = ProducerStateManager(
+            str(self._local_log.topic_partition), self._local_log.producer_state.expiration_ms
+        )
         self._load_producers(producers, offset)
         return producers
 
     def _settle_producers(self) -> None:
-        state = self._state
-        producers = state.producers
-        end = state.log_end_offset
-        state.snapshots.remove_stray([segment.base_offset for segment in state.segments.items])
-        state.snapshots.remove_outside(state.log_start_offset, end)
+        log = self._local_log
+        producers = log.producer_state
+        end = log.log_end_offset
+        log.snapshots.remove_stray([segment.base_offset for segment in log.segments.items])
+        log.snapshots.remove_outside(log.log_start_offset, end)
         if self._producers_known:
             return
-        had_snapshots = bool(state.snapshots.offsets)
-        state.snapshots.load(producers, state.log_start_offset, end, state.clock.wall_ms())
+        had_snapshots = bool(log.snapshots.offsets)
+        log.snapshots.load(producers, log.log_start_offset, end, log.clock.wall_ms())
         if had_snapshots or not self._clean:
-            replay_producers(producers, state.segments.items, end)
+            replay_producers(producers, log.segments.items, end)
         else:
             # A log that was closed without ever having a snapshot never had a producer to remember.
             producers.end_offset = end
@@ -290,3 +373,7 @@ def _points_at_a_batch(segment: LogSegment) -> bool:
         return walk.advance() and segment.base_offset <= walk.base_offset <= walk.last_offset <= offset
     except CorruptLogError:
         return False
+
+
+def _log_last(name: str) -> bool:
+    return name.endswith(LOG_SUFFIX + SWAP_SUFFIX)

@@ -1,4 +1,4 @@
-"""One segment: a `.log` file of batches and its three indexes (hot: compiled by mypyc).
+"""The segments of a log; each is a `.log` file of batches and its three indexes (hot: compiled by mypyc).
 
     00000000000000001234.log         batches, from offset 1234 on
     00000000000000001234.index       offset → position          (`offset_index`)
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from mypy_extensions import i64
@@ -433,3 +434,39 @@ class LogSegment:
         for path in self.paths():
             if self._files.exists(path):
                 self._files.remove(path)
+
+
+class LogSegments:
+    """Never empty once the log is open; the last one is active."""
+
+    def __init__(self) -> None:
+        self.items: list[LogSegment] = []
+        self._bases: list[int] = []
+
+    @property
+    def active(self) -> LogSegment:
+        return self.items[-1]
+
+    @property
+    def first(self) -> LogSegment:
+        return self.items[0]
+
+    def add(self, segment: LogSegment) -> None:
+        """One of the same base offset is replaced."""
+        at = bisect_left(self._bases, segment.base_offset)
+        if at < len(self._bases) and self._bases[at] == segment.base_offset:
+            self.items[at] = segment
+        else:
+            self.items.insert(at, segment)
+            self._bases.insert(at, segment.base_offset)
+
+    def remove(self, segment: LogSegment) -> None:
+        """This very segment; one that replaced it stays."""
+        at = bisect_left(self._bases, segment.base_offset)
+        if at < len(self._bases) and self.items[at] is segment:
+            del self.items[at]
+            del self._bases[at]
+
+    def floor(self, offset: int) -> int:
+        """Number of the segment that covers `offset`; the first one's for an offset below all."""
+        return max(bisect_right(self._bases, offset) - 1, 0)

@@ -1,4 +1,4 @@
-"""What recovery cannot keep is saved beside the log before it is cut off, and named.
+"""What recovery cannot keep is saved beside the log before it is cut off.
 
 The bytes go to `lost-<first offset, 20 digits>.tail` in the partition's directory: Kafka ignores such names, deletion
 of the topic takes them along, and nothing else removes them before a person has looked.
@@ -79,84 +79,87 @@ def is_blank(segment: LogSegment, position: int) -> bool:
     return True
 
 
-def save_tail(
-    state: LocalLog, segment: LogSegment, position: int, first_offset: int, reason: str, *, torn: bool
-) -> LostRange:
-    """Copy everything from `position` on; raises StorageFault where that fails and the bytes may be of worth."""
-    path = tail_path(state, first_offset)
-    end_offset = plausible_end(state, segment, position, first_offset)
-    saved: str | None = path
-    try:
-        _copy(state, segment, position, path)
-    except OSError as problem:
-        if state.files.exists(path):
-            state.files.remove(path)
-        if not torn:
-            raise StorageFault(
-                state.data_directory,
-                f"{segment.log_path} is corrupt at position {position} ({reason}) and the rest cannot be saved before "
-                f"it is cut off: {problem.strerror}; make room",
-                problem,
-            ) from problem
-        saved = None
-    lost = LostRange(segment.log_path, position, segment.size - position, first_offset, end_offset, reason, saved)
-    _log.warning("%s", lost)
-    return lost
+class LostTails:
+    """Saves what is cut off one log."""
 
+    def __init__(self, log: LocalLog) -> None:
+        self._local_log = log
 
-def save_segment(state: LocalLog, segment: LogSegment, reason: str) -> LostRange:
-    """A whole segment that cannot stay: its log gets a tail's name, its indexes go; later ones must still be listed."""
-    path = tail_path(state, segment.base_offset)
-    end_offset = plausible_end(state, segment, 0, segment.base_offset)
-    lost = LostRange(segment.log_path, 0, segment.size, segment.base_offset, end_offset, reason, path)
-    state.files.rename(segment.log_path, path)
-    segment.remove()
-    _log.warning("%s", lost)
-    return lost
+    def save_tail(self, segment: LogSegment, position: int, first_offset: int, reason: str, *, torn: bool) -> LostRange:
+        """Copy everything from `position` on; raises StorageFault where that fails and the bytes may matter."""
+        path = self._path_for(first_offset)
+        end_offset = self._plausible_end(segment, position, first_offset)
+        saved: str | None = path
+        try:
+            self._copy(segment, position, path)
+        except OSError as problem:
+            if self._local_log.files.exists(path):
+                self._local_log.files.remove(path)
+            if not torn:
+                raise StorageFault(
+                    self._local_log.data_directory,
+                    f"{segment.log_path} is corrupt at position {position} ({reason}) and the rest cannot be saved "
+                    f"before it is cut off: {problem.strerror}; make room",
+                    problem,
+                ) from problem
+            saved = None
+        lost = LostRange(segment.log_path, position, segment.size - position, first_offset, end_offset, reason, saved)
+        _log.warning("%s", lost)
+        return lost
 
+    def save_segment(self, segment: LogSegment, reason: str) -> LostRange:
+        """A whole segment that cannot stay: its log gets a tail's name, its indexes go.
 
-def tail_path(state: LocalLog, first_offset: int) -> str:
-    stem = f"{state.directory}/{TAIL_PREFIX}{first_offset:020d}"
-    path = stem + TAIL_SUFFIX
-    number = 1
-    while state.files.exists(path):
-        path = f"{stem}.{number}{TAIL_SUFFIX}"
-        number += 1
-    return path
+        Later segments must still be in the log's list.
+        """
+        path = self._path_for(segment.base_offset)
+        end_offset = self._plausible_end(segment, 0, segment.base_offset)
+        lost = LostRange(segment.log_path, 0, segment.size, segment.base_offset, end_offset, reason, path)
+        self._local_log.files.rename(segment.log_path, path)
+        segment.remove()
+        _log.warning("%s", lost)
+        return lost
 
+    def _path_for(self, first_offset: int) -> str:
+        stem = f"{self._local_log.directory}/{TAIL_PREFIX}{first_offset:020d}"
+        path = stem + TAIL_SUFFIX
+        number = 1
+        while self._local_log.files.exists(path):
+            path = f"{stem}.{number}{TAIL_SUFFIX}"
+            number += 1
+        return path
 
-def plausible_end(state: LocalLog, segment: LogSegment, position: int, first_offset: int) -> int | None:
-    """The offset after the last batch from `position` on: where the next segment starts, or what the headers say.
+    def _plausible_end(self, segment: LogSegment, position: int, first_offset: int) -> int | None:
+        """The offset after the last batch from `position` on: where the next segment starts, or what the headers say.
 
-    None unless they say it up to the end of the file: half a range would be taken for the whole.
-    """
-    for other in state.segments.items:
-        if other.base_offset > segment.base_offset:
-            return other.base_offset
-    end_offset: int | None = None
-    expected = first_offset
-    walk = segment.walk(position)
-    try:
-        while walk.advance():
-            # The first header may be what is corrupt: believe it only if it claims no more than its bytes can hold.
-            if walk.base_offset < expected or walk.last_offset - expected > walk.size:
-                return None
-            expected = end_offset = walk.last_offset + 1
-    except CorruptLogError:
-        return None
-    return end_offset
+        None unless they say it up to the end of the file: half a range would be taken for the whole.
+        """
+        for other in self._local_log.segments.items:
+            if other.base_offset > segment.base_offset:
+                return other.base_offset
+        end_offset: int | None = None
+        expected = first_offset
+        walk = segment.walk(position)
+        try:
+            while walk.advance():
+                # The first header may be what is corrupt: believe it only if it claims no more than its bytes can hold.
+                if walk.base_offset < expected or walk.last_offset - expected > walk.size:
+                    return None
+                expected = end_offset = walk.last_offset + 1
+        except CorruptLogError:
+            return None
+        return end_offset
 
-
-def _copy(state: LocalLog, segment: LogSegment, position: int, path: str) -> None:
-    file = state.files.open_append(path)
-    try:
-        while position < segment.size:
-            chunk = segment.read_at(min(_CHUNK, segment.size - position), position)
-            if not chunk:
-                break
-            file.writev([chunk])
-            position += len(chunk)
-        file.sync()
-    finally:
-        file.close()
-    state.files.sync_dir(state.directory)
+    def _copy(self, segment: LogSegment, position: int, path: str) -> None:
+        file = self._local_log.files.open_append(path)
+        try:
+            while position < segment.size:
+                chunk = segment.read_at(min(_CHUNK, segment.size - position), position)
+                if not chunk:
+                    break
+                file.writev([chunk])
+                position += len(chunk)
+            file.sync()
+        finally:
+            file.close()
+        self._local_log.files.sync_dir(self._local_log.directory)

@@ -43,15 +43,15 @@ class TimestampAndOffset:
 
 
 class LogReader:
-    def __init__(self, state: LocalLog) -> None:
-        self._state = state
+    def __init__(self, log: LocalLog) -> None:
+        self._local_log = log
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one_batch: bool) -> FetchDataInfo:
-        state = self._state
-        end = state.log_end_offset
-        if offset > end or offset < state.log_start_offset:
+        log = self._local_log
+        end = log.log_end_offset
+        if offset > end or offset < log.log_start_offset:
             raise OffsetOutOfRangeError(
-                f"offset {offset} of {state.topic_partition} is outside of {state.log_start_offset} … {end}"
+                f"offset {offset} of {log.topic_partition} is outside of {log.log_start_offset} … {end}"
             )
         limit = limit_offset if limit_offset < end else end
         if offset >= limit:
@@ -59,14 +59,14 @@ class LogReader:
         try:
             return self._read(offset, max_bytes, limit, min_one_batch)
         except OSError as problem:
-            raise state.fault(problem) from problem
+            raise log.fault(problem) from problem
         except CorruptLogError as problem:
-            _log.error("%s: offset %d cannot be read: %s", state.topic_partition, offset, problem)
+            _log.error("%s: offset %d cannot be read: %s", log.topic_partition, offset, problem)
             raise CorruptMessageError(str(problem)) from problem
 
     def _read(self, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> FetchDataInfo:
-        items = self._state.segments.items
-        number = self._state.segments.floor(offset)
+        items = self._local_log.segments.items
+        number = self._local_log.segments.floor(offset)
         segment = items[number]
         start = segment.position_of(offset)
         # Compaction may have left no batch at or past the offset in its own segment.
@@ -76,7 +76,7 @@ class LogReader:
                 return FetchDataInfo(None, offset)
             segment = items[number]
             start = 0
-        upper = items[number + 1].base_offset if number + 1 < len(items) else self._state.log_end_offset
+        upper = items[number + 1].base_offset if number + 1 < len(items) else self._local_log.log_end_offset
         stop = segment.size if limit >= upper else segment.position_of(limit)
         if stop <= start:
             return FetchDataInfo(None, offset)
@@ -94,29 +94,29 @@ class LogReader:
     def aborted(self, start: int, end: int) -> list[AbortedTxn]:
         """What was aborted among the offsets `start` … `end` - 1."""
         found: list[AbortedTxn] = []
-        items = self._state.segments.items
+        items = self._local_log.segments.items
         try:
-            for number in range(self._state.segments.floor(start), len(items)):
+            for number in range(self._local_log.segments.floor(start), len(items)):
                 if items[number].txn_index.collect(start, end, found):
                     break
         except OSError as problem:
-            raise self._state.fault(problem) from problem
+            raise self._local_log.fault(problem) from problem
         return found
 
     def at_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """The first record that is not older than `timestamp`; None if all are."""
         try:
-            for segment in self._state.segments.items:
+            for segment in self._local_log.segments.items:
                 if segment.max_timestamp >= timestamp:
                     found = self._find_timestamp(segment, timestamp)
                     if found is not None:
                         return found
         except OSError as problem:
-            raise self._state.fault(problem) from problem
+            raise self._local_log.fault(problem) from problem
         return None
 
     def _find_timestamp(self, segment: LogSegment, timestamp: int) -> TimestampAndOffset | None:
-        start_offset = self._state.log_start_offset
+        start_offset = self._local_log.log_start_offset
         # An entry of that very timestamp says where its batch ends, so the one before it is where to start.
         indexed = segment.time_index.floor(timestamp - 1)[1]
         walk = segment.walk(segment.offset_index.position_for(max(indexed, start_offset)))
@@ -131,10 +131,10 @@ class LogReader:
         """The first record that has the largest timestamp of the log; None in a log without timestamps."""
         largest = NO_TIMESTAMP
         try:
-            for segment in self._state.segments.items:
+            for segment in self._local_log.segments.items:
                 largest = max(largest, segment.max_timestamp)
         except OSError as problem:
-            raise self._state.fault(problem) from problem
+            raise self._local_log.fault(problem) from problem
         return self.at_timestamp(largest) if largest >= 0 else None
 
 

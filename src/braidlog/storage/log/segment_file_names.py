@@ -13,7 +13,15 @@ SUFFIXES: Final = (TXN_INDEX_SUFFIX, TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 DELETED_SUFFIX: Final = ".deleted"
+# Of a file that is about to replace another.
+TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The offset that a segment file's name starts with; None for other files."""
+    digits, dot, _ = name.partition(".")
+    return int(digits) if dot and len(digits) == 20 and digits.isascii() and digits.isdigit() else None

@@ -1,4 +1,4 @@
-"""A whole segment read again, every checksum checked and the indexes built anew (hot: compiled by mypyc)."""
+"""Segments read again after a crash: batches checked, indexes and producer state rebuilt (hot: compiled by mypyc)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from braidlog.storage.index.offset_index import MAX_RELATIVE_OFFSET
 from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from braidlog.storage.log.log_segment import LogSegment
-from braidlog.storage.log.producer_state_rebuild import replay_batch
 from braidlog.storage.producers.end_txn_marker import read_end_txn_marker
 from braidlog.storage.producers.producer_state_manager import EndTxnMarker, ProducerStateManager
 from braidlog.wire.records.batch import MESSAGE_V0_SIZE, BatchHeader, check_crc, read_header
+from braidlog.wire.records.validation import ORIGIN_REPLICATION
 
 _WINDOW: Final = 1 << 20
 _HEADER_ROOM: Final = 128
@@ -27,7 +27,7 @@ class SegmentRecoveryResult:
         self.valid_bytes = valid_bytes
         self.next_offset = next_offset
         self.reason = reason
-        # What follows is zeros or less than a header: no batch that anyone was told of.
+        # What follows is zeros or less than a header: no batch that was acknowledged.
         self.torn = torn
 
 
@@ -88,18 +88,45 @@ def _scan(
 
 def _replay(producers: ProducerStateManager, header: BatchHeader, window: bytes, aborted: list[AbortedTxn]) -> None:
     if header.producer_id >= 0:
-        marker: EndTxnMarker | None = read_end_txn_marker(window, header) if header.is_control else None
-        completed = replay_batch(producers, header, marker)
-        if completed is not None:
-            if completed.aborted:
-                aborted.append(
-                    AbortedTxn(
-                        completed.producer_id,
-                        completed.first_offset,
-                        completed.last_offset,
-                        producers.stable_offset_after(completed),
-                    )
-                )
-            producers.complete(completed)
-        producers.on_staged_written()
+        marker = read_end_txn_marker(window, header) if header.is_control else None
+        aborted_txn = _replay_batch(producers, header, marker)
+        if aborted_txn is not None:
+            aborted.append(aborted_txn)
     producers.end_offset = header.last_offset + 1
+
+
+def _replay_batch(
+    producers: ProducerStateManager, header: BatchHeader, marker: EndTxnMarker | None
+) -> AbortedTxn | None:
+    """Account for one batch; the transaction that it aborts, if it does."""
+    completed = producers.append(header, marker, ORIGIN_REPLICATION)
+    aborted = producers.complete(completed) if completed is not None else None
+    producers.on_staged_written()
+    return aborted
+
+
+def replay_producers(producers: ProducerStateManager, segments: list[LogSegment], end_offset: int) -> None:
+    """Bring `producers` from its own end offset to `end_offset`; index entries of transactions exist already."""
+    for number, segment in enumerate(segments):
+        upper = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if upper <= producers.end_offset or segment.base_offset >= end_offset:
+            continue
+        start = segment.position_of(max(producers.end_offset, segment.base_offset))
+        walk = segment.walk(start)
+        while walk.advance():
+            if walk.last_offset >= end_offset:
+                break
+            header = walk.header()
+            if header.producer_id >= 0:
+                marker = _marker_at(walk.read(), header) if header.is_control else None
+                _replay_batch(producers, header, marker)
+    producers.end_offset = max(producers.end_offset, end_offset)
+
+
+def _marker_at(batch: bytes, header: BatchHeader) -> EndTxnMarker | None:
+    """The marker of a control batch whose bytes were read on their own."""
+    position = header.position
+    header.position = 0
+    marker = read_end_txn_marker(batch, header)
+    header.position = position
+    return marker

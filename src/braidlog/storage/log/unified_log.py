@@ -9,10 +9,7 @@ of any call means that nothing staged since the last successful write is in the 
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable
-from typing import TypeVar
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
@@ -23,18 +20,13 @@ from braidlog.core.types import TopicPartition
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.index.transaction_index import AbortedTxn
-from braidlog.storage.log import segment_lifecycle
-from braidlog.storage.log.append import LogAppender, LogAppendInfo, UnexpectedOffsetError
-from braidlog.storage.log.flush import close_durably, sync_to
-from braidlog.storage.log.local_log import LocalLog
+from braidlog.storage.log.append import LogAppender, LogAppendInfo, UnexpectedOffsetError, append_policy
+from braidlog.storage.log.local_log import DeletedSegment, LocalLog
 from braidlog.storage.log.log_loader import LogLoader, RecoveryProgress
 from braidlog.storage.log.log_segment import LogSegment
 from braidlog.storage.log.lost_tails import LostRange, RecoveryReport
 from braidlog.storage.log.read import FetchDataInfo, LogReader, TimestampAndOffset
 from braidlog.storage.log.segment_file_names import CLEANED_SUFFIX
-from braidlog.storage.log.segment_lifecycle import DeletedSegment
-from braidlog.storage.producers.producer_state_manager import ProducerStateEntry
-from braidlog.storage.producers.verification import VerificationGuard
 from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT, ORIGIN_REPLICATION
 
@@ -52,21 +44,19 @@ __all__ = [
 ]
 
 
-T = TypeVar("T")
-
-
 class UnifiedLog:
-    def __init__(self, state: LocalLog, recovery: RecoveryReport) -> None:
-        self._state = state
-        self._appender = LogAppender(state)
-        self._reader = LogReader(state)
+    def __init__(self, log: LocalLog, recovery: RecoveryReport) -> None:
+        self._local_log = log
+        self._appender = LogAppender(log)
+        self._reader = LogReader(log)
+        self.topic_partition = log.topic_partition
+        self.producer_state = log.producer_state
+        self.leader_epochs = log.leader_epochs
         self.recovery = recovery
         # As it was found after a clean stop: closing it unchanged costs nothing, also for ten thousand idle logs.
         whole = recovery.clean and recovery.found_whole
-        padded = any(segment.has_padded_index for segment in state.segments.items)
-        self._settled = state.fingerprint() if whole and not padded else None
-        # The thread that owns the log may read the rest of `_state` through the properties below only.
-        self.topic_partition = state.topic_partition
+        padded = any(segment.has_padded_index for segment in log.segments.items)
+        self._settled = log.fingerprint() if whole and not padded else None
 
     @staticmethod
     def open(
@@ -86,98 +76,81 @@ class UnifiedLog:
         jitter: random.Random | None = None,
     ) -> UnifiedLog:
         """Load, repair and recover; creates the directory if it is missing. `log.recovery` says what was done."""
-        state = LocalLog(directory, topic_partition, settings, files, handles, clock, producer_expiration_ms, jitter)
-        recovery = LogLoader(
-            state,
+        log = LocalLog(directory, topic_partition, settings, files, handles, clock, producer_expiration_ms, jitter)
+        loader = LogLoader(
+            log,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=clean,
             progress=progress,
         )
-        try:
-            report = recovery.load()
-        except OSError as problem:
-            raise state.fault(problem) from problem
-        state.high_watermark = min(max(high_watermark, state.log_start_offset), state.log_end_offset)
-        state.producers.on_high_watermark(state.high_watermark)
-        return UnifiedLog(state, report)
+        with log.disk_faults():
+            report = loader.load()
+        log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        log.producer_state.on_high_watermark(log.high_watermark)
+        return UnifiedLog(log, report)
 
     # --- facts
 
     @property
     def directory(self) -> str:
-        return self._state.directory
+        return self._local_log.directory
 
     @property
     def settings(self) -> LogSettings:
-        return self._state.settings
+        return self._local_log.settings
 
     @property
     def log_start_offset(self) -> int:
-        return self._state.log_start_offset
+        return self._local_log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        return self._state.log_end_offset
+        return self._local_log.log_end_offset
 
     @property
     def next_offset(self) -> int:
-        return self._state.next_offset
+        return self._local_log.next_offset
 
     @property
     def high_watermark(self) -> int:
-        return self._state.high_watermark
+        return self._local_log.high_watermark
 
     @property
     def recovery_point(self) -> int:
-        return self._state.recovery_point
+        return self._local_log.recovery_point
 
     @property
     def last_flush_ms(self) -> int:
-        return self._state.last_flush_ms
+        return self._local_log.last_flush_ms
 
     @property
     def unflushed_messages(self) -> int:
         """Offsets that a power cut would take."""
-        return self._state.log_end_offset - self._state.recovery_point
+        return self._local_log.log_end_offset - self._local_log.recovery_point
 
     @property
     def segments(self) -> list[LogSegment]:
         """Oldest first, the active one last; a copy."""
-        return self._state.segments.items[:]
+        return self._local_log.segments.items[:]
 
     @property
-    def truncations(self) -> int:
-        """How often the log was cut since it was opened; whoever remembers something of its content compares."""
-        return self._state.truncations
+    def truncation_count(self) -> int:
+        """How often the log was truncated since it was opened: what was known of its content may be void after that."""
+        return self._local_log.truncation_count
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self._state.segments.items)
-
-    @property
-    def producers(self) -> list[ProducerStateEntry]:
-        """What is known of each producer, for DescribeProducers."""
-        return list(self._state.producers.producers.values())
+        return sum(segment.size for segment in self._local_log.segments.items)
 
     @property
     def last_stable_offset(self) -> int:
         """No transaction that is open, or whose end is not below the high watermark, has a record before it."""
-        state = self._state
-        unstable = state.producers.first_unstable_offset()
-        if 0 <= unstable < state.high_watermark:
-            return max(unstable, state.log_start_offset)
-        return state.high_watermark
-
-    @property
-    def first_unstable_offset(self) -> int:
-        """Where the earliest transaction begins that holds read_committed readers back; -1 for none."""
-        return self._state.producers.first_unstable_offset()
-
-    def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
-        """Whether the earliest open transaction had no batch for so long that it must be hanging."""
-        last_ms = self._state.producers.oldest_transaction_ms()
-        return last_ms >= 0 and now_ms - last_ms > longest_ms
+        log = self._local_log
+        unstable = log.producer_state.first_unstable_offset()
+        if 0 <= unstable < log.high_watermark:
+            return max(unstable, log.log_start_offset)
+        return log.high_watermark
 
     # --- append
 
@@ -200,19 +173,11 @@ class UnifiedLog:
     @property
     def append_policy(self) -> AppendPolicy:
         """What decides about appends, as the topic's settings are now."""
-        return self._state.policy
+        return self._appender.policy
 
     def append_as_follower(self, records: ByteSlice, *, now_ms: int) -> LogAppendInfo:
         """Stage what the leader sent as it is; UnexpectedOffsetError where it starts before the end of the log."""
         return self._appender.stage(records, -1, now_ms, ORIGIN_REPLICATION, LATEST_PRODUCE_VERSION)
-
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> VerificationGuard | None:
-        """Before a transactional batch (KIP-890): what to hold while the coordinator is asked, None to go ahead."""
-        return self._state.producers.begin_verification(producer_id, epoch, sequence, now_ms)
-
-    def may_write(self, producer_id: int, epoch: int, verification: VerificationGuard | None) -> bool:
-        """Whether no marker and no other transaction came in between."""
-        return self._state.producers.may_write(producer_id, epoch, verification)
 
     @property
     def has_staged(self) -> bool:
@@ -224,7 +189,7 @@ class UnifiedLog:
 
     def sync_is_due(self) -> bool:
         """Whether `flush.messages` asks for what was written to be synced before it is acknowledged."""
-        return self.unflushed_messages >= self._state.settings.flush_messages
+        return self.unflushed_messages >= self._local_log.settings.flush_messages
 
     # --- read
 
@@ -255,149 +220,123 @@ class UnifiedLog:
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Up to the log end at most; false where it stood there or further."""
-        state = self._state
-        offset = min(offset, state.log_end_offset)
-        if offset <= state.high_watermark:
+        log = self._local_log
+        offset = min(offset, log.log_end_offset)
+        if offset <= log.high_watermark:
             return False
-        state.high_watermark = offset
-        state.producers.on_high_watermark(offset)
+        log.high_watermark = offset
+        log.producer_state.on_high_watermark(offset)
         return True
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """Hide everything below; false where that was hidden. Raises OffsetOutOfRangeError past the high watermark."""
-        state = self._state
-        if offset > state.high_watermark:
+        log = self._local_log
+        if offset > log.high_watermark:
             raise OffsetOutOfRangeError(
-                f"cannot move the start of {state.topic_partition} to {offset}: its high watermark is "
-                f"{state.high_watermark}"
+                f"cannot move the start of {log.topic_partition} to {offset}: its high watermark is "
+                f"{log.high_watermark}"
             )
-        return self._guard(lambda: segment_lifecycle.move_start(state, offset))
+        return log.move_start(offset)
 
     def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
         """A new leader begins to write at `start_offset`."""
-        if self._state.epochs.assign(epoch, start_offset):
-            self._guard(self._state.epochs.save)
+        if self._local_log.leader_epochs.assign(epoch, start_offset):
+            with self._local_log.disk_faults():
+                self.leader_epochs.save()
 
     def begin_leader_epoch(self, epoch: int) -> None:
         """This replica leads from the log end on; where the disk is full, the first write saves the epoch."""
         try:
-            self.assign_leader_epoch(epoch, self._state.log_end_offset)
+            self.assign_leader_epoch(epoch, self._local_log.log_end_offset)
         except StorageFault as fault:
             if not is_disk_full(fault):
                 raise
 
-    @property
-    def latest_epoch(self) -> int:
-        return self._state.epochs.latest
-
-    def epoch_for_offset(self, offset: int) -> int:
-        return self._state.epochs.epoch_for_offset(offset)
-
-    @property
-    def leader_epochs(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), ascending."""
-        return self._state.epochs.entries
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
         """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-320); None for an epoch not known here."""
-        return self._state.epochs.end_offset_for(epoch, self._state.log_end_offset)
-
-    def last_records_of_active_producers(self) -> list[tuple[int, int | None, int]]:
-        """(producer id, last offset of its data or None, epoch): what compaction must not lose sight of."""
-        return [
-            (entry.producer_id, entry.last_offset if entry.batches else None, entry.epoch)
-            for entry in self._state.producers.producers.values()
-        ]
-
-    def remove_expired_producers(self, now_ms: int) -> int:
-        return self._state.producers.remove_expired(now_ms)
+        return self._local_log.leader_epochs.end_offset_for(epoch, self._local_log.log_end_offset)
 
     # --- segments
 
     def roll(self) -> LogSegment:
         """Begin a new segment at the log end (the active one, if it is empty)."""
         self._appender.write_early()
-        return self._guard(lambda: segment_lifecycle.roll(self._state, self._state.log_end_offset))
+        with self._local_log.disk_faults():
+            return self._local_log.roll(self._local_log.log_end_offset)
 
     def delete_segments(self, count: int) -> list[DeletedSegment]:
         """Retire the `count` oldest segments below the high watermark, rolling first if those are all."""
         self._appender.write_early()
-        return self._guard(lambda: segment_lifecycle.delete_oldest(self._state, count))
-
-    def create_cleaned(self, base_offset: int) -> LogSegment:
-        """An empty segment of `.cleaned` files, for the cleaner to fill."""
-        return self._guard(lambda: self._state.new_segment(base_offset, CLEANED_SUFFIX))
+        with self._local_log.disk_faults():
+            return self._local_log.delete_oldest_segments(count)
 
     def open_cleaned(self, base_offset: int) -> LogSegment:
         """A `.cleaned` segment that another process has filled."""
-        return self._guard(lambda: self._state.open_segment(base_offset, CLEANED_SUFFIX))
+        with self._local_log.disk_faults():
+            return self._local_log.open_segment(base_offset, CLEANED_SUFFIX)
 
     def replace_segments(self, new: list[LogSegment], old: list[LogSegment]) -> list[DeletedSegment]:
         """Swap `.cleaned` segments (settled and synced) in for `old`; a crash leaves either all old or all new."""
-        return self._guard(lambda: segment_lifecycle.swap(self._state, new, old))
+        with self._local_log.disk_faults():
+            return self._local_log.replace_segments(new, old)
 
     @property
     def has_unfinished_swap(self) -> bool:
-        return bool(self._state.swapped_in)
+        return bool(self._local_log.swapped_in)
 
     def finish_swap(self) -> list[DeletedSegment]:
         """Go on with a swap that a full disk interrupted: until then the log is not to be compacted again."""
-        return self._guard(lambda: segment_lifecycle.finish_swap(self._state))
+        with self._local_log.disk_faults():
+            return self._local_log.finish_swap()
 
     def truncate_to(self, offset: int) -> bool:
         """Remove everything at or past `offset`, staged batches too; false where there was nothing."""
         self._appender.discard()
-        return self._guard(lambda: segment_lifecycle.truncate_to(self._state, offset))
+        with self._local_log.disk_faults():
+            return self._local_log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self._appender.discard()
-        self._guard(lambda: segment_lifecycle.truncate_fully(self._state, offset))
+        with self._local_log.disk_faults():
+            self._local_log.truncate_fully_and_start_at(offset)
 
     # --- durability, life cycle
 
     def sync_to(self, offset: int) -> None:
         """Make everything below `offset` survive a power cut and move the recovery point there. Any thread."""
         try:
-            sync_to(self._state, offset)
+            self._local_log.sync_to(offset)
         except OSError as problem:
-            # Not even a full disk is harmless here: nobody knows what the kernel dropped. So no cause to be forgiven.
-            fault = self._state.fault(problem)
+            # Not even a full disk is harmless here, since the kernel may have dropped pages: no cause to be forgiven.
+            fault = self._local_log.fault(problem)
             raise StorageFault(fault.directory, f"{fault.reason} while syncing") from problem
 
     def update_settings(self, settings: LogSettings) -> None:
-        self._state.apply(settings)
-
-    def update_producer_expiration(self, expiration_ms: int) -> None:
-        self._state.producers.expiration_ms = expiration_ms
+        self._local_log.update_settings(settings)
+        self._appender.policy = append_policy(settings)
 
     def rename_dir(self, name: str) -> None:
         """The directory gets this name beside its old one; open slices stay readable."""
-        state = self._state
-        parent = os.path.dirname(state.directory)
         self._appender.write_early()
-        self._guard(lambda: state.move_to(f"{parent}/{name}"))
+        with self._local_log.disk_faults():
+            self._local_log.move_to(f"{self._local_log.data_directory}/{name}")
 
     def close(self, *, flush: bool = True) -> None:
         """Complete indexes, snapshot producer state, sync everything; with `flush` false just let go of files."""
         if flush:
             self._appender.write()
             if not self._is_settled():
-                self._guard(lambda: close_durably(self._state))
+                with self._local_log.disk_faults():
+                    self._local_log.close_durably()
         else:
             self._appender.discard()
-        for segment in self._state.segments.items:
+        for segment in self._local_log.segments.items:
             segment.release()
 
     def _is_settled(self) -> bool:
         """Whether what a clean stop has to leave is on disk: nothing changed since the last, or nothing is there."""
-        state = self._state
-        active = state.segments.active
+        log = self._local_log
+        active = log.segments.active
         if self._settled is None or active.truncation_unsynced or active.reserved:
             return False
-        return self._settled == state.fingerprint() or (state.log_end_offset == 0 and state.truncations == 0)
-
-    def _guard(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except OSError as problem:
-            raise self._state.fault(problem) from problem
+        return self._settled == log.fingerprint() or (log.log_end_offset == 0 and log.truncation_count == 0)

@@ -19,6 +19,7 @@ from braidlog.core.protocol_errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
+from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.producers.verification import VerificationGuard, VerificationGuards
 from braidlog.wire.records.batch import BatchHeader
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_REPLICATION
@@ -300,19 +301,31 @@ class ProducerStateManager:
             return True
         return self.has_open_transaction(producer_id, epoch)
 
-    def stable_offset_after(self, completed: CompletedTxn) -> int:
-        """Where the last stable offset will stand once `completed` is over and replicated."""
-        for first_offset, producer_id in self.ongoing.items():
-            if producer_id != completed.producer_id:
-                return first_offset
-        return completed.last_offset + 1
+    def complete(self, completed: CompletedTxn) -> AbortedTxn | None:
+        """End a transaction; what the transaction index is to hold of it, if it was aborted.
 
-    def complete(self, completed: CompletedTxn) -> None:
-        """The transaction stays unstable until the high watermark has passed its marker."""
+        It stays unstable until the high watermark has passed its marker.
+        """
+        aborted: AbortedTxn | None = None
+        if completed.aborted:
+            aborted = AbortedTxn(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                self._stable_offset_after(completed),
+            )
         entry = self.producers.get(completed.producer_id)
         self._undo.append(_Undo(completed.producer_id, entry, dict(self.ongoing), dict(self.unreplicated)))
         self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
+        return aborted
+
+    def _stable_offset_after(self, completed: CompletedTxn) -> int:
+        """The last stable offset once `completed` is over and replicated."""
+        for first_offset, producer_id in self.ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
 
     def first_unstable_offset(self) -> int:
         """First offset of the earliest transaction that is open or whose end is not replicated; -1 for none."""
@@ -326,12 +339,12 @@ class ProducerStateManager:
                 first = earliest
         return first
 
-    def oldest_transaction_ms(self) -> int:
-        """When the producer of the earliest open transaction last wrote; -1 where none is open."""
+    def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
+        """Whether the earliest open transaction has had no batch for longer than `longest_ms`: it is hanging."""
         for producer_id in self.ongoing.values():
             entry = self.producers.get(producer_id)
-            return entry.last_timestamp if entry is not None else -1
-        return -1
+            return entry is not None and entry.last_timestamp >= 0 and now_ms - entry.last_timestamp > longest_ms
+        return False
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker lies below are stable now."""
@@ -339,6 +352,13 @@ class ProducerStateManager:
             replicated = [first for first, last in self.unreplicated.items() if last < high_watermark]
             for first in replicated:
                 del self.unreplicated[first]
+
+    def last_records(self) -> list[tuple[int, int | None, int]]:
+        """(producer id, last offset of its data or None, epoch) of each: records that compaction must keep."""
+        return [
+            (entry.producer_id, entry.last_offset if entry.batches else None, entry.epoch)
+            for entry in self.producers.values()
+        ]
 
     # --- expiry
 

@@ -71,7 +71,7 @@ def test_a_marker_ends_the_transaction_in_each_partition(world: DataPath, versio
         (7, "orders", 0): 0,
         (7, "orders", 1): 0,
     }
-    assert world.log().first_unstable_offset == -1
+    assert world.log().producer_state.first_unstable_offset() == -1
     assert [txn.first_offset for txn in world.log().aborted_transactions(0, 10)] == [0]
     # Nothing was open there: the marker is written all the same, and nothing was aborted.
     assert world.log(1).log_end_offset == 1
@@ -109,7 +109,7 @@ def test_a_partition_that_is_named_often_gets_one_marker(world: DataPath) -> Non
 def test_a_marker_of_an_old_epoch_is_refused(world: DataPath) -> None:
     world.produce(batch(b"a", epoch=2))
     assert write(world, marker({"orders": [0]}, epoch=1)) == {(7, "orders", 0): InvalidProducerEpochError.code}
-    assert world.log().first_unstable_offset == 0
+    assert world.log().producer_state.first_unstable_offset() == 0
 
 
 def test_a_marker_of_an_old_coordinator_is_refused(world: DataPath) -> None:

@@ -12,7 +12,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.storage.log.unified_log import UnexpectedOffsetError
 from braidlog.wire.records.batch import iterate_headers
-from support.log_kit import PARTITION, START_MS, FailingDisk, Kit, as_slice, batch, read_all
+from support.log_kit import PARTITION, START_MS, FailingDisk, Kit, as_slice, batch, producers_of, read_all
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_follower_keeps_offsets_and_epochs(kit: Kit) -> None:
     log.write_staged()
     assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 7, 8)
     assert kit.name(0, ".log").read_bytes() == data
-    assert log.leader_epochs == [(3, 0), (5, 7)]
+    assert log.leader_epochs.entries == [(3, 0), (5, 7)]
     assert read_all(log) == [(0, b"a"), (1, b"b"), (7, b"c")]
     with pytest.raises(UnexpectedOffsetError, match="offset 6 where 8"):
         log.append_as_follower(as_slice(batch(b"x", base_offset=6)), now_ms=START_MS)
@@ -214,8 +214,8 @@ def test_a_full_disk_undoes_everything_staged_and_the_log_goes_on_once_there_is_
 
     assert kit.name(0, ".log").read_bytes() == before
     assert (log.log_end_offset, log.next_offset, log.has_staged) == (1, 1, False)
-    assert log.latest_epoch == 1
-    assert [producer.producer_id for producer in log.producers] == [9]
+    assert log.leader_epochs.latest == 1
+    assert [producer.producer_id for producer in producers_of(log)] == [9]
     disk.room = None
     again = kit.append(log, lost, leader_epoch=2)
     assert (again.first_offset, again.duplicate) == (1, False)
@@ -299,12 +299,12 @@ def test_a_leader_begins_on_a_full_disk_and_saves_its_epoch_with_the_first_recor
     saved = (kit.path / "leader-epoch-checkpoint").read_bytes()
     disk.stuck = True
     log.begin_leader_epoch(2)
-    assert log.latest_epoch == 2
+    assert log.leader_epochs.latest == 2
     assert (kit.path / "leader-epoch-checkpoint").read_bytes() == saved
     disk.stuck = False
     kit.values(log, b"b", leader_epoch=2)
     log.close(flush=False)
-    assert kit.open().leader_epochs == [(1, 0), (2, 1)]
+    assert kit.open().leader_epochs.entries == [(1, 0), (2, 1)]
 
 
 def test_a_failed_sync_is_no_full_disk(tmp_path: Path, disk: FailingDisk) -> None:

@@ -14,7 +14,7 @@ from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.testing.simulated.disk import GROWTH, MemoryDisk
 from braidlog.testing.simulated.memory_files import MemoryFiles
 from braidlog.wire.records.batch import iterate_headers
-from support.log_kit import PARTITION, START_MS, FailingDisk, Kit, batch, read_all
+from support.log_kit import PARTITION, START_MS, FailingDisk, Kit, batch, producers_of, read_all
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_clean_start_reads_no_segment_and_finds_everything(kit: Kit) -> None:
     log = kit.open(clean=True, recovery_point=30)
     assert (log.recovery.segments_scanned, log.recovery.lost, log.recovery_point) == (0, [], 30)
     assert read_all(log) == content
-    assert log.producers[0].last_sequence == 29
+    assert producers_of(log)[0].last_sequence == 29
     assert kit.append(log, batch(b"x", producer_id=5, epoch=0, sequence=30)).first_offset == 30
     log.close(flush=False)
     assert {name: data for name, data in index_bytes(kit).items() if name in before} == before
@@ -108,7 +108,7 @@ def test_the_tail_cut_at_every_byte_loses_only_the_torn_batch(tmp_path: Path) ->
             assert (lost.first_offset, lost.position, lost.size) == (whole, sound, cut - sound)
             assert lost.saved_as is not None
             assert Path(lost.saved_as).read_bytes() == data[sound:cut]
-        assert [producer.last_sequence for producer in log.producers] == ([whole - 1] if whole else [])
+        assert [producer.last_sequence for producer in producers_of(log)] == ([whole - 1] if whole else [])
         assert kit.append(log, batch(b"x", producer_id=5, epoch=0, sequence=whole)).first_offset == whole
         log.close(flush=False)
 
@@ -136,7 +136,7 @@ def test_a_flipped_bit_ends_the_log_there_and_names_what_is_lost(kit: Kit, field
     assert all(lost.saved_as is not None and Path(lost.saved_as).exists() for lost in rest)
     assert re.search("offsets 4 to", str(first))
     assert first.end_offset == 12
-    assert log.producers[0].last_sequence == 3
+    assert producers_of(log)[0].last_sequence == 3
 
 
 @pytest.mark.parametrize(("field", "end"), [(0, None), (8, None), (16, None), (17, 5), (23, None), (63, 5)])
@@ -283,7 +283,7 @@ def test_leader_epochs_are_read_from_the_log_where_the_checkpoint_is_lost(kit: K
     log.close()
     path = kit.path / "leader-epoch-checkpoint"
     path.unlink() if damage is None else path.write_bytes(damage)
-    assert kit.open(clean=True).leader_epochs == [(1, 0), (4, 2), (6, 4)]
+    assert kit.open(clean=True).leader_epochs.entries == [(1, 0), (4, 2), (6, 4)]
     assert path.read_bytes() == b"0\n3\n1 0\n4 2\n6 4\n"
 
 
@@ -295,7 +295,7 @@ def test_epochs_past_the_end_of_a_cut_log_are_forgotten(kit: Kit) -> None:
     size = kit.name(0, ".log").stat().st_size
     with kit.name(0, ".log").open("r+b") as file:
         file.truncate(size - 1)
-    assert kit.open().leader_epochs == [(1, 0)]
+    assert kit.open().leader_epochs.entries == [(1, 0)]
 
 
 def test_producer_state_comes_from_the_snapshot_and_the_log_after_it(kit: Kit) -> None:
@@ -309,7 +309,7 @@ def test_producer_state_comes_from_the_snapshot_and_the_log_after_it(kit: Kit) -
             for path in kit.path.glob("*.snapshot"):
                 path.unlink()
         log = kit.open(recovery_point=25)
-        (producer,) = log.producers
+        (producer,) = producers_of(log)
         assert (producer.producer_id, producer.last_sequence, producer.last_offset) == (5, expected, expected)
         log.close(flush=False)
 
@@ -317,7 +317,7 @@ def test_producer_state_comes_from_the_snapshot_and_the_log_after_it(kit: Kit) -
 def test_expired_producers_are_not_loaded(kit: Kit) -> None:
     closed(kit)
     kit.clock.advance(86_400)
-    assert kit.open(clean=True).producers == []
+    assert producers_of(kit.open(clean=True)) == []
 
 
 def test_transactions_survive_a_crash(kit: Kit) -> None:
@@ -362,7 +362,7 @@ def test_an_empty_segment_that_a_failed_roll_left_does_not_hide_batches(kit: Kit
 def test_a_new_log_makes_its_directory_and_first_files(kit: Kit) -> None:
     log = kit.open()
     assert kit.names() == [f"{0:020d}.index", f"{0:020d}.log", f"{0:020d}.timeindex"]
-    assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (0, 0, -1)
+    assert (log.log_start_offset, log.log_end_offset, log.leader_epochs.latest) == (0, 0, -1)
 
 
 # --- a full disk
@@ -395,7 +395,7 @@ def test_recovery_needs_no_room(lost: str) -> None:
     again = kit.open()
     assert read_all(again) == expected
     assert again.aborted_transactions(0, again.log_end_offset) == aborted
-    assert again.leader_epochs == [(0, 0), (1, again.leader_epochs[1][1])]
+    assert again.leader_epochs.entries == [(0, 0), (1, again.leader_epochs.entries[1][1])]
     with pytest.raises(StorageFault) as refused:
         kit.values(again, b"x")
     assert is_disk_full(refused.value)
@@ -404,7 +404,7 @@ def test_recovery_needs_no_room(lost: str) -> None:
     again.close()
     reopened = kit.open(clean=True)
     assert len(read_all(reopened)) == len(expected) + 1
-    assert reopened.latest_epoch == 2
+    assert reopened.leader_epochs.latest == 2
     assert reopened.recovery.rebuilt_indexes == []
 
 
@@ -418,7 +418,7 @@ def test_a_log_that_never_had_a_record_is_opened_without_room() -> None:
     log.begin_leader_epoch(4)
     disk.repair()
     kit.values(log, b"x", leader_epoch=4)
-    assert kit.open().latest_epoch == 4
+    assert kit.open().leader_epochs.latest == 4
 
 
 def test_a_corrupt_tail_that_cannot_be_saved_for_want_of_room_is_no_broken_disk() -> None:

@@ -111,7 +111,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def resume_sequence(self) -> None:
         """Of data below the log start the log may or may not remember the producer; of the rest it must."""
-        known = [producer.last_sequence for producer in self.log.producers]
+        known = [producer.last_sequence for producer in self.log.producer_state.producers.values()]
         visible = [item.last_sequence for item in self.written if item.end > self.start]
         if visible:
             assert known == visible[-1:]
@@ -200,7 +200,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_producer_is_known(self) -> None:
-        for producer in self.log.producers:
+        for producer in self.log.producer_state.producers.values():
             assert producer.last_sequence == self.staged_sequence - 1
 
 

@@ -125,9 +125,11 @@ class TransactionMachine(RuleBasedStateMachine):
     def transactional(self, number: int, count: int) -> None:
         """The coordinator, if it must be asked, says yes at once."""
         producer = self.producers[number]
-        held = self.log.begin_verification(number, producer.epoch, producer.sequence, self.kit.clock.wall_ms())
+        held = self.log.producer_state.begin_verification(
+            number, producer.epoch, producer.sequence, self.kit.clock.wall_ms()
+        )
         assert (held is None) == (producer.transaction is not None)
-        assert self.log.may_write(number, producer.epoch, held)
+        assert self.log.producer_state.may_write(number, producer.epoch, held)
         self._append(producer, count)
         producer.waiting = [(epoch, verification, True) for epoch, verification, _ in producer.waiting]
 
@@ -135,7 +137,9 @@ class TransactionMachine(RuleBasedStateMachine):
     def asks(self, number: int) -> None:
         """A batch whose coordinator takes its time."""
         producer = self.producers[number]
-        held = self.log.begin_verification(number, producer.epoch, producer.sequence, self.kit.clock.wall_ms())
+        held = self.log.producer_state.begin_verification(
+            number, producer.epoch, producer.sequence, self.kit.clock.wall_ms()
+        )
         if held is not None:
             producer.waiting.append((producer.epoch, held, False))
 
@@ -144,7 +148,7 @@ class TransactionMachine(RuleBasedStateMachine):
         producer = self.producers[number]
         if producer.waiting:
             epoch, held, lapsed = producer.waiting.pop(0)
-            welcome = self.log.may_write(number, epoch, held)
+            welcome = self.log.producer_state.may_write(number, epoch, held)
             assert welcome == (not lapsed or (epoch == producer.epoch and producer.transaction is not None))
             if welcome and epoch == producer.epoch:
                 self._append(producer, 1)
@@ -197,7 +201,7 @@ class TransactionMachine(RuleBasedStateMachine):
             max_segment_bytes=1200,
             max_index_bytes=1 << 20,
             index_interval_bytes=0,
-            producers=tuple(LastRecord(*each) for each in log.last_records_of_active_producers()),
+            producers=tuple(LastRecord(*each) for each in log.producer_state.last_records()),
             aborted_later=tuple(log.aborted_transactions(uppers[len(sources) - 1], uppers[len(sources) - 1] + 1)),
         )
         outcome = InlinePassRunner(self.disk).run(order, lambda: False)
@@ -226,8 +230,8 @@ class TransactionMachine(RuleBasedStateMachine):
     def time_passes(self, hours: int) -> None:
         """Producers are forgotten after a day, unless their transaction is open."""
         self.kit.clock.advance(hours * 3600.0)
-        self.log.remove_expired_producers(self.kit.clock.wall_ms())
-        known = {entry.producer_id for entry in self.log.producers}
+        self.log.producer_state.remove_expired(self.kit.clock.wall_ms())
+        known = {entry.producer_id for entry in self.log.producer_state.producers.values()}
         for producer in self.producers.values():
             if producer.transaction is not None:
                 assert producer.producer_id in known
@@ -242,7 +246,7 @@ class TransactionMachine(RuleBasedStateMachine):
         opened = [txn.first_offset for txn in self.transactions if txn.outcome == OPEN]
         stable = min(opened, default=self.log.high_watermark)
         assert self.log.last_stable_offset == max(stable, self.log.log_start_offset)
-        assert self.log.first_unstable_offset == min(opened, default=-1)
+        assert self.log.producer_state.first_unstable_offset() == min(opened, default=-1)
 
     @invariant()
     def readers_of_committed_data_see_that_and_nothing_else(self) -> None:

@@ -133,11 +133,20 @@ def test_a_transaction_is_unstable_until_its_end_is_replicated(state: ProducerSt
     assert state.first_unstable_offset() == -1
 
 
-def test_where_the_last_stable_offset_goes_when_a_transaction_ends(state: ProducerStateManager) -> None:
+def test_where_the_last_stable_offset_goes_when_a_transaction_is_aborted(state: ProducerStateManager) -> None:
+    def last_stable_offset_after_abort() -> int:
+        mark = state.mark()
+        aborted = state.complete(CompletedTxn(1, 0, 9, True))
+        assert aborted is not None
+        assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (1, 0, 9)
+        state.roll_back(mark)
+        return aborted.last_stable_offset
+
     send(state, header(0, 0, attributes=TRANSACTIONAL))
-    assert state.stable_offset_after(CompletedTxn(1, 0, 9, True)) == 10
+    assert last_stable_offset_after_abort() == 10
     send(state, header(3, 0, producer_id=2, attributes=TRANSACTIONAL))
-    assert state.stable_offset_after(CompletedTxn(1, 0, 9, True)) == 3
+    assert last_stable_offset_after_abort() == 3
+    assert state.complete(CompletedTxn(1, 0, 9, False)) is None
 
 
 def test_a_marker_without_data_completes_nothing_but_fences(state: ProducerStateManager) -> None:
@@ -205,17 +214,20 @@ def test_idle_producers_expire_but_not_in_a_transaction(state: ProducerStateMana
     assert sorted(state.producers) == [2, 3]
 
 
-def test_the_earliest_open_transaction_tells_since_when_it_is_silent(state: ProducerStateManager) -> None:
-    assert state.oldest_transaction_ms() == -1
+def test_a_transaction_is_late_when_the_producer_of_the_earliest_is_silent(state: ProducerStateManager) -> None:
+    def silent_since(last_ms: int) -> bool:
+        return state.has_late_transaction(last_ms + 11, 10) and not state.has_late_transaction(last_ms + 10, 10)
+
+    assert not state.has_late_transaction(1_000_000, 10)
     send(state, header(0, 0, attributes=TRANSACTIONAL, timestamp=500))
     send(state, header(1, 0, producer_id=2, attributes=TRANSACTIONAL, timestamp=100))
-    assert state.oldest_transaction_ms() == 500
+    assert silent_since(500)
     send(state, header(2, 1, attributes=TRANSACTIONAL, timestamp=700))
-    assert state.oldest_transaction_ms() == 700
+    assert silent_since(700)
     end(state, 3)
-    assert state.oldest_transaction_ms() == 100
+    assert silent_since(100)
     end(state, 4, producer_id=2)
-    assert state.oldest_transaction_ms() == -1
+    assert not state.has_late_transaction(1_000_000, 10)
 
 
 def test_a_marker_of_the_next_epoch_ends_the_transaction_and_its_epoch(state: ProducerStateManager) -> None:

@@ -79,10 +79,10 @@ def _find(log: UnifiedLog, timestamp: int, limit: int, version: int, answer: Lis
     epoch = -1
     if timestamp == LATEST:
         answer.offset = limit
-        epoch = log.latest_epoch
+        epoch = log.leader_epochs.latest
     elif timestamp == EARLIEST or (timestamp == EARLIEST_LOCAL and version >= 8):
         answer.offset = log.log_start_offset
-        epoch = log.epoch_for_offset(log.log_start_offset)
+        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP and version >= 7:
         newest = log.max_timestamp_offset()
         if newest is not None and newest.offset < limit:

@@ -85,7 +85,7 @@ class TransactionVerification:
             # Where there is no log to append to, the append says so better.
             if partition is None or partition.log is None or partition.leader != partition.broker_id:
                 continue
-            held = partition.log.begin_verification(
+            held = partition.log.producer_state.begin_verification(
                 header.producer_id, header.producer_epoch, header.base_sequence, now_ms
             )
             if held is not None:
@@ -121,7 +121,7 @@ class TransactionVerification:
         for target, held in self.guards.items():
             partition = registry.get(target.topic, target.partition)
             log = None if partition is None else partition.log
-            if log is not None and not log.may_write(self.producer_id, self.producer_epoch, held):
+            if log is not None and not log.producer_state.may_write(self.producer_id, self.producer_epoch, held):
                 return True
         return False
 
@@ -139,7 +139,7 @@ class TransactionVerification:
         header = read_header(records.buffer, records.start, records.end)
         if header.producer_id < 0:
             return
-        if not log.may_write(header.producer_id, header.producer_epoch, self.guards.get(target)):
+        if not log.producer_state.may_write(header.producer_id, header.producer_epoch, self.guards.get(target)):
             raise InvalidTxnStateError("the batch is not part of a transaction that is under way")
 
 

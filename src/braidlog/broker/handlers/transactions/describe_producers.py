@@ -58,7 +58,7 @@ def producers_of(log: UnifiedLog) -> list[ProducerState]:
             coordinator_epoch=entry.coordinator_epoch,
             current_txn_start_offset=entry.txn_first_offset,
         )
-        for entry in log.producers
+        for entry in log.producer_state.producers.values()
     ]
 
 

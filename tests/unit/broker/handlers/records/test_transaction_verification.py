@@ -221,7 +221,7 @@ def test_a_marker_in_between_refuses_the_batch(world: DataPath) -> None:
     world.coordinator.answer()
     world.steps.run()
     assert codes(peer.answers[0]) == [InvalidTxnStateError.code]
-    assert world.log().first_unstable_offset == -1
+    assert world.log().producer_state.first_unstable_offset() == -1
 
 
 def test_a_marker_in_between_refuses_also_what_needed_no_answer(world: DataPath) -> None:
@@ -279,7 +279,7 @@ def test_a_duplicate_gets_its_offset_and_begins_nothing(world: DataPath) -> None
     world.produce(batch(b"a"))
     world.end(7, 0, commits=True)
     assert world.produce(batch(b"a")).base_offset == 0
-    assert world.log().first_unstable_offset == -1
+    assert world.log().producer_state.first_unstable_offset() == -1
     assert world.log().log_end_offset == 2
 
 
@@ -294,7 +294,7 @@ def test_epochs_that_rise_with_every_transaction(world: DataPath) -> None:
     assert world.produce(batch(b"b", epoch=1, sequence=3), version=12).error_code == OutOfOrderSequenceNumberError.code
     assert world.produce(batch(b"b", epoch=1), version=12).base_offset == 2
     world.end(7, 2, commits=False)
-    assert world.log().first_unstable_offset == -1
+    assert world.log().producer_state.first_unstable_offset() == -1
     assert [txn.first_offset for txn in world.log().aborted_transactions(0, 10)] == [2]
 
 

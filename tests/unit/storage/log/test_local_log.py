@@ -20,7 +20,7 @@ from braidlog.storage.log.log_segment import LogSegment
 from braidlog.storage.log.unified_log import DeletedSegment, UnifiedLog
 from braidlog.testing.simulated.disk import NAMES, MemoryDisk
 from braidlog.testing.simulated.memory_files import MemoryFiles
-from support.log_kit import START_MS, FailingDisk, Kit, as_slice, batch, read_all
+from support.log_kit import START_MS, FailingDisk, Kit, as_slice, batch, create_cleaned, producers_of, read_all
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_truncation_at_every_offset_leaves_what_lies_before(tmp_path: Path) -> N
         assert log.recovery_point == offset
         whole = offset - offset % 2
         assert offsets(log) == list(range(whole))
-        assert [producer.last_sequence for producer in log.producers] == ([whole - 1] if whole else [])
+        assert [producer.last_sequence for producer in producers_of(log)] == ([whole - 1] if whole else [])
         info = kit.append(log, batch(b"n", producer_id=3, epoch=0, sequence=whole))
         assert info.first_offset == offset
         assert offsets(log) == [*range(whole), offset]
@@ -104,16 +104,16 @@ def test_truncation_forgets_staged_batches_epochs_and_transactions(kit: Kit) -> 
     assert log.aborted_transactions(0, 3) == []
     assert log.last_stable_offset == 1  # the transaction is open again
     log.truncate_to(1)
-    assert log.leader_epochs == [(1, 0)]
+    assert log.leader_epochs.entries == [(1, 0)]
     assert log.last_stable_offset == 1
-    assert log.producers == []
+    assert producers_of(log) == []
 
 
 def test_truncation_to_the_end_only_drops_a_conflicting_epoch(kit: Kit) -> None:
     log = filled(kit, 2)
     log.assign_leader_epoch(5, 4)
     assert not log.truncate_to(4)
-    assert log.leader_epochs == [(0, 0)]
+    assert log.leader_epochs.entries == [(0, 0)]
     assert offsets(log) == [0, 1, 2, 3]
 
 
@@ -129,7 +129,7 @@ def test_starting_over_elsewhere(kit: Kit) -> None:
     kit.stage(log, batch(b"staged"))
     log.truncate_fully_and_start_at(1000)
     assert (bases(log), log.log_start_offset, log.log_end_offset, log.next_offset) == ([1000], 1000, 1000, 1000)
-    assert (log.producers, log.leader_epochs) == ([], [])
+    assert (producers_of(log), log.leader_epochs.entries) == ([], [])
     kit.values(log, b"x")
     log.close()
     assert [name for name in kit.names() if not name.startswith(f"{1000:020d}")] == [
@@ -205,7 +205,7 @@ def test_deleted_segments_keep_their_files_until_they_are_removed(kit: Kit) -> N
     again.remove()
     assert not any(name.endswith(".deleted") for name in kit.names())
     assert offsets(log) == list(range(rest[0], 40))
-    assert log.leader_epochs == [(0, rest[0])]
+    assert log.leader_epochs.entries == [(0, rest[0])]
 
 
 def test_nothing_at_or_past_the_high_watermark_is_deleted(kit: Kit) -> None:
@@ -236,7 +236,7 @@ def test_the_start_offset_moves_only_forward_and_not_past_the_high_watermark(kit
     assert not log.increment_log_start_offset(1)
     with pytest.raises(OffsetOutOfRangeError, match="high watermark is 3"):
         log.increment_log_start_offset(4)
-    assert (log.log_start_offset, log.leader_epochs) == (2, [(7, 2)])
+    assert (log.log_start_offset, log.leader_epochs.entries) == (2, [(7, 2)])
     log.close()
     log = kit.open(clean=True, log_start_offset=2)
     assert offsets(log) == [2, 3]
@@ -263,7 +263,7 @@ def test_a_renamed_directory_is_still_the_same_log(kit: Kit) -> None:
 def compacted(kit: Kit, log: UnifiedLog, count: int) -> tuple[list[LogSegment], list[LogSegment]]:
     """The first `count` segments with only every fourth batch left, as one `.cleaned` segment."""
     old = log.segments[:count]
-    new = log.create_cleaned(old[0].base_offset)
+    new = create_cleaned(kit, old[0].base_offset)
     for segment in old:
         walk = segment.walk(0)
         while walk.advance():
@@ -308,7 +308,7 @@ from collections.abc import Callable
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from support.log_kit import Kit
-from test_segment_lifecycle import compacted
+from test_local_log import compacted
 kit = Kit(Path(sys.argv[1]), segment_bytes=400, index_interval_bytes=100)
 log = kit.open(clean=True, high_watermark=40)
 new, old = compacted(kit, log, 2)
@@ -338,7 +338,7 @@ def test_a_crash_in_the_middle_of_the_swap_leaves_all_of_the_new(tmp_path: Path,
 def test_an_unfinished_set_of_compacted_segments_leaves_all_of_the_old(kit: Kit) -> None:
     log = filled(kit)
     new, _ = compacted(kit, log, 2)
-    second = log.create_cleaned(bases(log)[2])
+    second = create_cleaned(kit, bases(log)[2])
     log.close()
     # The last segment was already renamed, the first one not yet.
     second.become_inactive()
