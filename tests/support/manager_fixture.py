@@ -106,7 +106,7 @@ class Broker:
         return self
 
     def run(self, work: Iterable[Work | None]) -> int:
-        return run_inline(work, self.manager.fail_directory)
+        return run_inline(work, self.manager.failures.fail)
 
     def crash(self) -> None:
         """The process is gone: only the locks are let go, as the system would."""

@@ -320,7 +320,7 @@ class Broker:
 
     def _directory_fault(self, fault: StorageFault) -> None:
         try:
-            self.logs.fail_directory(fault)
+            self.logs.failures.fail(fault)
         except FatalError as problem:
             self._fatal(problem)
 

@@ -18,7 +18,8 @@ from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.topic_metrics import TopicMetrics
-from braidlog.storage.dirs.log_manager import LogDirFailure, LogManager
+from braidlog.storage.dirs.log_dir_failures import LogDirFailure
+from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.jobs import Job
 from braidlog.storage.log.unified_log import UnifiedLog
 
@@ -66,8 +67,8 @@ class ReplicaManager:
 
     def attach(self, manager: LogManager) -> None:
         self._manager = manager
-        manager.on_directory_failed.append(self._directory_failed)
-        manager.on_log_moved.append(self._log_moved)
+        manager.failures.on_directory_failed.append(self._directory_failed)
+        manager.registry.on_log_moved.append(self._log_moved)
 
     def settings_of(self, topic: str) -> LogSettings:
         """Effective settings; logs that are opened before the first image get theirs with it."""
@@ -117,7 +118,7 @@ class ReplicaManager:
             partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
         except StorageFault as fault:
             # Its directory is offline now, and the partition without a log.
-            self._require_manager().fail_directory(fault)
+            self._require_manager().failures.fail(fault)
             partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
 
     def _open(self, partition: Partition) -> None:
@@ -169,7 +170,7 @@ class ReplicaManager:
             try:
                 opened.sync_to(opened.log_end_offset)
             except StorageFault as fault:
-                self._require_manager().fail_directory(fault)
+                self._require_manager().failures.fail(fault)
                 return False
         return True
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from braidlog.config.log_settings import MAX_LONG
-from braidlog.core.errors import StorageFault
 from braidlog.core.types import TopicPartition
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
 from braidlog.storage.dirs.log_manager import LogManager
@@ -41,21 +40,21 @@ class BackgroundJobs:
                 "recovery-point-checkpoint",
                 _every(settings.log_flush_offset_checkpoint_interval_ms),
                 first,
-                lambda: iter(self._manager.checkpoint_work(RECOVERY_POINTS)),
+                lambda: iter(self._manager.checkpoints.writes(RECOVERY_POINTS)),
             ),
             Job(
                 "log-start-offset-checkpoint",
                 _every(settings.log_flush_start_offset_checkpoint_interval_ms),
                 first,
-                lambda: iter(self._manager.checkpoint_work(START_OFFSETS)),
+                lambda: iter(self._manager.checkpoints.writes(START_OFFSETS)),
             ),
             Job(
                 "high-watermark-checkpoint",
                 _every(settings.replica_high_watermark_checkpoint_interval_ms),
                 settings.replica_high_watermark_checkpoint_interval_ms / 1000,
-                lambda: iter(self._manager.checkpoint_work(HIGH_WATERMARKS)),
+                lambda: iter(self._manager.checkpoints.writes(HIGH_WATERMARKS)),
             ),
-            Job("delete-logs", _every(_DELETION_POLL_MS), _DELETION_POLL_MS / 1000, self._manager.due_deletions),
+            Job("delete-logs", _every(_DELETION_POLL_MS), _DELETION_POLL_MS / 1000, self._manager.deletion.due),
             Job("replica-moves", _every(_MOVE_POLL_MS), _MOVE_POLL_MS / 1000, self._moves.run),
             Job(
                 "producer-expiration",
@@ -92,36 +91,26 @@ class BackgroundJobs:
     def _delete_old_segments_of(self, partition: TopicPartition, log: UnifiedLog) -> None:
         manager = self._manager
         directory = manager.registry.directory_of(partition).path
-        try:
-            with disk_faults(directory, f"apply the retention of {partition}"):
-                plan = plan_retention(
-                    log.segments,
-                    log.settings,
-                    log.log_start_offset,
-                    log.high_watermark,
-                    log.log_end_offset,
-                    manager.clock.wall_ms(),
-                )
-                if plan.held_by_future_timestamp is not None:
-                    _log.debug(
-                        "%s: the segment at %d is kept, its newest timestamp lies in the future",
-                        partition,
-                        plan.held_by_future_timestamp,
-                    )
-                if plan.is_empty or log.has_staged:
-                    return
-                deleted = log.delete_segments(plan.count)
-        except StorageFault as fault:
-            manager.fail_directory(fault)
-            return
-        _log.info("%s: deleting segments: %s", partition, ", ".join(plan.reasons))
-        for segment in deleted:
-            manager.deletions.add(
-                directory,
-                f"{partition} segment {segment.base_offset}",
-                log.settings.file_delete_delay_ms,
-                segment.remove,
+        with manager.failures.reporting(directory, f"apply the retention of {partition}"):
+            plan = plan_retention(
+                log.segments,
+                log.settings,
+                log.log_start_offset,
+                log.high_watermark,
+                log.log_end_offset,
+                manager.clock.wall_ms(),
             )
+            if plan.held_by_future_timestamp is not None:
+                _log.debug(
+                    "%s: the segment at %d is kept, its newest timestamp lies in the future",
+                    partition,
+                    plan.held_by_future_timestamp,
+                )
+            if plan.is_empty or log.has_staged:
+                return
+            deleted = log.delete_segments(plan.count)
+            _log.info("%s: deleting segments: %s", partition, ", ".join(plan.reasons))
+            manager.deletion.remove_segments_later(partition, log, deleted)
 
     def flush(self) -> Iterator[Work | None]:
         """Sync the logs whose flush.ms has passed since they were last synced."""

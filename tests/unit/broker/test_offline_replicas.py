@@ -23,7 +23,7 @@ async def lose_a_directory(server: Server) -> set[int]:
     lost = server.broker.logs.directories[1]
     partitions = {key.partition for key in server.broker.logs.registry.logs_in(lost)}
     assert 0 < len(partitions) < PARTITIONS
-    server.broker.logs.fail_directory(StorageFault(lost.path, "the disk broke", OSError(5, "Input/output error")))
+    server.broker.logs.failures.fail(StorageFault(lost.path, "the disk broke", OSError(5, "Input/output error")))
     return partitions
 
 

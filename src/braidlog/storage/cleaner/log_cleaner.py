@@ -25,11 +25,11 @@ from braidlog.storage.dirs.offset_checkpoint_file import CLEANER_OFFSETS, Offset
 from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log.log_segment import LogSegment
-from braidlog.storage.log.unified_log import DeletedSegment, UnifiedLog
+from braidlog.storage.log.unified_log import UnifiedLog
 
 _log = logging.getLogger(__name__)
 
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3
 
 
 @dataclass
@@ -44,15 +44,15 @@ class CleanerStatistics:
 
 @dataclass(slots=True)
 class _Pass:
-    """A pass under way, with the segments as they were when it was ordered."""
+    """A pass under way, with the segments as they were when it was requested."""
 
     task: LogToClean
     log: UnifiedLog
     path: str
-    order: CleaningRequest
+    request: CleaningRequest
     sources: tuple[LogSegment, ...]
     boundary: LogSegment
-    # Whatever is written for it is void.
+    # What is written for it is discarded.
     stopped: bool = False
 
 
@@ -89,7 +89,7 @@ class LogCleaner:
         # Directories whose checkpoint one worker is writing, and those where another has something to add to it.
         self._writing: set[str] = set()
         self._unwritten: set[str] = set()
-        manager.on_log_removal.append(self._log_removed)
+        manager.registry.on_log_removal.append(self._log_removed)
         manager.on_closing.append(self.close)
 
     def is_cleaning(self, partition: TopicPartition) -> bool:
@@ -102,7 +102,7 @@ class LogCleaner:
         return None
 
     def stop(self, partition: TopicPartition) -> None:
-        """The log is about to be truncated or to leave: whatever is being written for it is void."""
+        """The log is about to be truncated or to leave: what is being written for it is discarded."""
         worker = self._worker_on(partition)
         if worker is not None:
             worker.stop()
@@ -206,7 +206,7 @@ class LogCleaner:
         path = f"{manager.registry.directory_of(task.partition).path}/{task.partition}"
         segments = log.segments
         sources = tuple(segment for segment in segments if segment.base_offset < task.first_uncleanable)
-        order = CleaningRequest(
+        request = CleaningRequest(
             directory=path,
             segments=tuple((segment.base_offset, segment.size) for segment in sources),
             first_dirty=task.first_dirty,
@@ -220,13 +220,13 @@ class LogCleaner:
             producers=tuple(LastRecord(*producer) for producer in log.producer_state.last_records()),
             aborted_later=tuple(log.aborted_transactions(task.first_uncleanable, task.first_uncleanable + 1)),
         )
-        return _Pass(task, log, path, order, sources, segments[len(sources)])
+        return _Pass(task, log, path, request, sources, segments[len(sources)])
 
     # --- the pass, in the cleaner's own thread
     def _blocking_half(self, passes: PassRunner, cleaning: _Pass, directory: str) -> Callable[[], Finish | None]:
         def act() -> Finish | None:
             try:
-                outcome = passes.run(cleaning.order, lambda: cleaning.stopped)
+                result = passes.run(cleaning.request, lambda: cleaning.stopped)
             except LogCleaningAborted:
                 return lambda: self._was_stopped(cleaning)
             except CorruptLogError as problem:
@@ -245,7 +245,7 @@ class LogCleaner:
                 raise StorageFault(
                     directory, f"cannot compact {cleaning.task.partition}: {problem}", problem
                 ) from problem
-            return lambda: self._swap(cleaning, outcome)
+            return lambda: self._swap(cleaning, result)
 
         return act
 
@@ -268,9 +268,9 @@ class LogCleaner:
         partition = cleaning.task.partition
         self._discard(cleaning)
         self.statistics.failed += 1
-        tries = self._failures[partition] = self._failures.get(partition, 0) + 1
-        if tries >= _TRIES:
-            self._give_up(partition, f"{reason} ({tries} times)")
+        attempts = self._failures[partition] = self._failures.get(partition, 0) + 1
+        if attempts >= _ATTEMPTS:
+            self._give_up(partition, f"{reason} ({attempts} times)")
         else:
             _log.warning("Compaction of %s failed and is tried again later: %s", partition, reason)
 
@@ -285,7 +285,7 @@ class LogCleaner:
         _log.error("%s is not compacted any more until the broker restarts: %s", partition, reason)
 
     # --- the swap, on the owning thread
-    def _swap(self, cleaning: _Pass, outcome: CleaningResult) -> None:
+    def _swap(self, cleaning: _Pass, result: CleaningResult) -> None:
         manager = self._manager
         partition = cleaning.task.partition
         if not self._is_current(cleaning):
@@ -294,50 +294,41 @@ class LogCleaner:
             return
         directory = manager.registry.directory_of(partition).path
         by_base = {segment.base_offset: segment for segment in cleaning.sources}
-        try:
-            with disk_faults(directory, f"swap compacted segments of {partition} in"):
-                for group in outcome.groups:
-                    new = cleaning.log.open_cleaned(group.base_offset)
-                    old = [by_base[base_offset] for base_offset in group.replaces]
-                    self._remove_later(partition, cleaning.log, cleaning.log.replace_segments([new], old))
-        except StorageFault as fault:
-            manager.fail_directory(fault)
-            return
-        self._dirty[directory][partition] = outcome.end_offset
+        with manager.failures.reporting(directory, f"swap compacted segments of {partition} in"):
+            for group in result.groups:
+                new = cleaning.log.open_cleaned(group.base_offset)
+                old = [by_base[base_offset] for base_offset in group.replaces]
+                deleted = cleaning.log.replace_segments([new], old)
+                manager.deletion.remove_segments_later(partition, cleaning.log, deleted)
+            self._swapped(cleaning, directory, result)
+
+    def _swapped(self, cleaning: _Pass, directory: str, result: CleaningResult) -> None:
+        partition = cleaning.task.partition
+        self._dirty[directory][partition] = result.end_offset
         self._failures.pop(partition, None)
         statistics = self.statistics
         statistics.passes += 1
-        statistics.bytes_read += outcome.bytes_before
-        statistics.bytes_kept += outcome.bytes_after
-        statistics.records_without_key += outcome.records_without_key
+        statistics.bytes_read += result.bytes_before
+        statistics.bytes_kept += result.bytes_after
+        statistics.records_without_key += result.records_without_key
         _log.info(
             "Compacted %s up to offset %d: %d bytes became %d, %d of %d records stayed",
             partition,
-            outcome.end_offset,
-            outcome.bytes_before,
-            outcome.bytes_after,
-            outcome.records_after,
-            outcome.records_before,
+            result.end_offset,
+            result.bytes_before,
+            result.bytes_after,
+            result.records_after,
+            result.records_before,
         )
 
     def _finish_swaps(self) -> None:
         """Of logs whose disk was full in the middle of it."""
-        for partition, log in self._manager.items():
+        manager = self._manager
+        for partition, log in manager.items():
             if log.has_unfinished_swap:
-                try:
-                    self._remove_later(partition, log, log.finish_swap())
-                except StorageFault as fault:
-                    self._manager.fail_directory(fault)
-
-    def _remove_later(self, partition: TopicPartition, log: UnifiedLog, segments: list[DeletedSegment]) -> None:
-        directory = self._manager.registry.directory_of(partition).path
-        for deleted in segments:
-            self._manager.deletions.add(
-                directory,
-                f"{partition} segment {deleted.base_offset}",
-                log.settings.file_delete_delay_ms,
-                deleted.remove,
-            )
+                directory = manager.registry.directory_of(partition).path
+                with manager.failures.reporting(directory, f"finish the swap of {partition}"):
+                    manager.deletion.remove_segments_later(partition, log, log.finish_swap())
 
     def _discard(self, cleaning: _Pass) -> None:
         directory = cleaning.path.rpartition("/")[0]
@@ -374,7 +365,7 @@ def _is_unchanged(cleaning: _Pass) -> bool:
     then = [*cleaning.sources, cleaning.boundary]
     if len(now) < len(then) or any(a is not b for a, b in zip(now, then, strict=False)):
         return False
-    sizes = [size for _, size in cleaning.order.segments]
+    sizes = [size for _, size in cleaning.request.segments]
     return all(segment.size == size for segment, size in zip(cleaning.sources, sizes, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What each checkpoint says of a log, written while the broker runs and when it stops."""
+"""The offset checkpoints of the data directories: what they say of each log, and when they are written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from concurrent.futures import Executor
 from typing import Final
 
 from braidlog.core.types import TopicPartition
-from braidlog.storage.dirs.log_dir_loader import FoundLog
 from braidlog.storage.dirs.log_directory import LogDirectory
+from braidlog.storage.dirs.log_registry import FoundLog, LogRegistry
 from braidlog.storage.dirs.offset_checkpoint_file import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
 from braidlog.storage.dirs.text_files import disk_faults
-from braidlog.storage.jobs import Finish
+from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log.unified_log import UnifiedLog
 
 _LOGS_PER_TASK: Final = 64
 
 
-def checkpointed_offset(log: UnifiedLog | FoundLog, name: str) -> int | None:
+def _checkpointed_offset(log: UnifiedLog | FoundLog, name: str) -> int | None:
     """The log's entry in the checkpoint `name`, none where it needs none; of one that is not open, what it was."""
     if name == RECOVERY_POINTS:
         return log.recovery_point
@@ -29,6 +29,35 @@ def checkpointed_offset(log: UnifiedLog | FoundLog, name: str) -> int | None:
             return log.start_offset if log.start_offset > 0 else None
         return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
     raise ValueError(f"{name} is not kept by the log manager")
+
+
+class OffsetCheckpoints:
+    """The checkpoints of all directories, as they are to be written now."""
+
+    def __init__(self, registry: LogRegistry) -> None:
+        self._registry = registry
+
+    def offsets(self, name: str) -> dict[str, Offsets]:
+        """What the checkpoint `name` should say, by directory path; cheap, on the owning thread."""
+        registry = self._registry
+        offsets: dict[str, Offsets] = {directory.path: {} for directory in registry.online_directories}
+        for partition, log in registry.logs.items():
+            offset = _checkpointed_offset(log, name)
+            if offset is not None:
+                offsets[registry.directory_of(partition).path][partition] = offset
+        for partition, found in registry.unopened.items():
+            offset = _checkpointed_offset(found, name)
+            if offset is not None:
+                offsets[registry.directory_at(found.path).path][partition] = offset
+        return offsets
+
+    def writes(self, name: str) -> list[Work]:
+        """One for each directory."""
+        named = self._registry.directory_named
+        return [
+            Work(path, f"write {name}", CheckpointWrite(named(path), name, offsets))
+            for path, offsets in self.offsets(name).items()
+        ]
 
 
 class CheckpointWrite:
@@ -88,7 +117,7 @@ class CleanShutdown:
             offsets: Offsets = {}
             logs: dict[TopicPartition, UnifiedLog | FoundLog] = {**self._logs, **self._unopened}
             for partition, log in logs.items():
-                offset = checkpointed_offset(log, name)
+                offset = _checkpointed_offset(log, name)
                 if offset is not None:
                     offsets[partition] = offset
             self._directory.write_checkpoint(name, offsets)

@@ -1,4 +1,4 @@
-"""Opens every log of a data directory at start-up, in the directory's executor, saying how far it is.
+"""Opens the logs of the data directories, at start-up all of them, each directory in its own executor.
 
 After a clean stop the checkpoints are trusted and opening a log costs a few system calls; after a crash only what lies
 past a log's recovery point is read again. One log that is beyond repair, or that a full disk keeps from being opened
@@ -13,16 +13,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from random import Random
+from typing import Final
 
+from braidlog.config.log_settings import LogSettings
+from braidlog.core.clock import Clock
 from braidlog.core.errors import CorruptLogError, StorageFault, is_disk_full
+from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.types import TopicPartition
-from braidlog.storage.dirs.directory_names import DirectoryKind, parse_directory_name
+from braidlog.storage.dirs.directory_names import DirectoryKind, marked_name, parse_directory_name
+from braidlog.storage.dirs.log_deletion import LogDeletion
+from braidlog.storage.dirs.log_dir_failures import LogDirFailureHandler
 from braidlog.storage.dirs.log_directory import LogDirectory
+from braidlog.storage.dirs.log_registry import FoundLog, LogRegistry
 from braidlog.storage.dirs.offset_checkpoint_file import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
-from braidlog.storage.dirs.partition_metadata_file import FILE_NAME, decode_partition_metadata
-from braidlog.storage.dirs.text_files import disk_faults, read_text
+from braidlog.storage.dirs.partition_metadata_file import read_topic_id
+from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.files import Files
+from braidlog.storage.handles import HandlePool
 from braidlog.storage.log.unified_log import RecoveryProgress, UnifiedLog
 
 _log = logging.getLogger(__name__)
@@ -47,33 +55,8 @@ class LoadProgress:
 ReportProgress = Callable[[LoadProgress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLog:
-    """A log's directory, and what the checkpoints say of it."""
-
-    path: str
-    partition: TopicPartition
-    start_offset: int
-    recovery_point: int
-    high_watermark: int
-
-
-class OpenLog(Protocol):
-    def __call__(
-        self,
-        path: str,
-        partition: TopicPartition,
-        *,
-        start_offset: int,
-        recovery_point: int,
-        high_watermark: int,
-        clean: bool,
-        progress: RecoveryProgress | None,
-    ) -> UnifiedLog: ...
-
-
 @dataclass
-class LoadedDirectory:
+class _LoadedDirectory:
     """What was found; paths of `-delete` directories wait to be removed, `-stray` ones are left alone."""
 
     directory: LogDirectory
@@ -99,16 +82,170 @@ class LoadReport:
     checkpoint_problems: list[str] = field(default_factory=list)
 
 
-class DirectoryLoader:
-    """Loads one directory: `start`, then `result`; directories load side by side in their own executors."""
+class LogDirLoader:
+    """Opens logs with their topic's settings: all of them at start-up, later one that is new or could not be opened."""
 
-    def __init__(self, directory: LogDirectory, files: Files, open_log: OpenLog, report: ReportProgress | None) -> None:
+    def __init__(
+        self,
+        registry: LogRegistry,
+        failures: LogDirFailureHandler,
+        deletion: LogDeletion,
+        *,
+        settings_of: Callable[[str], LogSettings],
+        executor_of: Callable[[str], Executor],
+        files: Files,
+        handles: HandlePool,
+        clock: Clock,
+        producer_expiration_ms: int,
+        jitter: Random | None,
+    ) -> None:
+        self.files = files
+        # producer.id.expiration.ms, for logs that are opened from now on.
+        self.producer_expiration_ms = producer_expiration_ms
+        self._registry = registry
+        self._failures = failures
+        self._deletion = deletion
+        self._settings_of = settings_of
+        self._executor_of = executor_of
+        self._handles = handles
+        self._clock = clock
+        self._jitter = jitter
+
+    def open_log(
+        self,
+        path: str,
+        partition: TopicPartition,
+        *,
+        start_offset: int = 0,
+        recovery_point: int = 0,
+        high_watermark: int = 0,
+        clean: bool = False,
+        progress: RecoveryProgress | None = None,
+    ) -> UnifiedLog:
+        return UnifiedLog.open(
+            path,
+            partition,
+            self._settings_of(partition.topic),
+            files=self.files,
+            handles=self._handles,
+            clock=self._clock,
+            log_start_offset=start_offset,
+            recovery_point=recovery_point,
+            high_watermark=high_watermark,
+            clean=clean,
+            producer_expiration_ms=self.producer_expiration_ms,
+            progress=progress,
+            jitter=self._jitter,
+        )
+
+    def load(self, recovery_threads: int, report: ReportProgress | None = None) -> LoadReport:
+        """Open and register all logs of all directories; blocks. `report` is called from the executors' threads."""
+        summary = LoadReport()
+        for loaded in self._load_directories(recovery_threads, report):
+            self._register(loaded, summary)
+            for path in loaded.to_delete:
+                self._deletion.remove_later(loaded.directory, path, 0)
+        self._registry.require_one_directory()
+        return summary
+
+    def _load_directories(self, recovery_threads: int, report: ReportProgress | None) -> list[_LoadedDirectory]:
+        loaded: list[_LoadedDirectory] = []
+        failed: list[tuple[LogDirectory, StorageFault]] = []
+        started: list[tuple[LogDirectory, _DirectoryLoad]] = []
+        for directory in self._registry.online_directories:
+            load = _DirectoryLoad(directory, self, report)
+            try:
+                load.start(self._executor_of, recovery_threads)
+                started.append((directory, load))
+            except StorageFault as fault:
+                failed.append((directory, fault))
+        for directory, load in started:
+            try:
+                loaded.append(load.result())
+            except StorageFault as fault:
+                failed.append((directory, fault))
+        for directory, problem in failed:
+            self._failures.take_offline(directory, problem)
+        return loaded
+
+    def _register(self, loaded: _LoadedDirectory, summary: LoadReport) -> None:
+        registry = self._registry
+        directory = loaded.directory
+        faults: list[StorageFault] = []
+        for partition, log in loaded.logs.items():
+            try:
+                self._add(partition, log, directory)
+            except StorageFault as fault:
+                faults.append(fault)
+        registry.topic_ids.update(loaded.topic_ids)
+        for partition, future in loaded.future_logs.items():
+            registry.add_future(partition, future)
+        registry.offline.update(loaded.broken)
+        registry.unopened.update(loaded.unopened)
+        for path in loaded.strays:
+            _log.warning("%s is a stray replica that the cluster does not know; delete it when it is not needed", path)
+        summary.logs += len(loaded.logs)
+        summary.recovered_bytes += loaded.recovered_bytes
+        summary.clean = summary.clean and directory.stopped_cleanly
+        summary.broken.update(loaded.broken)
+        summary.strays += loaded.strays
+        summary.checkpoint_problems += directory.checkpoint_problems()
+        for problem in faults:
+            self._failures.fail(problem)
+
+    def _add(self, partition: TopicPartition, log: UnifiedLog, directory: LogDirectory) -> None:
+        """A crash while a moved replica took its place leaves two: the longer one stays, the other is set aside."""
+        other = self._registry.logs.get(partition)
+        if other is None:
+            self._registry.add(partition, log, directory)
+            return
+        shorter = log
+        if log.log_end_offset > other.log_end_offset:
+            self._registry.remove(partition)
+            self._registry.add(partition, log, directory)
+            shorter = other
+        name = marked_name(partition, DirectoryKind.STRAY)
+        _log.warning("%s lies in two directories; setting the shorter one aside as %s", partition, name)
+        try:
+            shorter.rename_dir(name)
+        finally:
+            shorter.close(flush=False)
+
+    def open_found(self, found: FoundLog) -> UnifiedLog:
+        """A log that start-up could not open for want of room; raises KAFKA_STORAGE_ERROR while there is none."""
+        registry = self._registry
+        partition, directory = found.partition, registry.directory_at(found.path)
+        try:
+            with self._failures.refusing(directory.path, f"open {partition}"):
+                log = self.open_log(
+                    found.path,
+                    partition,
+                    start_offset=found.start_offset,
+                    recovery_point=found.recovery_point,
+                    high_watermark=found.high_watermark,
+                )
+                topic_id = read_topic_id(self.files, directory.path, found.path)
+        except CorruptLogError as problem:
+            del registry.unopened[partition]
+            registry.offline[partition] = str(problem)
+            raise KafkaStorageError(f"{partition} is offline: {problem}") from problem
+        del registry.unopened[partition]
+        registry.add(partition, log, directory)
+        if topic_id is not None:
+            registry.topic_ids[partition] = topic_id
+        return log
+
+
+class _DirectoryLoad:
+    """The load of one directory: `start`, then `result`; directories load side by side in their own executors."""
+
+    def __init__(self, directory: LogDirectory, loader: LogDirLoader, report: ReportProgress | None) -> None:
         self._directory = directory
-        self._files = files
-        self._open_log = open_log
+        self._files = loader.files
+        self._open_log = loader.open_log
         self._report = report
         self._lock = threading.Lock()
-        self._loaded = LoadedDirectory(directory)
+        self._loaded = _LoadedDirectory(directory)
         self._fault: StorageFault | None = None
         self._done = 0
         self._total = 0
@@ -140,7 +277,7 @@ class DirectoryLoader:
             executor = executor_of(f"{directory.path} recovery {number}" if number else directory.path)
             self._tasks.append(executor.submit(self._load_from, waiting))
 
-    def result(self) -> LoadedDirectory:
+    def result(self) -> _LoadedDirectory:
         """Blocks until all is loaded; raises StorageFault if the disk failed on the way."""
         for task in self._tasks:
             task.result()
@@ -224,7 +361,7 @@ class DirectoryLoader:
             clean=self._clean,
             progress=self._recovering if self._report is not None and not self._clean else None,
         )
-        topic_id = stored_topic_id(self._files, self._directory.path, path)
+        topic_id = read_topic_id(self._files, self._directory.path, path)
         with self._lock:
             loaded = self._loaded
             if kind is DirectoryKind.FUTURE:
@@ -252,44 +389,3 @@ class DirectoryLoader:
                     bytes_total,
                 )
             )
-
-
-def stored_topic_id(files: Files, directory: str, path: str) -> bytes | None:
-    """What the log's directory at `path` says which topic it belongs to."""
-    path = f"{path}/{FILE_NAME}"
-    text = read_text(files, directory, path)
-    if text is None:
-        return None
-    try:
-        return decode_partition_metadata(text, path)
-    except CorruptLogError as problem:
-        # The cluster's metadata knows the id as well, and writes it again.
-        _log.warning("%s; ignoring it", problem)
-        return None
-
-
-def load_directories(
-    directories: Sequence[LogDirectory],
-    files: Files,
-    open_log: OpenLog,
-    executor_of: Callable[[str], Executor],
-    recovery_threads: int,
-    report: ReportProgress | None,
-) -> tuple[list[LoadedDirectory], list[tuple[LogDirectory, StorageFault]]]:
-    """All directories at once; what loaded, and which of them failed."""
-    loaded: list[LoadedDirectory] = []
-    failed: list[tuple[LogDirectory, StorageFault]] = []
-    started: list[tuple[LogDirectory, DirectoryLoader]] = []
-    for directory in directories:
-        loader = DirectoryLoader(directory, files, open_log, report)
-        try:
-            loader.start(executor_of, recovery_threads)
-            started.append((directory, loader))
-        except StorageFault as fault:
-            failed.append((directory, fault))
-    for directory, loader in started:
-        try:
-            loaded.append(loader.result())
-        except StorageFault as fault:
-            failed.append((directory, fault))
-    return loaded, failed

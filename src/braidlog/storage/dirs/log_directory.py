@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from braidlog.core.errors import CorruptLogError, StorageFault, UserError, is_disk_full
@@ -27,6 +28,17 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _log = logging.getLogger(__name__)
 
 LockDirectory = Callable[[str], DirectoryLock]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """What DescribeLogDirs says of one data directory."""
+
+    path: str
+    # Why it is offline; then the rest is unknown.
+    failure: str | None
+    total_bytes: int = -1
+    usable_bytes: int = -1
 
 
 class LogDirectory:
@@ -76,7 +88,7 @@ class LogDirectory:
                 raise UserError(f"{problem}: restore the file from another data directory of this broker") from None
 
     def claim(self, cluster_id: str, node_id: int, wall_ms: int) -> None:
-        """Write down that the directory is ours; UserError if it is somebody else's."""
+        """Write down that the directory is ours; UserError if it belongs to another cluster or broker."""
         path = f"{self.path}/{FILE_NAME}"
         wanted = claim(self.properties, cluster_id, node_id, path)
         if wanted.version == 1 and wanted.directory_id is None:
@@ -152,6 +164,15 @@ class LogDirectory:
     def disk_usage(self) -> DiskUsage:
         with disk_faults(self.path, "read the free space"):
             return self._files.disk_usage(self.path)
+
+    def describe(self) -> LogDirDescription:
+        if not self.is_online:
+            return LogDirDescription(self.path, self.failure)
+        try:
+            usage = self.disk_usage()
+        except StorageFault as fault:
+            return LogDirDescription(self.path, fault.reason)
+        return LogDirDescription(self.path, None, usage.total, usage.free)
 
     def fail(self, fault: StorageFault) -> None:
         if self.failure is None:

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from braidlog.core.errors import FatalError, StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError, LogDirNotFoundError, UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
-from braidlog.storage.dirs.log_dir_loader import FoundLog
 from braidlog.storage.dirs.log_directory import LogDirectory
 from braidlog.storage.log.unified_log import UnifiedLog
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """A log's directory, and what the checkpoints say of it."""
+
+    path: str
+    partition: TopicPartition
+    start_offset: int
+    recovery_point: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """What DescribeLogDirs says of one replica."""
+
+    partition: TopicPartition
+    size: int
+    # Current replica: how far it is behind the high watermark. Future one: how far behind the current one.
+    offset_lag: int
+    is_future: bool
 
 
 class LogRegistry:
@@ -24,6 +46,10 @@ class LogRegistry:
         # Logs that start-up could not open for want of room.
         self.unopened: dict[TopicPartition, FoundLog] = {}
         self.topic_ids: dict[TopicPartition, bytes] = {}
+        # Called before a log is closed for good, so that all work on it can stop.
+        self.on_log_removal: list[Callable[[TopicPartition], None]] = []
+        # Called when a replica was moved to another directory: from now on this log is the partition's.
+        self.on_log_moved: list[Callable[[TopicPartition, UnifiedLog], None]] = []
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
 
     # --- logs
@@ -46,6 +72,10 @@ class LogRegistry:
         if future is not None:
             self.directory_at(future.directory).partition_count -= 1
         return future
+
+    def notify_log_removal(self, partition: TopicPartition) -> None:
+        for listener in self.on_log_removal:
+            listener(partition)
 
     def require(self, partition: TopicPartition) -> UnifiedLog:
         """The current replica; raises KAFKA_STORAGE_ERROR where its directory failed."""
@@ -93,6 +123,20 @@ class LogRegistry:
 
     def unopened_in(self, directory: LogDirectory) -> dict[TopicPartition, FoundLog]:
         return {p: found for p, found in self.unopened.items() if directory.holds(found.path)}
+
+    def replicas_in(
+        self, directory: LogDirectory, wanted: Collection[TopicPartition] | None = None
+    ) -> Iterator[ReplicaInfo]:
+        """All replicas of a directory or only the wanted ones, each as it is when its turn comes."""
+        for partition, log in self.logs_in(directory).items():
+            if wanted is None or partition in wanted:
+                lag = max(log.high_watermark - log.log_end_offset, 0)
+                yield ReplicaInfo(partition, log.size, lag, False)
+        for partition, future in self.future_logs_in(directory).items():
+            if wanted is None or partition in wanted:
+                current = self.logs.get(partition)
+                lag = max(current.log_end_offset - future.log_end_offset, 0) if current is not None else 0
+                yield ReplicaInfo(partition, future.size, lag, True)
 
     def take_offline(
         self, directory: LogDirectory, fault: StorageFault

@@ -6,12 +6,17 @@ topic_id: AAECAwQFBgcICQoLDA0ODw
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from braidlog.core.errors import CorruptLogError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
+from braidlog.storage.dirs.text_files import read_text
+from braidlog.storage.files import Files
 
 FILE_NAME: Final = "partition.metadata"
+
+_log = logging.getLogger(__name__)
 
 
 def encode_partition_metadata(topic_id: bytes) -> str:
@@ -36,3 +41,22 @@ def decode_partition_metadata(text: str, path: str) -> bytes:
     if topic_id == ZERO_ID:
         raise CorruptLogError(f"{path}: the topic id is zero")
     return topic_id
+
+
+def write_topic_id(files: Files, log_path: str, topic_id: bytes) -> None:
+    """Not synced: a torn file is noticed, and the cluster's metadata has the id as well."""
+    files.write_atomic(f"{log_path}/{FILE_NAME}", encode_partition_metadata(topic_id).encode(), sync=False)
+
+
+def read_topic_id(files: Files, directory: str, log_path: str) -> bytes | None:
+    """Which topic the log at `log_path` belongs to, if its directory says so."""
+    path = f"{log_path}/{FILE_NAME}"
+    text = read_text(files, directory, path)
+    if text is None:
+        return None
+    try:
+        return decode_partition_metadata(text, path)
+    except CorruptLogError as problem:
+        # The cluster's metadata knows the id as well, and writes it again.
+        _log.warning("%s; ignoring it", problem)
+        return None

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs: a copy of a replica grows in another data directory and takes its place once it has caught up.
 
-The copy (`-future`) is filled in the target directory's executor, a chunk at a time; nobody else touches it until it is
-promoted. The last bytes are copied on the thread that owns the logs, so that no append can slip in between.
+The copy (`-future`) is filled in the target directory's executor, a chunk at a time, and touched by nothing else until
+it is promoted. The last bytes are copied on the thread that owns the logs, so that no append can slip in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.dirs.directory_names import LONGEST_NAME, DirectoryKind, marked_name
 from braidlog.storage.dirs.log_manager import LogManager
-from braidlog.storage.dirs.partition_metadata_file import FILE_NAME, encode_partition_metadata
+from braidlog.storage.dirs.partition_metadata_file import write_topic_id
 from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log.unified_log import UnifiedLog
@@ -43,7 +43,7 @@ class ReplicaAlterLogDirs:
         self._truncations: dict[TopicPartition, int] = {}
         # The partition whose own promotion makes its old log leave.
         self._promoting: TopicPartition | None = None
-        manager.on_log_removal.append(self._log_removed)
+        manager.registry.on_log_removal.append(self._log_removed)
         self._resume()
 
     def _resume(self) -> None:
@@ -72,17 +72,14 @@ class ReplicaAlterLogDirs:
         if future is not None:
             if manager.registry.directory_at(future.directory) is directory:
                 return
-            manager.drop_future(partition)
+            manager.deletion.retire_future(partition)
         if manager.registry.directory_of(partition) is directory:
             return
         name = marked_name(partition, DirectoryKind.FUTURE, manager.new_id)
         if len(name) > LONGEST_NAME:
             raise InvalidRequestError(f"the name of topic {partition.topic} is too long for its replicas to be moved")
-        try:
+        with manager.failures.refusing(directory.path, f"create {name}"):
             manager.registry.add_future(partition, self._create(partition, f"{directory.path}/{name}", current))
-        except StorageFault as fault:
-            manager.fail_directory(fault)
-            raise KafkaStorageError(str(fault)) from fault
         self._truncations[partition] = current.truncation_count
         _log.info("Moving %s to %s", partition, directory.path)
 
@@ -90,13 +87,12 @@ class ReplicaAlterLogDirs:
         manager = self._manager
         try:
             with disk_faults(manager.registry.directory_at(path).path, f"create {path}"):
-                future = manager.open_log(path, partition, clean=True)
+                future = manager.loader.open_log(path, partition, clean=True)
                 if current.log_start_offset > 0:
                     future.truncate_fully_and_start_at(current.log_start_offset)
                 topic_id = manager.topic_id(partition)
                 if topic_id is not None:
-                    data = encode_partition_metadata(topic_id).encode()
-                    manager.files.write_atomic(f"{path}/{FILE_NAME}", data, sync=False)
+                    write_topic_id(manager.files, path, topic_id)
         except StorageFault:
             # The move is refused: the next start must not find it and go on with it.
             with suppress(OSError):
@@ -121,7 +117,7 @@ class ReplicaAlterLogDirs:
             return None
         if current is None:
             # A copy without its original, from before a crash or of a lost directory, is worth nothing.
-            self._manager.drop_future(partition)
+            self._manager.deletion.retire_future(partition)
             return None
         self._follow_truncation(partition, current, future)
         chunk = min(CHUNK_BYTES, self._rate())
@@ -145,7 +141,7 @@ class ReplicaAlterLogDirs:
     def give_up(self, partition: TopicPartition, future: UnifiedLog, reason: str) -> None:
         if self._manager.registry.future_logs.get(partition) is future:
             _log.error("%s stays where it is: %s", partition, reason)
-            self._manager.drop_future(partition)
+            self._manager.deletion.retire_future(partition)
 
     def wall_ms(self) -> int:
         return self._manager.clock.wall_ms()
@@ -157,23 +153,36 @@ class ReplicaAlterLogDirs:
         current = manager.get(partition)
         if current is None or manager.registry.future_logs.get(partition) is not future or current.has_staged:
             return
-        try:
-            directory = manager.registry.directory_at(future.directory).path
-            with disk_faults(directory, f"move {partition} in"):
-                if not self._has_caught_up(partition, current, future):
-                    return
-                if future.recovery_point < current.recovery_point:
-                    # The last stretch, a few records that were acknowledged as synced.
-                    future.sync_to(future.log_end_offset)
-                future.advance_high_watermark(current.high_watermark)
-                future.increment_log_start_offset(current.log_start_offset)
-                self._promoting = partition
-                manager.promote_future(partition)
+        directory = manager.registry.directory_at(future.directory).path
+        with manager.failures.reporting(directory, f"move {partition} in"):
+            if not self._has_caught_up(partition, current, future):
+                return
+            if future.recovery_point < current.recovery_point:
+                # The last stretch, a few records that were acknowledged as synced.
+                future.sync_to(future.log_end_offset)
+            future.advance_high_watermark(current.high_watermark)
+            future.increment_log_start_offset(current.log_start_offset)
+            self._promote(partition)
             _log.info("%s now lives in %s", partition, directory)
-        except StorageFault as fault:
-            manager.fail_directory(fault)
+
+    def _promote(self, partition: TopicPartition) -> None:
+        """The copy takes the replica's place; the old files wait for their removal."""
+        registry = self._manager.registry
+        future = registry.future_logs[partition]
+        source = registry.directory_of(partition)
+        target = registry.directory_at(future.directory)
+        future.rename_dir(str(partition))
+        self._promoting = partition
+        try:
+            registry.notify_log_removal(partition)
         finally:
             self._promoting = None
+        current = registry.remove(partition)
+        registry.remove_future(partition)
+        registry.add(partition, future, target)
+        for listener in registry.on_log_moved:
+            listener(partition, future)
+        self._manager.deletion.retire_files(source, partition, current, DirectoryKind.DELETE)
 
     def _follow_truncation(self, partition: TopicPartition, current: UnifiedLog, future: UnifiedLog) -> None:
         """The original may have been truncated, or have lost its oldest records, since the last chunk.
@@ -195,7 +204,7 @@ class ReplicaAlterLogDirs:
 
     def _log_removed(self, partition: TopicPartition) -> None:
         if partition != self._promoting and partition in self._manager.registry.future_logs:
-            self._manager.drop_future(partition)
+            self._manager.deletion.retire_future(partition)
 
 
 class _Copy:

@@ -93,8 +93,8 @@ class CompactedOffsets(OffsetsDriver):
 
     def compact(self) -> None:
         self.disk.roll()
-        run_inline(self.cleaner.run(), self.broker.manager.fail_directory)
-        self.broker.run(self.broker.manager.deletions.due())
+        run_inline(self.cleaner.run(), self.broker.manager.failures.fail)
+        self.broker.run(self.broker.manager.deletion.due())
 
     def pass_time(self, seconds: int) -> None:
         self.seconds += seconds

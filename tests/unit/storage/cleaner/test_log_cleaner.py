@@ -63,7 +63,7 @@ class Kit:
         self.log.roll()
 
     def run(self) -> None:
-        run_inline(self.cleaner.run(), self.manager.fail_directory)
+        run_inline(self.cleaner.run(), self.manager.failures.fail)
 
     def leftovers(self) -> list[str]:
         return [path.name for path in Path(self.log.directory).iterdir() if path.suffix in (".cleaned", ".swap")]
@@ -94,7 +94,7 @@ def test_a_dirty_log_is_compacted_swapped_in_and_checkpointed(kit: Kit, tmp_path
     assert kit.leftovers() == []
     # Readers that hold the old file are undisturbed, and so they stay while it is removed.
     kit.broker.clock.advance(1)
-    kit.broker.run(kit.manager.deletions.due())
+    kit.broker.run(kit.manager.deletion.due())
     assert not list(Path(kit.log.directory).glob("*.deleted"))
     assert reader.read() == before
     assert (kit.cleaner.statistics.passes, kit.passes.rests) == (1, 1)
@@ -169,7 +169,7 @@ class TwoThreads:
         return run, work
 
     def finish(self, run: Iterator[Work | None], work: Work) -> None:
-        run_inline(itertools.chain([work], run), self.broker.manager.fail_directory)
+        run_inline(itertools.chain([work], run), self.broker.manager.failures.fail)
 
 
 @pytest.fixture
@@ -215,12 +215,12 @@ def test_a_change_of_settings_stops_what_is_under_way(two: TwoThreads) -> None:
 
 def test_a_checkpoint_that_another_worker_is_writing_is_written_again(two: TwoThreads, tmp_path: Path) -> None:
     first, second = two.begin(0), two.begin(1)
-    run_inline([first[1]], two.broker.manager.fail_directory)
+    run_inline([first[1]], two.broker.manager.failures.fail)
     write = next(first[0])
     assert write is not None
     two.finish(*second)
     assert not (tmp_path / CLEANER_OFFSETS).exists(), "the first worker has still to write it"
-    run_inline(itertools.chain([write], first[0]), two.broker.manager.fail_directory)
+    run_inline(itertools.chain([write], first[0]), two.broker.manager.failures.fail)
     assert sorted((tmp_path / CLEANER_OFFSETS).read_text().splitlines()[2:]) == ["x 0 2", "y 0 2"]
 
 
@@ -382,7 +382,7 @@ def test_a_failing_disk_takes_its_directory(tmp_path: Path) -> None:
     item = next(work)
     broker.files.broken.append(str(tmp_path / "a"))
     assert item is not None
-    run_inline([item], broker.manager.fail_directory)
+    run_inline([item], broker.manager.failures.fail)
     assert list(work) == []
     assert [directory.path for directory in broker.manager.online_directories] == [str(tmp_path / "b")]
     broker.manager.release()

@@ -18,10 +18,10 @@ from braidlog.core.protocol_errors import (
     LogDirNotFoundError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.storage.dirs.log_dir_description import describe_directory, replicas_in
-from braidlog.storage.dirs.log_dir_loader import LoadProgress
+from braidlog.storage.dirs.log_dir_failures import LogDirFailure
+from braidlog.storage.dirs.log_dir_loader import LoadProgress, LogDirLoader
 from braidlog.storage.dirs.log_directory import CLEAN_SHUTDOWN
-from braidlog.storage.dirs.log_manager import LogDirFailure, LogManager
+from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.dirs.offset_checkpoint_file import RECOVERY_POINTS, START_OFFSETS
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.log.unified_log import UnifiedLog
@@ -62,7 +62,7 @@ def test_after_a_crash_only_what_lies_past_the_recovery_point_is_read(tmp_path: 
     log.roll()
     log.sync_to(1)
     append(log, ("k", "w"))
-    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    broker.run(broker.manager.checkpoints.writes(RECOVERY_POINTS))
     broker.crash()
 
     again = Broker(tmp_path / "d")
@@ -136,9 +136,9 @@ def test_a_deleted_log_is_gone_at_once_and_removed_later(tmp_path: Path) -> None
     assert len(list(tmp_path.glob("x-0.*-delete"))) == 1
     assert len(piece.read()) > 0
     broker.clock.advance(59)
-    assert broker.run(list(manager.deletions.due())) == 0
+    assert broker.run(list(manager.deletion.due())) == 0
     broker.clock.advance(1)
-    assert broker.run(list(manager.deletions.due())) == 1
+    assert broker.run(list(manager.deletion.due())) == 1
     assert not list(tmp_path.glob("x-0*"))
     manager.close()
 
@@ -150,7 +150,7 @@ def test_what_was_to_be_deleted_before_a_stop_is_deleted_after_it(tmp_path: Path
     first.manager.close()
     again = Broker(tmp_path).start()
     assert len(again.manager) == 0
-    again.run(list(again.manager.deletions.due()))
+    again.run(list(again.manager.deletion.due()))
     assert not list(tmp_path.glob("x-0*"))
     again.manager.close()
 
@@ -161,8 +161,8 @@ def test_a_topic_made_again_starts_from_nothing(tmp_path: Path) -> None:
     append(log, *[("k", "v")] * 10)
     log.increment_log_start_offset(5)
     log.sync_to(10)
-    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
-    broker.run(broker.manager.checkpoint_work(START_OFFSETS))
+    broker.run(broker.manager.checkpoints.writes(RECOVERY_POINTS))
+    broker.run(broker.manager.checkpoints.writes(START_OFFSETS))
     assert "x 0 5" in (tmp_path / START_OFFSETS).read_text()
     broker.manager.delete(tp("x"))
     append(broker.manager.create(tp("x")), ("k", "new"))
@@ -173,15 +173,16 @@ def test_a_topic_made_again_starts_from_nothing(tmp_path: Path) -> None:
     again.manager.close()
 
 
-def test_settings_of_a_topic_reach_its_logs_at_once(tmp_path: Path) -> None:
-    manager = Broker(tmp_path).start().manager
-    logs = [manager.create(tp("x", number)) for number in range(3)]
-    other = manager.create(tp("y"))
+def test_logs_are_created_and_opened_with_the_settings_of_their_topic(tmp_path: Path) -> None:
     settings = LogSettings(segment_bytes=12345)
-    assert manager.update_topic("x", settings) == 3
-    assert [log.settings for log in logs] == [settings] * 3
-    assert other.settings == LogSettings()
-    manager.close()
+    for _ in range(2):
+        broker = Broker(tmp_path)
+        broker.topic_settings["x"] = settings
+        manager = broker.start().manager
+        logs = [manager.create(tp("x", number)) for number in range(3)]
+        assert [log.settings for log in logs] == [settings] * 3
+        assert manager.create(tp("y")).settings == LogSettings()
+        manager.close()
 
 
 def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
@@ -210,13 +211,13 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     lost = manager.create(tp("gone"), directory=str(tmp_path / "b"))
     reported: list[LogDirFailure] = []
     left: list[object] = []
-    manager.on_directory_failed.append(reported.append)
-    manager.on_log_removal.append(left.append)
+    manager.failures.on_directory_failed.append(reported.append)
+    manager.registry.on_log_removal.append(left.append)
 
     broker.files.broken.append(str(tmp_path / "b"))
     with pytest.raises(StorageFault) as caught:
         append(lost, ("k", "v"))
-    manager.fail_directory(caught.value)
+    manager.failures.fail(caught.value)
     assert [(failure.path, failure.partitions) for failure in reported] == [(str(tmp_path / "b"), (tp("gone"),))]
     assert left == [tp("gone")]
     append(manager.log(tp("here")), ("k", "v"))
@@ -224,7 +225,7 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
         manager.log(tp("gone"))
     with pytest.raises(KafkaStorageError, match="offline"):
         manager.create(tp("gone"))
-    assert set(manager.offline_partitions) == {tp("gone")}
+    assert set(manager.registry.offline) == {tp("gone")}
 
     # New partitions avoid it, partitions that may lie there are not made anew.
     manager.create(tp("new"))
@@ -233,13 +234,13 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
     assert manager.registry.directory_of(tp("newer")).path == str(tmp_path / "a")
     with pytest.raises(KafkaStorageError, match="may lie in a data directory that is offline"):
         manager.create(tp("unsure"), is_new=False)
-    facts = [describe_directory(directory) for directory in manager.directories]
+    facts = [directory.describe() for directory in manager.directories]
     assert [(fact.path, fact.failure is None) for fact in facts] == [
         (str(tmp_path / "a"), True),
         (str(tmp_path / "b"), False),
     ]
     # A second fault of the same directory tells nobody anew.
-    manager.fail_directory(caught.value)
+    manager.failures.fail(caught.value)
     assert len(reported) == 1
     manager.close()
     assert (tmp_path / "a" / CLEAN_SHUTDOWN).exists()
@@ -251,7 +252,7 @@ def test_a_full_disk_is_not_a_failed_one(tmp_path: Path) -> None:
     log = broker.manager.create(tp("x"))
     append(log, ("k", "v"))
     broker.files.full.append(str(tmp_path))
-    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    broker.run(broker.manager.checkpoints.writes(RECOVERY_POINTS))
     with pytest.raises(KafkaStorageError, match="No space left"):
         broker.manager.create(tp("y"))
     assert broker.manager.online_directories
@@ -270,7 +271,7 @@ def crashed_without_room(tmp_path: Path) -> Broker:
         append(log, ("k", "1"))
         append(log, ("k", "2"))
         log.increment_log_start_offset(1)
-    before.run(before.manager.checkpoint_work(START_OFFSETS))
+    before.run(before.manager.checkpoints.writes(START_OFFSETS))
     before.crash()
     broker = Broker(tmp_path)
     broker.files.full.append(str(tmp_path / "x-0"))
@@ -282,11 +283,11 @@ def test_a_log_that_there_is_no_room_to_open_is_opened_later(tmp_path: Path) -> 
     manager = broker.manager
     assert manager.partitions == [tp("y")]
     assert manager.online_directories
-    assert manager.offline_partitions == {}
+    assert manager.registry.offline == {}
     with pytest.raises(KafkaStorageError, match="No space left"):
         manager.create(tp("x"), topic_id=ID_1, is_new=False)
     # What the checkpoints say of it must not be lost meanwhile.
-    broker.run(manager.checkpoint_work(START_OFFSETS))
+    broker.run(manager.checkpoints.writes(START_OFFSETS))
     assert manager.directories[0].read_checkpoint(START_OFFSETS)[tp("x")] == 1
     broker.files.full.clear()
     log = manager.create(tp("x"), topic_id=ID_1, is_new=False)
@@ -313,7 +314,7 @@ def test_a_log_that_could_not_be_opened_can_be_deleted(tmp_path: Path) -> None:
     broker.files.full.clear()
     assert content(broker.manager.create(tp("x"))) == []
     broker.clock.advance(120)
-    broker.run(broker.manager.due_deletions())
+    broker.run(broker.manager.deletion.due())
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["x-0", "y-0"]
     broker.manager.close()
 
@@ -336,13 +337,13 @@ def test_a_deleted_log_is_renamed_as_soon_as_there_is_room(tmp_path: Path) -> No
     append(broker.manager.create(tp("x")), ("k", "old"))
     broker.files.no_room_for_names = True
     broker.manager.delete(tp("x"))
-    broker.run(broker.manager.due_deletions())
+    broker.run(broker.manager.deletion.due())
     assert (tmp_path / "x-0").exists()
     broker.files.no_room_for_names = False
-    broker.run(broker.manager.due_deletions())
+    broker.run(broker.manager.deletion.due())
     assert not (tmp_path / "x-0").exists()
     broker.clock.advance(120)
-    broker.run(broker.manager.due_deletions())
+    broker.run(broker.manager.deletion.due())
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
     broker.manager.close()
 
@@ -356,19 +357,19 @@ def test_a_clean_shutdown_marker_that_there_is_no_room_to_remove_goes_later(tmp_
     broker.start()
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
     assert content(broker.manager.log(tp("x"))) == [(0, b"v")]
-    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    broker.run(broker.manager.checkpoints.writes(RECOVERY_POINTS))
     assert broker.manager.online_directories
     broker.files.no_room_for_names = False
-    broker.run(broker.manager.checkpoint_work(RECOVERY_POINTS))
+    broker.run(broker.manager.checkpoints.writes(RECOVERY_POINTS))
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
     broker.crash()
 
 
 def test_the_last_directory_gone_is_fatal(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "a", tmp_path / "b").start()
-    broker.manager.fail_directory(StorageFault(str(tmp_path / "a"), "it smokes"))
+    broker.manager.failures.fail(StorageFault(str(tmp_path / "a"), "it smokes"))
     with pytest.raises(FatalError, match=r"it smokes.*it burns"):
-        broker.manager.fail_directory(StorageFault(str(tmp_path / "b" / "x-0"), "it burns"))
+        broker.manager.failures.fail(StorageFault(str(tmp_path / "b" / "x-0"), "it burns"))
     broker.crash()
 
 
@@ -433,11 +434,11 @@ def test_facts_of_directories(tmp_path: Path) -> None:
     append(log, ("k", "v"))
     manager.create(tp("y"))
     (directory,) = manager.directories
-    facts = describe_directory(directory)
+    facts = directory.describe()
     assert facts.total_bytes > facts.usable_bytes > 0
-    (replica,) = replicas_in(manager, directory, {tp("x")})
+    (replica,) = manager.registry.replicas_in(directory, {tp("x")})
     assert (replica.partition, replica.size, replica.offset_lag, replica.is_future) == (tp("x"), log.size, 0, False)
-    assert len(list(replicas_in(manager, directory))) == 2
+    assert len(list(manager.registry.replicas_in(directory))) == 2
     manager.close()
 
 
@@ -449,13 +450,14 @@ def test_a_thousand_logs_load_quickly_in_the_directories_own_threads(tmp_path: P
     broker.manager.close()
 
     files = FailingFiles()
+    handles = HandlePool(files, 100)
     pools = {str(tmp_path / name): ThreadPoolExecutor(2, thread_name_prefix=name) for name in ("a", "b")}
     manager = LogManager(
         list(pools),
         settings_of=lambda topic: LogSettings(),
         executor_of=lambda path: pools[path],
         files=files,
-        handles=HandlePool(files, 100),
+        handles=handles,
         clock=ManualClock(NOW),
     )
     threads: set[str] = set()
@@ -465,7 +467,7 @@ def test_a_thousand_logs_load_quickly_in_the_directories_own_threads(tmp_path: P
     took = time.monotonic() - started
     assert (report.logs, report.clean) == (1000, True)
     assert threads == {"a", "b"}
-    assert manager.handles.open_count <= 100
+    assert handles.open_count <= 100
     assert content(manager.log(tp("t", 7))) == [(0, b"v")]
     assert took < 3
     manager.release()
@@ -474,7 +476,9 @@ def test_a_thousand_logs_load_quickly_in_the_directories_own_threads(tmp_path: P
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_after_a_crash_so_many_logs_are_recovered_at_a_time_as_the_setting_says(tmp_path: Path, threads: int) -> None:
+def test_after_a_crash_so_many_logs_are_recovered_at_a_time_as_the_setting_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
     broker = Broker(tmp_path).start()
     for name in "abcde":
         append(broker.manager.create(tp(name)), ("k", "v"))
@@ -483,7 +487,7 @@ def test_after_a_crash_so_many_logs_are_recovered_at_a_time_as_the_setting_says(
     lock = threading.Lock()
     together = threading.Barrier(threads)
 
-    class Counting(LogManager):
+    class Counting(LogDirLoader):
         def open_log(self, *args: Any, **options: Any) -> UnifiedLog:
             nonlocal inside, most, begun
             with lock:
@@ -501,7 +505,8 @@ def test_after_a_crash_so_many_logs_are_recovered_at_a_time_as_the_setting_says(
                     inside -= 1
 
     pools: dict[str, ThreadPoolExecutor] = {}
-    manager = Counting(
+    monkeypatch.setattr("braidlog.storage.dirs.log_manager.LogDirLoader", Counting)
+    manager = LogManager(
         [str(tmp_path)],
         settings_of=lambda topic: LogSettings(),
         executor_of=lambda name: pools.setdefault(name, ThreadPoolExecutor(2)),

@@ -10,7 +10,6 @@ from braidlog.core.ids import parse_id
 from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError, LogDirNotFoundError
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
-from braidlog.storage.dirs.log_dir_description import replicas_in
 from braidlog.storage.dirs.replica_alter_log_dirs import CHUNK_BYTES, ReplicaAlterLogDirs
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.storage.settings import StorageSettings
@@ -46,9 +45,9 @@ def test_a_replica_moves_and_keeps_everything(move: Move, tmp_path: Path) -> Non
         append(move.log, ("k", f"v{number}"))
     before = content(move.log)
     reported: list[tuple[TopicPartition, UnifiedLog]] = []
-    move.manager.on_log_moved.append(lambda partition, log: reported.append((partition, log)))
+    move.manager.registry.on_log_moved.append(lambda partition, log: reported.append((partition, log)))
     move.moves.start(X, str(move.b))
-    (future,) = replicas_in(move.manager, move.manager.directories[1])
+    (future,) = move.manager.registry.replicas_in(move.manager.directories[1])
     assert (future.is_future, future.offset_lag) == (True, 5)
     move.run()
     log = move.manager.log(X)
@@ -62,7 +61,7 @@ def test_a_replica_moves_and_keeps_everything(move: Move, tmp_path: Path) -> Non
     assert not (move.a / "x-0").exists()
     assert [directory.partition_count for directory in move.manager.directories] == [0, 1]
     move.broker.clock.advance(60)
-    move.broker.run(list(move.manager.deletions.due()))
+    move.broker.run(list(move.manager.deletion.due()))
     assert not list(move.a.glob("x-0*"))
     append(log, ("k", "after"))
     move.manager.close()

@@ -7,7 +7,6 @@ from collections.abc import Generator
 from braidlog.core.protocol_errors import NONE, KafkaStorageError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
-from braidlog.storage.dirs.log_dir_description import describe_directory, replicas_in
 from braidlog.storage.dirs.log_directory import LogDirectory
 from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.wire.generated.describe_log_dirs import (
@@ -41,10 +40,10 @@ class DescribeLogDirsHandler:
     def _describe(
         self, directory: LogDirectory, wanted: set[TopicPartition] | None
     ) -> Generator[None, None, DescribeLogDirsResult]:
-        facts = describe_directory(directory)
+        facts = directory.describe()
         topics: dict[str, DescribeLogDirsTopic] = {}
         if facts.failure is None:
-            for replica in replicas_in(self._logs, directory, wanted):
+            for replica in self._logs.registry.replicas_in(directory, wanted):
                 name = replica.partition.topic
                 topic = topics.get(name)
                 if topic is None:
