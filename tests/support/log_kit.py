@@ -18,7 +18,8 @@ from braidlog.storage.log.log_segment import LogSegment
 from braidlog.storage.log.segment_file_names import CLEANED_SUFFIX
 from braidlog.storage.log.unified_log import LogAppendInfo, RecoveryProgress, UnifiedLog
 from braidlog.storage.producers.producer_state_manager import ProducerStateEntry
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record, read_records
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_COORDINATOR
 
@@ -113,7 +114,7 @@ class Kit:
         coordinator_epoch: int = 0,
         leader_epoch: int = 0,
     ) -> LogAppendInfo:
-        data = build_marker(
+        data = build_end_txn_marker(
             commit=commit,
             producer_id=producer_id,
             producer_epoch=epoch,

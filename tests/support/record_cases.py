@@ -128,3 +128,14 @@ def resigned(data: bytes) -> bytes:
         return data
     at = 17 if header.magic == 2 else 12
     return data[:at] + computed_crc(data, header).to_bytes(4, "big") + data[at + 4 :]
+
+
+def encoded_varint(value: int) -> bytes:
+    """Zigzag and base 128 by the book, on integers without a width."""
+    rest = (value << 1) ^ (value >> 63) if value >= 0 else ((-value - 1) << 1) | 1
+    out = bytearray()
+    while rest > 127:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)

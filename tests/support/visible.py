@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
 from braidlog.wire.records.batch import iterate_headers
-from braidlog.wire.records.builder import MARKER_ABORT, marker_type
+from braidlog.wire.records.control_records import ABORT, control_type
 from braidlog.wire.records.reading import Record, read_batch
 
 
@@ -30,7 +30,7 @@ def visible_records(data: bytes, position: int, aborted: Iterable[AbortedRange] 
             open_aborts.add(coming.pop().producer_id)
         if header.is_control:
             for marker in read_batch(data, header):
-                if marker_type(marker) == MARKER_ABORT:
+                if control_type(marker) == ABORT:
                     open_aborts.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in open_aborts):
             records += (record for record in read_batch(data, header) if record.offset >= position)

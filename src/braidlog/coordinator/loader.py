@@ -13,7 +13,7 @@ from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.records.batch import BatchHeader, iterate_headers
-from braidlog.wire.records.builder import MARKER_ABORT, MARKER_COMMIT, marker_type
+from braidlog.wire.records.control_records import ABORT, COMMIT, control_type
 from braidlog.wire.records.reading import Record, read_batch
 
 log = logging.getLogger("braidlog.coordinator")
@@ -57,9 +57,9 @@ async def load(shard: CoordinatorShard, topic: str, partition: int, logs: Partit
 def _replay_batch(shard: CoordinatorShard, header: BatchHeader, records: list[Record], unknown: Counter[int]) -> None:
     if header.is_control:
         for record in records:
-            kind = marker_type(record)
-            if kind in (MARKER_COMMIT, MARKER_ABORT):
-                shard.replay_end_transaction_marker(header.producer_id, header.producer_epoch, kind == MARKER_COMMIT)
+            kind = control_type(record)
+            if kind in (COMMIT, ABORT):
+                shard.replay_end_transaction_marker(header.producer_id, header.producer_epoch, kind == COMMIT)
         return
     transactional = header.is_transactional
     producer_id = header.producer_id if transactional else -1

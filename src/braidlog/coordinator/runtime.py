@@ -34,7 +34,8 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.tasks import Tasks
 from braidlog.wire.message import Message
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 
 log = logging.getLogger("braidlog.coordinator")
@@ -168,7 +169,7 @@ class CoordinatorRuntime(Generic[S]):
         if context is None or context.state != ACTIVE:
             done(_unavailable(context))
             return
-        batch = build_marker(
+        batch = build_end_txn_marker(
             commit=commits,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

@@ -26,7 +26,7 @@ from braidlog.core.types import TopicPartition
 from braidlog.replication.group_commit import Committer, PendingAck
 from braidlog.replication.partition import ACKS_ALL
 from braidlog.replication.partition_registry import PartitionRegistry
-from braidlog.wire.records.builder import build_marker
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_COORDINATOR
 
 # Told of each partition once: None when its marker is committed.
@@ -88,7 +88,7 @@ class MarkerWriter:
         """Each partition is told of on its own: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (try again),
         INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (never), KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS.
         """
-        batch = build_marker(
+        batch = build_end_txn_marker(
             commit=commits,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

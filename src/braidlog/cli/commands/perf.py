@@ -32,7 +32,7 @@ from braidlog.client.producer.producer import Producer
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.compression import CODEC_NAMES
-from braidlog.wire.records.scan import INT64_MAX
+from braidlog.wire.records.varint import INT64_MAX
 
 # Latencies are taken of so many records at most, spread evenly: a callback for each would be what is measured.
 _SAMPLES: Final = 100_000

@@ -8,10 +8,11 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from braidlog.wire.records.batch import HEADER_SIZE
-from braidlog.wire.records.columns_building import append_bytes, nullable_size, write_number
+from braidlog.wire.records.columns_building import append_bytes
 from braidlog.wire.records.columns_partitioning import StickyRowPartitioner
-from braidlog.wire.records.encoding import NO_HEADERS, varint_size
+from braidlog.wire.records.encoding import NO_HEADERS
 from braidlog.wire.records.key_hash import murmur2
+from braidlog.wire.records.varint import nullable_size, varint_size, write_short_varint
 
 _POSITIVE: Final = 0x7FFFFFFF
 _NULL: Final = -1
@@ -120,15 +121,15 @@ class LineBatches:
                 ready.append(_closed(batch, partition, timestamp))
                 size = fixed + 1
             out = batch.out
-            write_number(out, size)
+            write_short_varint(out, size)
             out.append(0)
             out.append(0)
-            write_number(out, batch.count)
-            write_number(out, key_length)
+            write_short_varint(out, batch.count)
+            write_short_varint(out, key_length)
             if key is not None and key_length > 0:
                 append_bytes(out, key, 0, key_length)
                 batch.payload += key_length
-            write_number(out, value_length)
+            write_short_varint(out, value_length)
             if value_length > 0:
                 append_bytes(out, line, value_at, value_length)
                 batch.payload += value_length

@@ -18,7 +18,7 @@ from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.columns_slice import SliceReader
-from braidlog.wire.records.scan import INT64_MAX
+from braidlog.wire.records.varint import INT64_MAX
 
 
 class Chunk(NamedTuple):

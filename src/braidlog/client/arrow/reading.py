@@ -40,7 +40,7 @@ from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from braidlog.wire.records.batch import LENGTH_AT, LOG_OVERHEAD
 from braidlog.wire.records.columns_slice import FULL, SliceReader
-from braidlog.wire.records.scan import INT64_MAX
+from braidlog.wire.records.varint import INT64_MAX
 
 if TYPE_CHECKING:
     from braidlog.client.typed_settings import ConsumerSettings

@@ -30,10 +30,9 @@ from braidlog.storage.cleaner.source_segments import measure_segment, read_abort
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.wire.records.batch import BatchHeader, check_crc
+from braidlog.wire.records.control_records import ABORT, COMMIT, control_type_of_key
 from braidlog.wire.records.filtering import empty_batch, key_offsets, record_summaries, retain
 
-_ABORT: Final = 0
-_COMMIT: Final = 1
 _OPEN_FILES: Final = 16
 
 Summary = tuple[bytes | None, int, int, bool]
@@ -44,24 +43,24 @@ class Cleaner:
 
     def __init__(
         self,
-        order: CleaningRequest,
+        request: CleaningRequest,
         files: Files,
         *,
         throttle: Callable[[int], None],
         is_stopped: Callable[[], bool],
     ) -> None:
-        self._request = order
+        self._request = request
         self._files = files
         self._handles = HandlePool(files, _OPEN_FILES)
         self._throttle = throttle
         self._is_stopped = is_stopped
-        memory = order.memory
-        most_keys = max(order.first_uncleanable - order.first_dirty, 0)
+        memory = request.memory
+        most_keys = max(request.first_uncleanable - request.first_dirty, 0)
         self._map = OffsetMap(memory.dedupe_bytes, memory.load_factor, most_keys)
         # Below the dirty part each key is there once already; only newer records and horizons can remove it.
-        self._map.cover(order.first_dirty - 1)
+        self._map.cover(request.first_dirty - 1)
         self._map_was_full = False
-        self._producers = {producer.producer_id: producer for producer in order.producers}
+        self._producers = {producer.producer_id: producer for producer in request.producers}
         self._bytes_before = 0
         self._bytes_after = 0
         self._records_before = 0
@@ -72,26 +71,26 @@ class Cleaner:
         self._group_changed = False
         self._kept_tombstone = False
         self._aborted = read_aborted(
-            files, self._handles, order.directory, [base_offset for base_offset, _ in order.segments]
+            files, self._handles, request.directory, [base_offset for base_offset, _ in request.segments]
         )
-        self._aborted += order.aborted_later
+        self._aborted += request.aborted_later
         self._tracker = CleanedTransactionMetadata(self._aborted)
         self._sources = [
-            measure_segment(files, order.directory, base_offset, size) for base_offset, size in order.segments
+            measure_segment(files, request.directory, base_offset, size) for base_offset, size in request.segments
         ]
 
     def run(self) -> CleaningResult:
-        order = self._request
+        request = self._request
         self._fill_map()
-        end_offset = order.first_uncleanable
+        end_offset = request.first_uncleanable
         if self._map_was_full:
-            end_offset = max(self._map.latest_offset + 1, order.first_dirty)
+            end_offset = max(self._map.latest_offset + 1, request.first_dirty)
         sources = [segment for segment in self._sources if segment.base_offset < end_offset]
         old_horizon = self._old_tombstone_horizon()
         groups = [
             self._clean_group(group, old_horizon)
             for group in group_segments(
-                sources, order.max_segment_bytes, order.max_index_bytes, order.first_uncleanable
+                sources, request.max_segment_bytes, request.max_index_bytes, request.first_uncleanable
             )
         ]
         return CleaningResult(
@@ -107,10 +106,10 @@ class Cleaner:
         )
 
     def _fill_map(self) -> None:
-        order = self._request
-        tracker = CleanedTransactionMetadata(t for t in self._aborted if t.last_offset >= order.first_dirty)
+        request = self._request
+        tracker = CleanedTransactionMetadata(t for t in self._aborted if t.last_offset >= request.first_dirty)
         for position, segment in enumerate(self._sources):
-            if position + 1 < len(self._sources) and self._sources[position + 1].base_offset <= order.first_dirty:
+            if position + 1 < len(self._sources) and self._sources[position + 1].base_offset <= request.first_dirty:
                 continue
             reader = self._open(segment)
             try:
@@ -144,14 +143,14 @@ class Cleaner:
 
     def _clean_group(self, group: list[SourceSegment], old_horizon: int) -> CleanedGroup | None:
         """None where a segment would only be replaced by its likeness."""
-        order = self._request
+        request = self._request
         target = CleanedSegment(
             self._files,
             self._handles,
-            order.directory,
+            request.directory,
             group[0].base_offset,
-            order.index_interval_bytes,
-            order.max_index_bytes,
+            request.index_interval_bytes,
+            request.max_index_bytes,
         )
         self._group_changed = len(group) > 1
         try:
@@ -270,11 +269,10 @@ class Cleaner:
     ) -> bool:
         if not summaries:
             return tracker.marker_is_superfluous(header.producer_id, None, header.last_offset)
-        key = summaries[0][0]
-        kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
-        if kind != _ABORT and kind != _COMMIT:
+        kind = control_type_of_key(summaries[0][0])
+        if kind != ABORT and kind != COMMIT:
             return False
-        return tracker.marker_is_superfluous(header.producer_id, kind == _COMMIT, header.last_offset)
+        return tracker.marker_is_superfluous(header.producer_id, kind == COMMIT, header.last_offset)
 
     def _keys(self, buffer: bytes, header: BatchHeader) -> list[tuple[bytes | None, int]]:
         try:
@@ -294,9 +292,9 @@ class Cleaner:
 
     def _old_tombstone_horizon(self) -> int:
         """Old-format tombstones in segments not written since then go (as before KIP-534)."""
-        order = self._request
-        clean = [s for s in self._sources if s.base_offset < order.first_dirty]
-        return clean[-1].last_modified_ms - order.delete_retention_ms if clean else 0
+        request = self._request
+        clean = [s for s in self._sources if s.base_offset < request.first_dirty]
+        return clean[-1].last_modified_ms - request.delete_retention_ms if clean else 0
 
     def _open(self, segment: SourceSegment) -> SegmentReader:
         return SegmentReader(
@@ -314,7 +312,7 @@ class Cleaner:
 
 
 def clean(
-    order: CleaningRequest,
+    request: CleaningRequest,
     files: Files,
     *,
     throttle: Callable[[int], None] | None = None,
@@ -322,10 +320,10 @@ def clean(
 ) -> CleaningResult:
     """Run a pass here; raises LogCleaningAborted, CorruptLogError (this log cannot be cleaned) or OSError."""
     try:
-        return Cleaner(order, files, throttle=throttle or _no_throttle, is_stopped=is_stopped or _never).run()
+        return Cleaner(request, files, throttle=throttle or _no_throttle, is_stopped=is_stopped or _never).run()
     except BaseException:
-        for base_offset, _ in order.segments:
-            remove_cleaned(files, order.directory, base_offset)
+        for base_offset, _ in request.segments:
+            remove_cleaned(files, request.directory, base_offset)
         raise
 
 

@@ -24,13 +24,13 @@ from braidlog.storage.inspection.batches import FoundBatch, Gap, walk_file
 from braidlog.storage.log.leader_epoch_file_cache import CHECKPOINT_NAME, decode_epochs
 from braidlog.storage.producers.snapshot_files import decode_snapshot
 from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.control_records import CONTROL_TYPE_NAMES, control_type_of_key, end_txn_marker
 from braidlog.wire.records.reading import Record, read_batch
 
 Value = str | int | bool | None | dict[str, "str | None"]
 Entry = dict[str, Value]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-_CONTROL_TYPES: Final = {0: "abort", 1: "commit", 2: "leader change", 3: "snapshot header", 4: "snapshot footer"}
 # Endings that a file may carry on top of its kind.
 _STAGES: Final = (".deleted", ".cleaned", ".swap", ".tmp")
 _NO_LIMIT: Final = 1 << 62
@@ -128,15 +128,14 @@ def _record_entry(record: Record) -> Entry:
 
 
 def _control_entry(record: Record) -> Entry:
-    key, value = record.key or b"", record.value or b""
-    kind = int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1
-    epoch = int.from_bytes(value[2:6], "big", signed=True) if kind in (0, 1) and len(value) >= 6 else None
+    kind = control_type_of_key(record.key)
+    marker = end_txn_marker(record)
     return {
         "type": "record",
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "marker": _CONTROL_TYPES.get(kind, str(kind)),
-        "coordinator_epoch": epoch,
+        "marker": CONTROL_TYPE_NAMES.get(kind, str(kind)),
+        "coordinator_epoch": marker.coordinator_epoch if marker is not None else None,
     }
 
 

@@ -18,11 +18,11 @@ from braidlog.storage.crash_points import AFTER_WRITE, crash_point
 from braidlog.storage.files import Part
 from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.log.local_log import LocalLog
-from braidlog.storage.producers.end_txn_marker import read_end_txn_marker
-from braidlog.storage.producers.producer_state_manager import BatchMetadata, EndTxnMarker
+from braidlog.storage.producers.producer_state_manager import BatchMetadata
 from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords
 from braidlog.wire.records.batch import BatchHeader, read_header
 from braidlog.wire.records.compression import codec_named
+from braidlog.wire.records.control_records import EndTxnMarker, read_end_txn_marker
 from braidlog.wire.records.validation import (
     ORIGIN_CLIENT,
     ORIGIN_REPLICATION,

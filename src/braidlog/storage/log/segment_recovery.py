@@ -9,9 +9,9 @@ from braidlog.storage.index.offset_index import MAX_RELATIVE_OFFSET
 from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from braidlog.storage.log.log_segment import LogSegment
-from braidlog.storage.producers.end_txn_marker import read_end_txn_marker
-from braidlog.storage.producers.producer_state_manager import EndTxnMarker, ProducerStateManager
+from braidlog.storage.producers.producer_state_manager import ProducerStateManager
 from braidlog.wire.records.batch import MESSAGE_V0_SIZE, BatchHeader, check_crc, read_header
+from braidlog.wire.records.control_records import EndTxnMarker, read_end_txn_marker
 from braidlog.wire.records.validation import ORIGIN_REPLICATION
 
 _WINDOW: Final = 1 << 20

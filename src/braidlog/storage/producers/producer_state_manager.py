@@ -22,6 +22,7 @@ from braidlog.core.protocol_errors import (
 from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.producers.verification import VerificationGuard, VerificationGuards
 from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.control_records import EndTxnMarker
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_REPLICATION
 
 BATCHES_KEPT: Final = 5
@@ -86,16 +87,6 @@ class ProducerStateEntry:
     @property
     def last_offset_delta(self) -> int:
         return self.batches[-1].offset_delta if self.batches else 0
-
-
-class EndTxnMarker:
-    """The end of a transaction, as its control record says."""
-
-    __slots__ = ("commits", "coordinator_epoch")
-
-    def __init__(self, commits: bool, coordinator_epoch: int) -> None:
-        self.commits = commits
-        self.coordinator_epoch = coordinator_epoch
 
 
 class CompletedTxn:

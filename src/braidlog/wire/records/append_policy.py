@@ -5,7 +5,7 @@ from __future__ import annotations
 from braidlog.core.protocol_errors import MessageTooLargeError
 from braidlog.wire.records.batch import CODEC_NONE, NO_TIMESTAMP, BatchHeader
 from braidlog.wire.records.compression import DEFAULT_LIMIT
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN
 
 
 class AppendPolicy:

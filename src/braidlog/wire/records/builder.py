@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import Final
 
 from librt.strings import BytesWriter
 
@@ -26,9 +24,6 @@ from braidlog.wire.records.batch import (
 from braidlog.wire.records.compression import compress
 from braidlog.wire.records.encoding import encode_header, write_message, write_record
 from braidlog.wire.records.reading import Record
-
-MARKER_ABORT: Final = 0
-MARKER_COMMIT: Final = 1
 
 
 def build_batch(
@@ -102,40 +97,6 @@ def build_batch(
         len(items),
     )
     return header + body
-
-
-def build_marker(
-    *,
-    commit: bool,
-    producer_id: int,
-    producer_epoch: int,
-    timestamp: int,
-    coordinator_epoch: int = 0,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-) -> bytes:
-    """The control batch that ends a transaction: key (version 0, type), value (version 0, coordinator epoch)."""
-    key = struct.pack(">hh", 0, MARKER_COMMIT if commit else MARKER_ABORT)
-    value = struct.pack(">hi", 0, coordinator_epoch)
-    return build_batch(
-        [Record(timestamp=timestamp, key=key, value=value)],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
-
-
-def marker_type(record: Record) -> int:
-    """MARKER_ABORT, MARKER_COMMIT or another control type, of a record out of a control batch."""
-    if record.key is None or len(record.key) < 4:
-        raise InvalidRecordError("a control record's key is shorter than its version and type")
-    version, kind = struct.unpack_from(">hh", record.key)
-    if version < 0:
-        raise InvalidRecordError(f"a control record has the impossible version {version}")
-    return int(kind)
 
 
 def build_message_set(

@@ -19,7 +19,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
-from braidlog.wire.records.scan import INT64_MAX
+from braidlog.wire.records.varint import INT64_MAX
 
 INLINE: Final = 12
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i16_le, write_i64_le
-from mypy_extensions import i16, i64, u8
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i64_le
+from mypy_extensions import i64, u8
 
 from braidlog.core.protocol_errors import InvalidRecordError, MessageTooLargeError
 from braidlog.wire.records.batch import HEADER_SIZE, NO_TIMESTAMP
-from braidlog.wire.records.encoding import varint_size, write_varint
+from braidlog.wire.records.varint import nullable_size, varint_size, write_short_varint
 
 _WORD: Final = 8
 _MANY: Final = 512
@@ -176,14 +176,14 @@ def build_bodies(
             raise MessageTooLargeError(f"row {row} makes a batch of {whole} bytes, more than the {largest} allowed")
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        write_number(out, size)
+        write_short_varint(out, size)
         out.append(0)
-        write_number(out, timestamp - base_timestamp)
-        write_number(out, delta)
-        write_number(out, key_length)
+        write_short_varint(out, timestamp - base_timestamp)
+        write_short_varint(out, delta)
+        write_short_varint(out, key_length)
         if key_length > 0 and keys is not None:
             append_bytes(out, keys.data, keys.start(row), key_length)
-        write_number(out, value_length)
+        write_short_varint(out, value_length)
         if value_length > 0 and values is not None:
             append_bytes(out, values.data, values.start(row), value_length)
         if headers is None:
@@ -195,27 +195,6 @@ def build_bodies(
     if delta > 0:
         bodies.append(BuiltBody(out.getvalue(), delta, base_timestamp, max_timestamp))
     return bodies
-
-
-def nullable_size(length: i64) -> i64:
-    """Bytes of a string of this length as a record holds it; -1: null."""
-    if length < 0:
-        return 1
-    if length < 64:
-        return 1 + length
-    return varint_size(length) + length
-
-
-def write_number(out: BytesWriter, value: i64) -> None:
-    """As `write_varint`, with the usual one or two bytes written at once, and the length of a null."""
-    if value >= 0 and value < 64:
-        out.append(u8(value << 1))
-    elif value == -1:
-        out.append(1)
-    elif value >= 0 and value < 8192:
-        write_i16_le(out, i16((value << 1 & 0x7F) | 0x80 | value >> 6 << 8))
-    else:
-        write_varint(out, value)
 
 
 def _headers_size(headers: HeaderColumns, row: i64) -> i64:
@@ -232,7 +211,7 @@ def _headers_size(headers: HeaderColumns, row: i64) -> i64:
 def _write_headers(out: BytesWriter, headers: HeaderColumns, row: i64) -> None:
     count: i64 = headers.count(row)
     at: i64 = headers.first(row)
-    write_number(out, count)
+    write_short_varint(out, count)
     stop: i64 = at + count
     while at < stop:
         if headers.keys.is_null(at):
@@ -244,7 +223,7 @@ def _write_headers(out: BytesWriter, headers: HeaderColumns, row: i64) -> None:
 
 def _write_string(out: BytesWriter, column: BytesColumn, row: i64) -> None:
     length: i64 = column.length(row)
-    write_number(out, length)
+    write_short_varint(out, length)
     if length > 0:
         append_bytes(out, column.data, column.start(row), length)
 

@@ -17,13 +17,8 @@ from braidlog.wire.records.batch import CODEC_NONE, HEADER_SIZE, BatchHeader, ch
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.compression import DEFAULT_LIMIT, decompress
 from braidlog.wire.records.reading import Record, read_batch
-from braidlog.wire.records.scan import (
-    INT64_MAX,
-    INT64_MIN,
-    SMALLEST_RECORD,
-    read_varint,
-    read_varlong,
-)
+from braidlog.wire.records.scan import SMALLEST_RECORD
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1

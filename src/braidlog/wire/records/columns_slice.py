@@ -9,12 +9,12 @@ from librt.strings import read_i32_be
 
 from braidlog.core.protocol_errors import CorruptMessageError, ProtocolError
 from braidlog.wire.records.batch import LENGTH_AT, LOG_OVERHEAD, MESSAGE_V0_SIZE, BatchHeader, read_header
-from braidlog.wire.records.builder import MARKER_ABORT, marker_type
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.columns_parsing import parse_batch
 from braidlog.wire.records.compression import DEFAULT_LIMIT
+from braidlog.wire.records.control_records import ABORT, control_type
 from braidlog.wire.records.reading import read_batch
-from braidlog.wire.records.scan import INT64_MAX
+from braidlog.wire.records.varint import INT64_MAX
 
 # Columns with so many bytes of records take no further batch: what a few megabytes unfold to may be beyond 2 GiB.
 FULL: Final = 256 * 1024 * 1024
@@ -135,5 +135,5 @@ class SliceReader:
 
     def _end_transaction(self, header: BatchHeader, check: bool) -> None:
         for marker in read_batch(self._buffer, header, check_crc=check, limit=self._limit):
-            if marker_type(marker) == MARKER_ABORT:
+            if control_type(marker) == ABORT:
                 self._aborting.discard(header.producer_id)

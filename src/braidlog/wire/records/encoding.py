@@ -6,45 +6,16 @@ import zlib
 from typing import Final
 
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64, u8
+from mypy_extensions import i32, i64
 
 from braidlog.wire.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from braidlog.wire.records.checksum import crc32c
+from braidlog.wire.records.varint import NULL_LENGTH, nullable_size, varint_size, write_varint
 
 Header = tuple[str, bytes | None]
 
 # A record without headers says that it has 0 of them.
 NO_HEADERS: Final = b"\x00"
-
-
-def varint_size(value: i64) -> i64:
-    """Bytes that `write_varint` takes for a value."""
-    magnitude: i64 = value if value >= 0 else -1 - value
-    size: i64 = 1
-    # Zigzag spends one bit of the first byte on the sign.
-    magnitude >>= 6
-    while magnitude > 0:
-        size += 1
-        magnitude >>= 7
-    return size
-
-
-def write_varint(out: BytesWriter, value: i64) -> None:
-    """The zigzag varint of a 64-bit value; a 32-bit value gets the bytes of Kafka's 32-bit form."""
-    # Magnitude and sign apart, so that nothing passes 64 bits.
-    magnitude: i64 = value
-    byte: i64 = 0
-    if value < 0:
-        magnitude = -1 - value
-        byte = 1
-    byte |= (magnitude & 0x3F) << 1
-    magnitude >>= 6
-    while magnitude > 0:
-        # As u8, or the compiled code would call a method on a boxed number.
-        out.append(u8(byte | 0x80))
-        byte = magnitude & 0x7F
-        magnitude >>= 7
-    out.append(u8(byte))
 
 
 def write_nullable(out: BytesWriter, data: bytes | None) -> None:
@@ -56,10 +27,7 @@ def write_nullable(out: BytesWriter, data: bytes | None) -> None:
 
 
 def _nullable_size(data: bytes | None) -> i64:
-    if data is None:
-        return 1
-    size: i64 = len(data)
-    return varint_size(size) + size
+    return nullable_size(NULL_LENGTH if data is None else len(data))
 
 
 def write_record(

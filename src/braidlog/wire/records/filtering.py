@@ -16,9 +16,10 @@ from braidlog.wire.records.batch import (
 )
 from braidlog.wire.records.builder import build_message_set
 from braidlog.wire.records.compression import DEFAULT_LIMIT, compress, decompress
-from braidlog.wire.records.encoding import encode_header, varint_size, write_varint
+from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import read_batch, read_nullable
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, SMALLEST_RECORD, read_varint, read_varlong
+from braidlog.wire.records.scan import SMALLEST_RECORD
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint_size, write_varint
 
 # (key, offset, timestamp, has a value)
 RecordSummary = tuple[bytes | None, int, int, bool]

@@ -22,7 +22,8 @@ from braidlog.wire.records.batch import (
 from braidlog.wire.records.batch import check_crc as check_batch_crc
 from braidlog.wire.records.compression import DEFAULT_LIMIT, decompress
 from braidlog.wire.records.encoding import Header as Header
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, SMALLEST_RECORD, read_varint, read_varlong
+from braidlog.wire.records.scan import SMALLEST_RECORD
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
 
 
 class Record:

@@ -11,7 +11,7 @@ One record (all varints are zigzag; `length` counts what follows it):
 
 Other negative lengths are refused: Java's reader takes them for null, but librdkafka's would stop there for ever.
 
-The same source runs uncompiled, where native integers are plain ones that never wrap: whatever could pass 64 bits is
+The same source runs uncompiled, where native integers are plain ones that never wrap: what could pass 64 bits is
 masked or refused, so that both give the same results.
 """
 
@@ -23,16 +23,13 @@ from mypy_extensions import i64
 
 from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import InvalidRecordError
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, NULL_LENGTH, read_varint, read_varlong, skip_bytes
 
-INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
-INT64_MIN: Final = -0x8000000000000000
 # attributes, two deltas, two lengths and the header count take at least one byte each
 SMALLEST_RECORD: Final = 6
 
-# A hostile batch may hold millions of bad records; nobody reads more than these, and memory stays bounded.
+# A hostile batch may hold millions of bad records; more than these are not reported, and memory stays bounded.
 MOST_FAULTS: Final = 10_000
-
-NULL_LENGTH: Final = -1
 
 OUT_OF_RANGE: Final = 1
 KEYLESS: Final = 2
@@ -41,7 +38,7 @@ KEYLESS: Final = 2
 class RecordScan:
     """What to check records against, and what the walk found.
 
-    `faults` holds (index of the record, what is wrong, its timestamp) for what a client may have to be told record by
+    `faults` holds (index of the record, what is wrong, its timestamp) for what is reported to a client record by
     record, up to MOST_FAULTS of them; a batch whose structure is broken raises instead.
     """
 
@@ -64,59 +61,6 @@ class RecordScan:
         self.max_timestamp: i64 = -1
         self.index_of_max: i64 = -1
         self.faults: list[tuple[int, int, int]] = []
-
-
-def read_varint(buffer: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """(value, position after it) of a zigzag varint of 32 bits."""
-    value: i64 = 0
-    shift: i64 = 0
-    while True:
-        if at >= end:
-            raise InvalidRecordError("a record ends inside a number")
-        byte: i64 = buffer[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            raise InvalidRecordError("a record holds a varint of more than 5 bytes")
-    value &= 0xFFFFFFFF
-    return (value >> 1) ^ -(value & 1), at
-
-
-def read_varlong(buffer: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """(value, position after it) of a zigzag varint of 64 bits."""
-    value: i64 = 0
-    shift: i64 = 0
-    while True:
-        if at >= end:
-            raise InvalidRecordError("a record ends inside a number")
-        byte: i64 = buffer[at]
-        at += 1
-        if shift == 63:
-            if byte >= 0x80:
-                raise InvalidRecordError("a record holds a varint of more than 10 bytes")
-            # Only one bit of the tenth byte is left.
-            value |= (byte & 1) << 63
-            break
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return ((value >> 1) & INT64_MAX) ^ -(value & 1), at
-
-
-def skip_bytes(buffer: bytes, at: i64, end: i64) -> i64:
-    """The position after a nullable byte string."""
-    length, at = read_varint(buffer, at, end)
-    if length > 0:
-        if length > end - at:
-            raise InvalidRecordError(f"a record field of {length} bytes does not fit in its record")
-        at += length
-    elif length < NULL_LENGTH:
-        raise InvalidRecordError(f"a record field of {length} bytes is impossible")
-    return at
 
 
 def skip_headers(buffer: bytes, at: i64, end: i64) -> i64:

@@ -48,7 +48,8 @@ from braidlog.wire.records.record_errors import (
     out_of_range,
     rejection,
 )
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, KEYLESS, MOST_FAULTS, RecordScan, scan_records
+from braidlog.wire.records.scan import KEYLESS, MOST_FAULTS, RecordScan, scan_records
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN
 
 # Who appends: clients get every check, our coordinators may write control batches and several at once,
 # and a follower stores what its leader already checked, offsets and epochs untouched.

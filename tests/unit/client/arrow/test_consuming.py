@@ -20,8 +20,9 @@ from braidlog.client.consumer.partition_state import FETCHING, PartitionState
 from braidlog.client.errors import PoisonRecordError
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.columns import RecordColumns
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 
 T = TypeVar("T")
@@ -107,7 +108,9 @@ def test_paused_and_lost_partitions_are_left_out() -> None:
 
 def test_aborted_records_are_left_out_wherever_one_stops() -> None:
     def transaction(first: int, *, commit: bool) -> bytes:
-        marker = build_marker(commit=commit, producer_id=1, producer_epoch=0, timestamp=NOW, base_offset=first + 2)
+        marker = build_end_txn_marker(
+            commit=commit, producer_id=1, producer_epoch=0, timestamp=NOW, base_offset=first + 2
+        )
         records = [Record(first + each, NOW, None, b"v") for each in range(2)]
         return (
             build_batch(

@@ -15,7 +15,8 @@ from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.core.types import TopicPartition
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Log:
             name = {"producer_id": luck.randint(1, 3), "producer_epoch": 0}
             data = build_batch(records, base_offset=at, codec=codec, base_sequence=0, transactional=True, **name)
             self.batches.append((after, data))
-            marker = build_marker(commit=kind == "committed", timestamp=1_000, base_offset=after, **name)
+            marker = build_end_txn_marker(commit=kind == "committed", timestamp=1_000, base_offset=after, **name)
             self.batches.append((after + 1, marker))
         if kind == "aborted":
             self.aborted.append((AbortedRange(name["producer_id"], at), after))

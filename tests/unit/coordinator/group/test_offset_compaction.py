@@ -26,7 +26,8 @@ from braidlog.core.slices import ByteSlice
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
 from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.jobs import run_inline
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_COORDINATOR
 from support.classic_groups import AnyTopics
@@ -87,7 +88,9 @@ class CompactedOffsets(OffsetsDriver):
         epoch = self.epochs.get(producer_id, 0) + moves_epoch
         self.epochs[producer_id] = epoch
         self._append(
-            build_marker(commit=commits, producer_id=producer_id, producer_epoch=epoch, timestamp=self.now.wall_ms)
+            build_end_txn_marker(
+                commit=commits, producer_id=producer_id, producer_epoch=epoch, timestamp=self.now.wall_ms
+            )
         )
         self.shard.replay_end_transaction_marker(producer_id, epoch, commits)
 

@@ -12,7 +12,8 @@ from braidlog.storage.cleaner.cleaning_request import CleanerConfig, LastRecord,
 from braidlog.storage.cleaner.offset_map import SLOT_BYTES
 from braidlog.storage.files import OsFiles
 from braidlog.storage.index.transaction_index import ENTRY_SIZE, AbortedTxn
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 from support.cleaner_fixture import DAY, NOW, SegmentDirectory
 
@@ -100,7 +101,7 @@ def test_aborted_data_goes_and_its_marker_follows_after_the_horizon(directory: S
     directory.write(
         [
             batch(0, ("a", "bad"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
-            build_marker(commit=False, producer_id=7, producer_epoch=0, timestamp=NOW, base_offset=1),
+            build_end_txn_marker(commit=False, producer_id=7, producer_epoch=0, timestamp=NOW, base_offset=1),
             batch(2, ("a", "good")),
         ],
         [aborted],
@@ -123,7 +124,7 @@ def test_an_aborted_record_does_not_push_out_a_committed_one(directory: SegmentD
         [
             batch(0, ("a", "good")),
             batch(1, ("a", "bad"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
-            build_marker(commit=False, producer_id=7, producer_epoch=0, timestamp=NOW, base_offset=2),
+            build_end_txn_marker(commit=False, producer_id=7, producer_epoch=0, timestamp=NOW, base_offset=2),
         ],
         [AbortedTxn(7, 1, 2, 3)],
     )
@@ -135,7 +136,7 @@ def test_a_commit_marker_stays_as_long_as_data_of_its_transaction(directory: Seg
     directory.write(
         [
             batch(0, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True),
-            build_marker(commit=True, producer_id=7, producer_epoch=0, timestamp=NOW, base_offset=1),
+            build_end_txn_marker(commit=True, producer_id=7, producer_epoch=0, timestamp=NOW, base_offset=1),
         ]
     )
     directory.compact(directory.order(2))

@@ -16,7 +16,8 @@ from braidlog.storage.dirs.offset_checkpoint_file import CLEANER_OFFSETS
 from braidlog.storage.jobs import Work, run_inline
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.storage.settings import StorageSettings
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_COORDINATOR
 from support.manager_fixture import NOW, Broker, append, content, tp
@@ -227,7 +228,7 @@ def test_a_checkpoint_that_another_worker_is_writing_is_written_again(two: TwoTh
 def in_transaction(log: UnifiedLog, producer_id: int, key: str | None, commit: bool = False) -> None:
     """One record of a producer's transaction, or without a key its end."""
     if key is None:
-        data = build_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=NOW)
+        data = build_end_txn_marker(commit=commit, producer_id=producer_id, producer_epoch=0, timestamp=NOW)
     else:
         record = Record(timestamp=NOW, key=key.encode(), value=b"in a transaction")
         data = build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True)

@@ -19,7 +19,8 @@ from braidlog.storage.inspection.rebuild import rebuild_index
 from braidlog.storage.inspection.verify import ERROR, NOTE, partition_directories, verify
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.records.batch import ATTRIBUTES_AT
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_COORDINATOR
 from support.manager_fixture import NOW, Broker, append, tp
@@ -46,7 +47,9 @@ def partition(tmp_path: Path) -> Path:
             append(log, (f"key{number}", f"value {segment} {number}"), (None, "\x00\xff"), timestamp=NOW + number)
         fields = {"producer_id": 5, "producer_epoch": 1, "base_sequence": segment, "transactional": True}
         produce(log, build_batch([Record(key=b"t", value=b"in doubt", timestamp=NOW)], **fields))  # type: ignore[arg-type]
-        produce(log, build_marker(commit=segment == 1, producer_id=5, producer_epoch=1, timestamp=NOW), marker=1)
+        produce(
+            log, build_end_txn_marker(commit=segment == 1, producer_id=5, producer_epoch=1, timestamp=NOW), marker=1
+        )
         if segment == 0:
             log.roll()
     broker.manager.close()

@@ -8,8 +8,9 @@ from braidlog.core.protocol_errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from braidlog.storage.producers.producer_state_manager import CompletedTxn, EndTxnMarker, ProducerStateManager
+from braidlog.storage.producers.producer_state_manager import CompletedTxn, ProducerStateManager
 from braidlog.wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from braidlog.wire.records.control_records import EndTxnMarker
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_REPLICATION
 
 MAX_SEQUENCE = 2**31 - 1

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from braidlog.core.protocol_errors import InvalidProducerEpochError, OutOfOrderSequenceNumberError
-from braidlog.storage.producers.producer_state_manager import EndTxnMarker, ProducerStateManager
+from braidlog.storage.producers.producer_state_manager import ProducerStateManager
 from braidlog.storage.producers.verification import VerificationGuards
 from braidlog.wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from braidlog.wire.records.control_records import EndTxnMarker
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_COORDINATOR
 
 

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.columns_slice import SliceReader
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record, read_records
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN
 from support.column_cases import plain, records_of, strings_of
 from support.record_cases import NOW, quick, record_lists, resigned
 
@@ -94,7 +95,9 @@ def transaction(first: int, producer: int, *, commit: bool) -> bytes:
         producer_epoch=0,
         base_sequence=0,
         transactional=True,
-    ) + build_marker(commit=commit, producer_id=producer, producer_epoch=0, timestamp=NOW, base_offset=first + 2)
+    ) + build_end_txn_marker(
+        commit=commit, producer_id=producer, producer_epoch=0, timestamp=NOW, base_offset=first + 2
+    )
 
 
 def test_aborted_transactions_and_markers_are_skipped() -> None:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from braidlog.wire.records.batch import iterate_headers
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.conversion import down_convert, read_message_set
 from braidlog.wire.records.reading import Record, read_records
 from support.record_cases import NOW, quick, record_lists
@@ -26,7 +27,7 @@ def test_offsets_keys_and_values_survive(magic: int, records: list[Record], code
 
 def test_several_batches() -> None:
     records = [Record(timestamp=NOW, value=b"v")] * 3
-    marker = build_marker(commit=False, producer_id=1, producer_epoch=0, timestamp=NOW, base_offset=3)
+    marker = build_end_txn_marker(commit=False, producer_id=1, producer_epoch=0, timestamp=NOW, base_offset=3)
     log = build_batch(records) + marker + build_batch(records, base_offset=4, codec=2) + b"cut"
     old = down_convert(log, 0, len(log), magic=1)
     assert [r.offset for r in read_records(old)] == [0, 1, 2, 4, 5, 6]

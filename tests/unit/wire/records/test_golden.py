@@ -7,7 +7,8 @@ import pytest
 from braidlog.core.protocol_errors import InvalidRecordError, InvalidTimestampError, ProtocolError
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.records.batch import iterate_headers
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.conversion import down_convert
 from braidlog.wire.records.filtering import record_summaries, retain
 from braidlog.wire.records.reading import Record, read_records
@@ -66,7 +67,7 @@ def test_uncompressed_batches_are_built_byte_for_byte(case: list[str]) -> None:
 @pytest.mark.parametrize("name", ["commit", "abort"])
 def test_markers_are_built_byte_for_byte(name: str) -> None:
     (data,) = [case[1] for case in golden("batch") if case[0] == name]
-    built = build_marker(
+    built = build_end_txn_marker(
         commit=name == "commit",
         producer_id=4000,
         producer_epoch=2,

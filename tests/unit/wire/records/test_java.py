@@ -9,7 +9,8 @@ import pytest
 from tools.golden.records import read_by_kafka
 
 from braidlog.wire.records.batch import read_header
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.filtering import retain
 from braidlog.wire.records.reading import Record, read_records
 from support.record_cases import NOW, describe
@@ -30,7 +31,7 @@ def samples(with_headers: bool) -> list[Record]:
 
 @pytest.mark.peer
 def test_kafka_clients_reads_what_we_write(apache_kafka: Path) -> None:
-    written: list[bytes] = [build_marker(commit=True, producer_id=1, producer_epoch=0, timestamp=NOW)]
+    written: list[bytes] = [build_end_txn_marker(commit=True, producer_id=1, producer_epoch=0, timestamp=NOW)]
     for codec, levels in LEVELS.items():
         for level in levels:
             batch = build_batch(samples(True), codec=codec, level=level, base_offset=5)

@@ -17,14 +17,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedForMessageFormatError,
 )
 from braidlog.wire.records.batch import read_header
-from braidlog.wire.records.builder import (
-    MARKER_ABORT,
-    MARKER_COMMIT,
-    build_batch,
-    build_marker,
-    build_message_set,
-    marker_type,
-)
+from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.reading import Record, find_timestamp, iterate_batches, read_batch, read_records
 from support.record_cases import NAMED_ERRORS, NOW, mutations, quick, record_lists, thorough
 
@@ -111,18 +104,6 @@ def test_we_read_kafka_pythons_batches(magic: int, codec: int, records: list[Rec
     assert [(r.key, r.value) for r in read] == [(r.key, r.value) for r in records]
     if magic:
         assert [r.timestamp for r in read] == [r.timestamp for r in records]
-
-
-def test_markers() -> None:
-    for commit, kind in ((True, MARKER_COMMIT), (False, MARKER_ABORT)):
-        batch = build_marker(commit=commit, producer_id=5, producer_epoch=2, timestamp=NOW)
-        header = read_header(batch, 0, len(batch))
-        assert (header.is_control, header.is_transactional, header.base_sequence) == (True, True, -1)
-        assert marker_type(read_records(batch)[0]) == kind
-    with pytest.raises(InvalidRecordError):
-        marker_type(Record(key=b"\x00\x00"))
-    with pytest.raises(InvalidRecordError):
-        marker_type(Record(key=b"\xff\xff\x00\x00"))
 
 
 def test_formats_that_do_not_exist() -> None:

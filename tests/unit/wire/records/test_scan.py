@@ -9,59 +9,20 @@ from types import ModuleType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from librt.strings import BytesWriter
 
 from braidlog.core.protocol_errors import InvalidRecordError
 from braidlog.wire.records import scan
 from braidlog.wire.records.builder import build_batch
-from braidlog.wire.records.encoding import varint_size, write_varint
 from braidlog.wire.records.reading import Record
-from braidlog.wire.records.scan import INT64_MAX, INT64_MIN, RecordScan, read_varint, read_varlong, scan_records
-from support.record_cases import NAMED_ERRORS, NOW, mutations, record_lists, thorough
-
-EDGES = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**62, INT64_MAX, INT64_MIN]
-
-
-def encoded(value: int) -> bytes:
-    """Zigzag and base 128 by the book, on integers without a width."""
-    rest = (value << 1) ^ (value >> 63) if value >= 0 else ((-value - 1) << 1) | 1
-    out = bytearray()
-    while rest > 127:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
-@thorough
-@given(value=st.sampled_from(EDGES) | st.integers(INT64_MIN, INT64_MAX), before=st.binary(max_size=3))
-def test_varints(value: int, before: bytes) -> None:
-    out = BytesWriter()
-    out.write(before)
-    write_varint(out, value)
-    data = out.getvalue()
-    assert data == before + encoded(value)
-    assert varint_size(value) == len(data) - len(before)
-    assert read_varlong(data, len(before), len(data)) == (value, len(data))
-    if -(2**31) <= value < 2**31:
-        assert read_varint(data, len(before), len(data)) == (value, len(data))
-    for end in range(len(before), len(data)):
-        with pytest.raises(InvalidRecordError):
-            read_varlong(data, len(before), end)
-
-
-def test_bits_beyond_the_width_are_dropped_as_java_drops_them() -> None:
-    assert read_varint(b"\xff\xff\xff\xff\x7f", 0, 5) == (-(2**31), 5)
-    assert read_varlong(b"\xff" * 9 + b"\x7f", 0, 10) == (INT64_MIN, 10)
-    for read, size in ((read_varint, 5), (read_varlong, 10)):
-        with pytest.raises(InvalidRecordError, match=f"more than {size} bytes"):
-            read(b"\x80" * size + b"\x00", 0, size + 1)
+from braidlog.wire.records.scan import RecordScan, scan_records
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN
+from support.record_cases import NAMED_ERRORS, NOW, encoded_varint, mutations, record_lists, thorough
 
 
 def test_timestamps_at_the_edges() -> None:
     def record(delta: int) -> bytes:
-        body = b"\x00" + encoded(delta) + b"\x00\x01\x01\x00"
-        return encoded(len(body)) + body
+        body = b"\x00" + encoded_varint(delta) + b"\x00\x01\x01\x00"
+        return encoded_varint(len(body)) + body
 
     ends = ((INT64_MAX, INT64_MAX), (INT64_MIN, INT64_MIN), (0, INT64_MAX), (INT64_MAX, 0), (-1, INT64_MIN))
     for base, stamp in ends:
@@ -78,10 +39,10 @@ def test_timestamps_at_the_edges() -> None:
 @pytest.mark.parametrize("length", [-2, -64, -65, -8192, -8193, -(2**31)])
 @pytest.mark.parametrize("field", ["key", "value", "header value"])
 def test_only_minus_one_means_null(field: str, length: int) -> None:
-    header = b"\x02\x02h" + encoded(length if field == "header value" else -1)
-    key, value = (encoded(length if field == name else -1) for name in ("key", "value"))
+    header = b"\x02\x02h" + encoded_varint(length if field == "header value" else -1)
+    key, value = (encoded_varint(length if field == name else -1) for name in ("key", "value"))
     body = b"\x00\x00\x00" + key + value + header
-    data = encoded(len(body)) + body
+    data = encoded_varint(len(body)) + body
     with pytest.raises(InvalidRecordError, match=str(length)):
         scan_records(data, 0, len(data), 1, 0, RecordScan(INT64_MIN, INT64_MAX, False))
 

@@ -23,7 +23,8 @@ from braidlog.wire.records.batch import (
     HEADER_SIZE,
     iterate_headers,
 )
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record, read_records
 from braidlog.wire.records.record_errors import record_errors_of
 from braidlog.wire.records.validation import (
@@ -166,7 +167,7 @@ def test_old_inner_offsets_do_not_matter() -> None:
 
 
 def test_coordinators_may_write_several_batches_and_markers() -> None:
-    marker = build_marker(commit=True, producer_id=4, producer_epoch=1, timestamp=NOW)
+    marker = build_end_txn_marker(commit=True, producer_id=4, producer_epoch=1, timestamp=NOW)
     data = build_batch(RECORDS) + marker + build_batch(RECORDS, codec=1)
     validated = append(data, AppendPolicy(codec=3), origin=ORIGIN_COORDINATOR)
     written = b"".join(validated.parts)

@@ -17,14 +17,8 @@ from braidlog.wire.records.batch import CODEC_NONE, HEADER_SIZE, BatchHeader
 from braidlog.wire.records.batch import LOG_APPEND_TIME as LOG_APPEND_TIME_BIT
 from braidlog.wire.records.compression import decompress
 from braidlog.wire.records.reading import read_nullable
-from braidlog.wire.records.scan import (
-    INT64_MAX,
-    INT64_MIN,
-    NULL_LENGTH,
-    SMALLEST_RECORD,
-    read_varint,
-    read_varlong,
-)
+from braidlog.wire.records.scan import SMALLEST_RECORD
+from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, NULL_LENGTH, read_varint, read_varlong
 
 _NOTHING: Final = b""
 

@@ -23,7 +23,7 @@ from braidlog.wire.records.batch import (
     check_crc,
     read_header,
 )
-from braidlog.wire.records.builder import MARKER_ABORT, marker_type
+from braidlog.wire.records.control_records import ABORT, control_type
 from braidlog.wire.records.reading import read_batch
 
 
@@ -213,7 +213,7 @@ class CompletedFetch:
         if attributes & CONTROL != 0:
             if self._open_aborts:
                 for marker in read_batch(self.data, header, check_crc=False):
-                    if marker_type(marker) == MARKER_ABORT:
+                    if control_type(marker) == ABORT:
                         self._open_aborts.discard(header.producer_id)
             return False
         return not (attributes & TRANSACTIONAL != 0 and header.producer_id in self._open_aborts)

@@ -6,7 +6,8 @@ import pytest
 
 from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
 from braidlog.core.protocol_errors import CorruptMessageError
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 from support.visible import visible_records
 
@@ -24,7 +25,7 @@ def batch(base: int, *values: str, producer: int = -1, codec: int = 0) -> bytes:
 
 
 def marker(base: int, producer: int, *, commit: bool) -> bytes:
-    return build_marker(commit=commit, producer_id=producer, producer_epoch=0, timestamp=1, base_offset=base)
+    return build_end_txn_marker(commit=commit, producer_id=producer, producer_epoch=0, timestamp=1, base_offset=base)
 
 
 def values(records: list[Record]) -> list[str]:

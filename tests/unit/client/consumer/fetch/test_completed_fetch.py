@@ -16,7 +16,8 @@ from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import PoisonRecordError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.batch import iterate_headers
-from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 from support.visible import visible_records
 
@@ -69,7 +70,9 @@ def logs(draw: st.DrawFn) -> tuple[bytes, list[AbortedRange], int]:
             first = open_at.pop(producer, None)
             if first is not None and not commit:
                 aborted.append(AbortedRange(producer, first))
-            data += build_marker(commit=commit, producer_id=producer, producer_epoch=0, timestamp=5, base_offset=offset)
+            data += build_end_txn_marker(
+                commit=commit, producer_id=producer, producer_epoch=0, timestamp=5, base_offset=offset
+            )
             offset += 1
             continue
         if kind == "old":

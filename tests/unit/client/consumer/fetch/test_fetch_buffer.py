@@ -11,7 +11,8 @@ from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer, RecordItera
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.errors import PoisonRecordError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.records.builder import build_batch, build_marker
+from braidlog.wire.records.builder import build_batch
+from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record
 
 
@@ -186,7 +187,7 @@ def test_a_partition_that_is_gone_returns_nothing() -> None:
 
 def test_positions_pass_what_nobody_sees() -> None:
     world = World()
-    marker = build_marker(commit=True, producer_id=1, producer_epoch=0, timestamp=1, base_offset=0)
+    marker = build_end_txn_marker(commit=True, producer_id=1, producer_epoch=0, timestamp=1, base_offset=0)
     world.arrive_bytes(world.states[0], marker, 0)
     assert world.take() == []
     assert world.positions[0] == 1
