@@ -66,10 +66,6 @@ UNITS: dict[str, list[str]] = {
         "describe_configs",
         "describe_log_dirs",
         "describe_topic_partitions",
-        "leader_and_isr",
-        "update_metadata",
-        "stop_replica",
-        "alter_partition",
     ),
     "braidlog_records": _modules(
         "braidlog.wire.records.batch",

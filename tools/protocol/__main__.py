@@ -1,8 +1,9 @@
-"""`python -m tools.protocol` rewrites src/braidlog/wire/generated."""
+"""`python -m tools.protocol` rewrites src/braidlog/wire/generated and the walks over records."""
 
 from __future__ import annotations
 
 from tools.protocol.generate import TARGET, generated_files
+from tools.protocol.record_walk import walked_files
 
 
 def main() -> None:
@@ -12,7 +13,10 @@ def main() -> None:
             path.unlink()
     for name, text in files.items():
         (TARGET / name).write_text(text, encoding="utf-8")
-    print(f"{len(files)} modules in {TARGET.name}/")
+    walked = walked_files()
+    for path, text in walked.items():
+        path.write_text(text, encoding="utf-8")
+    print(f"{len(files)} modules in {TARGET.name}/, {len(walked)} with a walk over records")
 
 
 if __name__ == "__main__":

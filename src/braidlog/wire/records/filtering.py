@@ -8,16 +8,14 @@ from mypy_extensions import i64
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
 from braidlog.wire.records.batch import (
     CODEC_MASK,
-    CODEC_NONE,
     DELETE_HORIZON,
-    HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
 )
 from braidlog.wire.records.builder import build_message_set
-from braidlog.wire.records.compression import DEFAULT_LIMIT, compress, decompress
+from braidlog.wire.records.compression import DEFAULT_LIMIT, compress
 from braidlog.wire.records.encoding import encode_header
-from braidlog.wire.records.reading import read_batch, read_nullable
+from braidlog.wire.records.reading import read_batch, read_nullable, records_of
 from braidlog.wire.records.scan import SMALLEST_RECORD
 from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint_size, write_varint
 
@@ -37,22 +35,17 @@ def record_summaries(buffer: bytes, header: BatchHeader, *, limit: int = DEFAULT
             (record.key, record.offset, record.timestamp, record.value is not None)
             for record in read_batch(buffer, header, check_crc=False, limit=limit)
         ]
-    content, start, end = _content(buffer, header, limit)
+    content, start, end = _checked_records_of(buffer, header, limit)
     return _summaries(content, start, end, header)
 
 
-def _content(buffer: bytes, header: BatchHeader, limit: int) -> tuple[bytes, int, int]:
+def _checked_records_of(buffer: bytes, header: BatchHeader, limit: int) -> tuple[bytes, int, int]:
     """Where the records of a v2 batch lie once decompressed: (buffer, start, end)."""
-    start = header.position + HEADER_SIZE
-    end = header.position + header.size
-    if end > len(buffer):
+    if header.position + header.size > len(buffer):
         raise CorruptMessageError(f"a record batch of {header.size} bytes is cut short")
     if header.count < 0:
         raise InvalidRecordError(f"a record batch declares {header.count} records")
-    if header.codec == CODEC_NONE or header.count == 0:
-        return buffer, start, end
-    content = decompress(header.codec, buffer, start, end, limit=limit)
-    return content, 0, len(content)
+    return records_of(buffer, header, limit)
 
 
 def _record_end(content: bytes, at: i64, end: i64) -> tuple[i64, i64]:
@@ -108,7 +101,7 @@ def retain(
         return _retain_messages(buffer, header, keep, level, limit)
     if len(keep) != header.count:
         raise ValueError(f"{len(keep)} decisions for the {header.count} records of a batch")
-    content, start, end = _content(buffer, header, limit)
+    content, start, end = _checked_records_of(buffer, header, limit)
     base_timestamp = header.base_timestamp
     if marking and delete_horizon_ms is not None:
         base_timestamp = delete_horizon_ms

@@ -105,7 +105,7 @@ def read_batch(
         check_batch_crc(buffer, header)
     if header.magic < 2:
         return _read_message(buffer, header, check_crc, limit)
-    content, at, end = _unpacked(buffer, header, limit)
+    content, at, end = records_of(buffer, header, limit)
     return _read_v2(content, at, end, header)
 
 
@@ -122,7 +122,7 @@ def find_timestamp(buffer: bytes, header: BatchHeader, timestamp: int, start_off
     if header.position + header.size > len(buffer):
         raise CorruptMessageError(f"a record batch of {header.size} bytes is cut short")
     check_batch_crc(buffer, header)
-    content, first, last = _unpacked(buffer, header, DEFAULT_LIMIT)
+    content, first, last = records_of(buffer, header, DEFAULT_LIMIT)
     at: i64 = first
     end: i64 = last
     index: i64 = 0
@@ -145,8 +145,8 @@ def find_timestamp(buffer: bytes, header: BatchHeader, timestamp: int, start_off
     return None
 
 
-def _unpacked(buffer: bytes, header: BatchHeader, limit: int) -> tuple[bytes, int, int]:
-    """The records of a batch of magic 2 as bytes, and where in these they begin and end."""
+def records_of(buffer: bytes, header: BatchHeader, limit: int) -> tuple[bytes, int, int]:
+    """The records of a v2 batch, decompressed: the bytes, and where in these they begin and end."""
     at = header.position + HEADER_SIZE
     end = header.position + header.size
     if header.codec == CODEC_NONE or header.count == 0:
@@ -176,7 +176,7 @@ def _read_v2(buffer: bytes, start: i64, end: i64, header: BatchHeader) -> list[R
         offset_delta, at = read_varint(buffer, at, record_end)
         key, at = read_nullable(buffer, at, record_end)
         value, at = read_nullable(buffer, at, record_end)
-        headers, at = _read_headers(buffer, at, record_end)
+        headers, at = read_headers(buffer, at, record_end)
         if at != record_end:
             raise InvalidRecordError(f"record {index} declares {record_end - at} bytes more than it has")
         timestamp = header.max_timestamp if fixed_timestamp else base_timestamp + int(timestamp_delta)
@@ -204,7 +204,8 @@ def read_nullable(buffer: bytes, at: i64, end: i64) -> tuple[bytes | None, i64]:
     return buffer[at : at + length], at + length
 
 
-def _read_headers(buffer: bytes, at: i64, end: i64) -> tuple[tuple[Header, ...], i64]:
+def read_headers(buffer: bytes, at: i64, end: i64) -> tuple[tuple[Header, ...], i64]:
+    """(headers, position after them) of a record."""
     count, at = read_varint(buffer, at, end)
     if count == 0:
         return (), at
