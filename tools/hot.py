@@ -107,7 +107,7 @@ UNITS: dict[str, list[str]] = {
     "braidlog_cleaner": _modules(
         "braidlog.storage.cleaner.offset_map",
         "braidlog.storage.cleaner.cleaned_transaction_metadata",
-        "braidlog.storage.cleaner.segment_reader",
+        "braidlog.storage.cleaner.source_segments",
         "braidlog.storage.cleaner.cleaner",
     ),
     "braidlog_broker": _modules(

@@ -41,7 +41,7 @@ class SegmentDirectory:
     def bases(self) -> list[int]:
         return sorted(int(path.stem) for path in self.path.glob("*.log"))
 
-    def order(
+    def request(
         self,
         first_uncleanable: int,
         *,
@@ -64,20 +64,20 @@ class SegmentDirectory:
             producers=producers,
         )
 
-    def compact(self, order: CleaningRequest) -> CleaningResult:
-        outcome = InlinePassRunner(OsFiles()).run(order, lambda: False)
-        self.swap(outcome)
-        return outcome
+    def compact(self, request: CleaningRequest) -> CleaningResult:
+        result = InlinePassRunner(OsFiles()).run(request, lambda: False)
+        self.swap(result)
+        return result
 
-    def swap(self, outcome: CleaningResult) -> None:
-        for group in outcome.groups:
+    def swap(self, result: CleaningResult) -> None:
+        for group in result.groups:
             for base in group.replaces:
                 for suffix in (".log", ".index", ".timeindex", ".txnindex"):
                     self.file(base, suffix).unlink(missing_ok=True)
             for path in self.path.glob(f"{group.base_offset:020d}.*.cleaned"):
                 path.rename(path.with_suffix(""))
         assert not list(self.path.glob("*.cleaned"))
-        self.first_dirty = outcome.end_offset
+        self.first_dirty = result.end_offset
 
     def batches(self) -> list[tuple[BatchHeader, list[Record]]]:
         found = []
@@ -102,5 +102,5 @@ class SegmentDirectory:
         return latest
 
 
-def later(order: CleaningRequest, now_ms: int) -> CleaningRequest:
-    return replace(order, now_ms=now_ms)
+def later(request: CleaningRequest, now_ms: int) -> CleaningRequest:
+    return replace(request, now_ms=now_ms)

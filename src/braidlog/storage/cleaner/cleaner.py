@@ -25,8 +25,7 @@ from braidlog.storage.cleaner.cleaned_transaction_metadata import CleanedTransac
 from braidlog.storage.cleaner.cleaning_request import CleanedGroup, CleaningRequest, CleaningResult, LogCleaningAborted
 from braidlog.storage.cleaner.offset_map import OffsetMap
 from braidlog.storage.cleaner.policy import SourceSegment, group_segments
-from braidlog.storage.cleaner.segment_reader import SegmentReader
-from braidlog.storage.cleaner.source_segments import measure_segment, read_aborted
+from braidlog.storage.cleaner.source_segments import SegmentReader, measure_segment, read_aborted
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.wire.records.batch import BatchHeader, check_crc

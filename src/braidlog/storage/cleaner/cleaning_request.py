@@ -1,4 +1,4 @@
-"""What the broker tells a cleaner to do and what it hears back: plain values that also travel between processes."""
+"""What the broker asks a cleaner to do, and the result: plain values that also travel between processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CleanerConfig:
 
 @dataclass(frozen=True, slots=True)
 class CleaningRequest:
-    """Everything about one pass over one log, so that whoever runs it needs nothing but the files."""
+    """Everything about one pass over one log, so that it can run anywhere with nothing but the files."""
 
     directory: str
     # (base offset, size) of all inactive segments below `first_uncleanable`, oldest first.
@@ -57,7 +57,7 @@ class CleaningRequest:
     index_interval_bytes: int
     memory: CleanerConfig = field(default_factory=CleanerConfig)
     producers: tuple[LastRecord, ...] = ()
-    # Transactions with data below `first_uncleanable` whose abort is told only past it: while another one was open the
+    # Transactions with data below `first_uncleanable` whose abort marker lies past it: while another one was open the
     # last stable offset stood between the two.
     aborted_later: tuple[AbortedTxn, ...] = ()
 

@@ -16,12 +16,11 @@ from typing import Final
 from braidlog.core.errors import CorruptLogError, StorageFault, is_disk_full
 from braidlog.core.types import TopicPartition
 from braidlog.storage.cleaner.cleaned_segment import remove_cleaned
+from braidlog.storage.cleaner.cleaner_checkpoints import CleanerCheckpoints
 from braidlog.storage.cleaner.cleaning_request import CleaningRequest, CleaningResult, LastRecord, LogCleaningAborted
 from braidlog.storage.cleaner.pass_runner import CleanerProcessDied, PassRunner
 from braidlog.storage.cleaner.policy import CleanableLog, LogToClean, SegmentSize, choose_filthiest
-from braidlog.storage.dirs.checkpointing import CheckpointWrite
 from braidlog.storage.dirs.log_manager import LogManager
-from braidlog.storage.dirs.offset_checkpoint_file import CLEANER_OFFSETS, Offsets
 from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log.log_segment import LogSegment
@@ -82,13 +81,7 @@ class LogCleaner:
         self._make_passes = make_passes
         self._workers: list[_Worker] = []
         self._failures: dict[TopicPartition, int] = {}
-        # By directory path: where each log's dirty part begins, as the checkpoint says.
-        self._dirty: dict[str, Offsets] = {}
-        # How often each log had been truncated when that was last true.
-        self._truncations: dict[TopicPartition, int] = {}
-        # Directories whose checkpoint one worker is writing, and those where another has something to add to it.
-        self._writing: set[str] = set()
-        self._unwritten: set[str] = set()
+        self._checkpoints = CleanerCheckpoints(manager)
         manager.registry.on_log_removal.append(self._log_removed)
         manager.on_closing.append(self.close)
 
@@ -115,9 +108,7 @@ class LogCleaner:
     def _log_removed(self, partition: TopicPartition) -> None:
         """A later log of the same name starts dirty and unblemished."""
         self.stop(partition)
-        for offsets in self._dirty.values():
-            offsets.pop(partition, None)
-        self._truncations.pop(partition, None)
+        self._checkpoints.forget(partition)
         self._failures.pop(partition, None)
         self.uncleanable.pop(partition, None)
 
@@ -156,10 +147,10 @@ class LogCleaner:
             finally:
                 worker.cleaning = None
             # Whether it worked or not, the same log is not tried twice in one run with the same dirty part.
-            if self._dirty_offset(task.partition) in (None, task.first_dirty):
+            if self._checkpoints.first_dirty_offset(task.partition) in (None, task.first_dirty):
                 worker.skipped.add(task.partition)
             else:
-                yield from self._checkpoint(directory)
+                yield from self._checkpoints.write(directory)
         worker.passes.on_idle()
 
     # --- choosing
@@ -182,23 +173,9 @@ class LogCleaner:
                 log.log_start_offset,
                 log.log_end_offset,
                 log.last_stable_offset,
-                self._dirty_offset(partition),
+                self._checkpoints.first_dirty_offset(partition),
                 _first_timestamp,
             )
-
-    def _dirty_offset(self, partition: TopicPartition) -> int | None:
-        log = self._manager.get(partition)
-        if log is None:
-            return None
-        directory = self._manager.registry.directory_of(partition)
-        if directory.path not in self._dirty:
-            self._dirty[directory.path] = dict(directory.read_checkpoint(CLEANER_OFFSETS))
-        cuts = log.truncation_count
-        if self._truncations.setdefault(partition, cuts) != cuts:
-            # Other records may have taken the place of those that were compacted.
-            self._truncations[partition] = cuts
-            self._dirty[directory.path].pop(partition, None)
-        return self._dirty[directory.path].get(partition)
 
     def _request(self, task: LogToClean) -> _Pass:
         manager = self._manager
@@ -300,11 +277,11 @@ class LogCleaner:
                 old = [by_base[base_offset] for base_offset in group.replaces]
                 deleted = cleaning.log.replace_segments([new], old)
                 manager.deletion.remove_segments_later(partition, cleaning.log, deleted)
-            self._swapped(cleaning, directory, result)
+            self._swapped(cleaning, result)
 
-    def _swapped(self, cleaning: _Pass, directory: str, result: CleaningResult) -> None:
+    def _swapped(self, cleaning: _Pass, result: CleaningResult) -> None:
         partition = cleaning.task.partition
-        self._dirty[directory][partition] = result.end_offset
+        self._checkpoints.record(partition, result.end_offset)
         self._failures.pop(partition, None)
         statistics = self.statistics
         statistics.passes += 1
@@ -336,27 +313,6 @@ class LogCleaner:
             if self._manager.files.is_dir(cleaning.path):
                 for segment in cleaning.sources:
                     remove_cleaned(self._manager.files, cleaning.path, segment.base_offset)
-
-    def _checkpoint(self, path: str) -> Iterator[Work]:
-        """One writer a directory: two of them could leave the older of two versions behind."""
-        self._unwritten.add(path)
-        if path in self._writing:
-            return
-        self._writing.add(path)
-        try:
-            while path in self._unwritten:
-                self._unwritten.discard(path)
-                yield self._checkpoint_write(path)
-        finally:
-            self._writing.discard(path)
-
-    def _checkpoint_write(self, path: str) -> Work:
-        directory = self._manager.registry.directory_named(path)
-        known = self._dirty.get(path, {})
-        here = self._manager.registry.logs_in(directory)
-        offsets = {partition: offset for partition, offset in known.items() if partition in here}
-        self._dirty[path] = offsets
-        return Work(path, f"write {CLEANER_OFFSETS}", CheckpointWrite(directory, CLEANER_OFFSETS, dict(offsets)))
 
 
 def _is_unchanged(cleaning: _Pass) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -13,11 +14,11 @@ from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.errors import BraidlogError, CorruptLogError
 from braidlog.storage.cleaner.cleaner import clean
 from braidlog.storage.cleaner.cleaning_request import CleaningRequest, CleaningResult, LogCleaningAborted
-from braidlog.storage.cleaner.throttle import Throttle
 from braidlog.storage.files import Files
 
 # Below this it takes longer to start a process than to do the work here.
 _SMALL_PASS_BYTES: Final = 256 * 1024
+_LONGEST_SLEEP_S: Final = 1.0
 
 
 class CleanerProcessDied(BraidlogError):
@@ -25,7 +26,7 @@ class CleanerProcessDied(BraidlogError):
 
 
 class PassRunner(Protocol):
-    def run(self, order: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
+    def run(self, request: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
         """Blocks; raises LogCleaningAborted, CorruptLogError, CleanerProcessDied or OSError."""
         ...
 
@@ -40,6 +41,28 @@ class PassRunner(Protocol):
     def close(self) -> None: ...
 
 
+class Throttle:
+    """Keeps what a pass reads and writes below `log.cleaner.io.max.bytes.per.second`.
+
+    `maybe_throttle` returns when the average rate since the start is within the limit again.
+    """
+
+    def __init__(self, bytes_per_second: float, clock: Clock, sleep: Callable[[float], None] | None = None) -> None:
+        self._rate = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep or time.sleep
+        self._start = clock.monotonic()
+        self._spent = 0
+
+    def maybe_throttle(self, count: int) -> None:
+        self._spent += count
+        if self._rate == float("inf"):
+            return
+        ahead = self._spent / self._rate - (self._clock.monotonic() - self._start)
+        if ahead > 0:
+            self._sleep(min(ahead, _LONGEST_SLEEP_S))
+
+
 class InlinePassRunner:
     """In the calling thread: for simulations, tests and small logs."""
 
@@ -47,9 +70,9 @@ class InlinePassRunner:
         self._files = files
         self._clock = clock or SystemClock()
 
-    def run(self, order: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
-        throttle = Throttle(order.memory.max_io_bytes_per_second, self._clock)
-        return clean(order, self._files, throttle=throttle.maybe_throttle, is_stopped=is_stopped)
+    def run(self, request: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
+        throttle = Throttle(request.memory.max_io_bytes_per_second, self._clock)
+        return clean(request, self._files, throttle=throttle.maybe_throttle, is_stopped=is_stopped)
 
     def stop(self) -> None:
         return None
@@ -64,7 +87,7 @@ class InlinePassRunner:
 class ProcessPassRunner:
     """In `python -m braidlog.storage.cleaner.worker`, started when first needed and let go when nothing is due.
 
-    Started by exec, never by fork: a fork of a process with threads and an event loop inherits locks nobody releases.
+    Started by exec, never by fork: a fork of a process with threads and an event loop inherits locks that stay locked.
     """
 
     def __init__(self, files: Files, small_pass_bytes: int = _SMALL_PASS_BYTES) -> None:
@@ -72,24 +95,24 @@ class ProcessPassRunner:
         self._small_pass_bytes = small_pass_bytes
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, order: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
-        if sum(size for _, size in order.segments) <= self._small_pass_bytes:
-            return self._inline.run(order, is_stopped)
+    def run(self, request: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
+        if sum(size for _, size in request.segments) <= self._small_pass_bytes:
+            return self._inline.run(request, is_stopped)
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(order.to_json() + "\n")
+            process.stdin.write(request.to_json() + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except (OSError, ValueError):
             answer = ""
         if is_stopped():
             self.close()
-            raise LogCleaningAborted(f"cleaning of {order.directory} was stopped")
+            raise LogCleaningAborted(f"cleaning of {request.directory} was stopped")
         if not answer:
             self.close()
-            raise CleanerProcessDied(f"the cleaner process ended while it compacted {order.directory}")
+            raise CleanerProcessDied(f"the cleaner process ended while it compacted {request.directory}")
         return _parse(answer)
 
     def stop(self) -> None:

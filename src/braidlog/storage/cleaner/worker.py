@@ -1,4 +1,4 @@
-"""The cleaner's worker process: an order as a line of JSON on stdin, its outcome as a line of JSON on stdout."""
+"""The cleaner's worker process: a request as a line of JSON on stdin, its result as a line of JSON on stdout."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from braidlog.storage.files import Files, OsFiles
 _NICENESS: Final = 10
 
 
-def serve(orders: TextIO, outcomes: TextIO, files: Files) -> None:
+def serve(requests: TextIO, results: TextIO, files: Files) -> None:
     """Until the broker closes the pipe, which it also does by dying."""
     passes = InlinePassRunner(files)
-    for line in orders:
-        outcomes.write(answer(line, passes) + "\n")
-        outcomes.flush()
+    for line in requests:
+        results.write(handle_request(line, passes) + "\n")
+        results.flush()
 
 
-def answer(line: str, passes: InlinePassRunner) -> str:
+def handle_request(line: str, passes: InlinePassRunner) -> str:
     try:
         return passes.run(CleaningRequest.from_json(line), lambda: False).to_json()
     except CorruptLogError as problem:
@@ -41,7 +41,7 @@ def answer(line: str, passes: InlinePassRunner) -> str:
 def end_with_the_broker(pipe: int) -> None:
     """A pass whose broker died must not go on: the next broker's worker writes files of the same names."""
     hang_up = select.poll()
-    # Asked for nothing, it still tells when the other end is closed.
+    # Without any event it still reports that the other end was closed.
     hang_up.register(pipe, 0)
     hang_up.poll()
     os._exit(1)

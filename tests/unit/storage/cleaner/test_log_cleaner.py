@@ -36,10 +36,10 @@ class Passes(InlinePassRunner):
         self.stops = 0
         self.rests = 0
 
-    def run(self, order: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
+    def run(self, request: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
         self.count += 1
         self.before()
-        return super().run(order, is_stopped)
+        return super().run(request, is_stopped)
 
     def stop(self) -> None:
         self.stops += 1
@@ -134,13 +134,13 @@ def test_the_pass_has_its_own_lane(kit: Kit) -> None:
 
 
 class TwoThreads:
-    """Two workers and two dirty logs; the orders that their passes got."""
+    """Two workers and two dirty logs; the requests that their passes got."""
 
     def __init__(self, root: Path) -> None:
         memory = CleanerConfig(dedupe_bytes=8 << 20, io_buffer_bytes=4096, max_io_bytes_per_second=1e9)
         settings = StorageSettings(log_cleaner_threads=2, cleaner_config=memory)
         self.broker = Broker(root, settings=settings)
-        self.orders: list[CleaningRequest] = []
+        self.requests: list[CleaningRequest] = []
         self.logs: list[UnifiedLog] = []
         self.broker.start()
         for name in ("x", "y"):
@@ -155,9 +155,9 @@ class TwoThreads:
         passes = Passes(self.broker)
         run = passes.run
 
-        def noted(order: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
-            self.orders.append(order)
-            return run(order, is_stopped)
+        def noted(request: CleaningRequest, is_stopped: Callable[[], bool]) -> CleaningResult:
+            self.requests.append(request)
+            return run(request, is_stopped)
 
         passes.run = noted  # type: ignore[method-assign]
         return passes
@@ -192,7 +192,7 @@ def test_two_logs_are_compacted_side_by_side(two: TwoThreads, tmp_path: Path) ->
 
 def test_the_memory_and_the_rate_are_shared_out(two: TwoThreads) -> None:
     two.finish(*two.begin(0))
-    (memory,) = {order.memory for order in two.orders}
+    (memory,) = {request.memory for request in two.requests}
     assert memory == CleanerConfig(dedupe_bytes=4 << 20, io_buffer_bytes=2048, max_io_bytes_per_second=5e8)
 
 

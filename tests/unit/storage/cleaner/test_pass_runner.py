@@ -11,8 +11,7 @@ import pytest
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import CorruptLogError
 from braidlog.storage.cleaner.cleaning_request import CleanerConfig, CleaningRequest, CleaningResult, LogCleaningAborted
-from braidlog.storage.cleaner.pass_runner import CleanerProcessDied, ProcessPassRunner
-from braidlog.storage.cleaner.throttle import Throttle
+from braidlog.storage.cleaner.pass_runner import CleanerProcessDied, ProcessPassRunner, Throttle
 from braidlog.storage.cleaner.worker import serve
 from braidlog.storage.files import OsFiles
 from braidlog.storage.index.transaction_index import AbortedTxn
@@ -29,28 +28,28 @@ def directory(tmp_path: Path) -> SegmentDirectory:
     return directory
 
 
-def test_orders_and_outcomes_travel_as_json(directory: SegmentDirectory) -> None:
-    order = directory.order(9, memory=CleanerConfig(max_io_bytes_per_second=float("inf")))
-    order = replace(order, aborted_later=(AbortedTxn(7, 3, 11, 10),))
-    assert CleaningRequest.from_json(order.to_json()) == order
-    outcome = directory.compact(order)
-    assert CleaningResult.from_json(outcome.to_json()) == outcome
+def test_requests_and_results_travel_as_json(directory: SegmentDirectory) -> None:
+    request = directory.request(9, memory=CleanerConfig(max_io_bytes_per_second=float("inf")))
+    request = replace(request, aborted_later=(AbortedTxn(7, 3, 11, 10),))
+    assert CleaningRequest.from_json(request.to_json()) == request
+    result = directory.compact(request)
+    assert CleaningResult.from_json(result.to_json()) == result
 
 
 def test_a_worker_process_does_the_same_as_this_one(directory: SegmentDirectory) -> None:
     passes = ProcessPassRunner(OsFiles(), small_pass_bytes=0)
     try:
-        outcome = passes.run(directory.order(9), lambda: False)
-        directory.swap(outcome)
+        result = passes.run(directory.request(9), lambda: False)
+        directory.swap(result)
         assert [record.offset for record in directory.records()] == [6, 7, 8]
-        # The same process serves the next order, and tells what it could not do.
+        # The same process serves the next request, and tells what it could not do.
         directory.file(0, ".log").write_bytes(b"\0" * 100)
         with pytest.raises(CorruptLogError):
-            passes.run(directory.order(9), lambda: False)
-        order = directory.order(9)
+            passes.run(directory.request(9), lambda: False)
+        request = directory.request(9)
         directory.file(0, ".log").unlink()
         with pytest.raises(FileNotFoundError):
-            passes.run(order, lambda: False)
+            passes.run(request, lambda: False)
     finally:
         passes.close()
 
@@ -58,14 +57,14 @@ def test_a_worker_process_does_the_same_as_this_one(directory: SegmentDirectory)
 def test_a_small_pass_needs_no_process(directory: SegmentDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = ProcessPassRunner(OsFiles())
     monkeypatch.setattr(passes, "_started", lambda: pytest.fail("a process was started"))
-    assert passes.run(directory.order(9), lambda: False).end_offset == 9
+    assert passes.run(directory.request(9), lambda: False).end_offset == 9
 
 
 def test_stopping_kills_the_process_and_the_next_order_gets_a_new_one(directory: SegmentDirectory) -> None:
     passes = ProcessPassRunner(OsFiles(), small_pass_bytes=0)
     stopped = threading.Event()
     # So slow that it is certainly at work when it is stopped.
-    slow = directory.order(9, memory=CleanerConfig(max_io_bytes_per_second=1))
+    slow = directory.request(9, memory=CleanerConfig(max_io_bytes_per_second=1))
     problems: list[BaseException] = []
 
     def run() -> None:
@@ -83,8 +82,8 @@ def test_stopping_kills_the_process_and_the_next_order_gets_a_new_one(directory:
     thread.join()
     assert [type(problem) for problem in problems] == [LogCleaningAborted]
     try:
-        outcome = passes.run(directory.order(9), lambda: False)
-        assert outcome.records_after == 3
+        result = passes.run(directory.request(9), lambda: False)
+        assert result.records_after == 3
     finally:
         passes.close()
 
@@ -94,7 +93,7 @@ def test_a_process_that_dies_by_itself_is_reported(directory: SegmentDirectory) 
     process = passes._started()
     process.kill()
     passes._process = process
-    slow = directory.order(9)
+    slow = directory.request(9)
     process.wait()
     passes._started = lambda: process  # type: ignore[method-assign]
     with pytest.raises(CleanerProcessDied):
@@ -103,10 +102,10 @@ def test_a_process_that_dies_by_itself_is_reported(directory: SegmentDirectory) 
 
 
 def test_the_worker_answers_line_by_line(directory: SegmentDirectory) -> None:
-    orders = io.StringIO(directory.order(9).to_json() + "\nnonsense\n")
-    outcomes = io.StringIO()
-    serve(orders, outcomes, OsFiles())
-    first, second = outcomes.getvalue().splitlines()
+    requests = io.StringIO(directory.request(9).to_json() + "\nnonsense\n")
+    results = io.StringIO()
+    serve(requests, results, OsFiles())
+    first, second = results.getvalue().splitlines()
     assert json.loads(first)["records_after"] == 3
     assert json.loads(second)["error"] == "bug"
 

@@ -44,7 +44,7 @@ def batch(values: list[bytes], producer_id: int = -1, epoch: int = -1, sequence:
 class Transaction:
     def __init__(self, first_offset: int) -> None:
         self.first_offset = first_offset
-        self.outcome = OPEN
+        self.result = OPEN
 
 
 class Producer:
@@ -163,7 +163,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.kit.marker(self.log, number, epoch, commit=commits)
         self._commit()
         if producer.transaction is not None:
-            producer.transaction.outcome = COMMITTED if commits else ABORTED
+            producer.transaction.result = COMMITTED if commits else ABORTED
             producer.transaction = None
         if bumps:
             producer.epoch = epoch
@@ -191,7 +191,7 @@ class TransactionMachine(RuleBasedStateMachine):
         sources = [segment for segment, upper in zip(segments, uppers, strict=False) if upper <= log.last_stable_offset]
         if not sources:
             return
-        order = CleaningRequest(
+        request = CleaningRequest(
             directory=log.directory,
             segments=tuple((segment.base_offset, segment.size) for segment in sources),
             first_dirty=max(self.first_dirty, log.log_start_offset),
@@ -204,13 +204,13 @@ class TransactionMachine(RuleBasedStateMachine):
             producers=tuple(LastRecord(*each) for each in log.producer_state.last_records()),
             aborted_later=tuple(log.aborted_transactions(uppers[len(sources) - 1], uppers[len(sources) - 1] + 1)),
         )
-        outcome = InlinePassRunner(self.disk).run(order, lambda: False)
+        result = InlinePassRunner(self.disk).run(request, lambda: False)
         by_base = {segment.base_offset: segment for segment in sources}
-        for group in outcome.groups:
+        for group in result.groups:
             replaced = [by_base[base_offset] for base_offset in group.replaces]
             for deleted in log.replace_segments([log.open_cleaned(group.base_offset)], replaced):
                 deleted.remove()
-        self.first_dirty = outcome.end_offset
+        self.first_dirty = result.end_offset
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
@@ -243,7 +243,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_last_stable_offset_is_where_the_earliest_open_transaction_begins(self) -> None:
-        opened = [txn.first_offset for txn in self.transactions if txn.outcome == OPEN]
+        opened = [txn.first_offset for txn in self.transactions if txn.result == OPEN]
         stable = min(opened, default=self.log.high_watermark)
         assert self.log.last_stable_offset == max(stable, self.log.log_start_offset)
         assert self.log.producer_state.first_unstable_offset() == min(opened, default=-1)
@@ -254,7 +254,7 @@ class TransactionMachine(RuleBasedStateMachine):
         expected = [
             (offset, value)
             for offset, value, txn in self.records
-            if start <= offset < stable and (txn is None or txn.outcome == COMMITTED)
+            if start <= offset < stable and (txn is None or txn.result == COMMITTED)
         ]
         assert read_committed(self.log, start, 1 << 20) == expected
         assert read_committed(self.log, start, 200) == expected
