@@ -84,6 +84,14 @@ class Files(ABC):
     def open_read(self, path: str) -> File:
         """For reading only; raises FileNotFoundError if missing."""
 
+    def sync_file(self, path: str) -> None:
+        """Make what was written to a file survive a power cut (its directory entry excepted)."""
+        file = self.open_read(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
     @abstractmethod
     def exists(self, path: str) -> bool: ...
 

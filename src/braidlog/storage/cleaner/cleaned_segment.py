@@ -10,7 +10,8 @@ from typing import Final
 from braidlog.storage.files import Files, Part
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.index.transaction_index import AbortedTxn
-from braidlog.storage.log.log_segment import CLEANED_SUFFIX, SUFFIXES, LogSegment, file_name
+from braidlog.storage.log.log_segment import LogSegment
+from braidlog.storage.log.segment_file_names import CLEANED_SUFFIX, SUFFIXES, file_name
 
 _WRITE_BYTES: Final = 1 << 20
 

@@ -19,9 +19,9 @@ from braidlog.core.errors import CorruptLogError
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.index.index_file import PAGE_BYTES, IndexFile
+from braidlog.wire.records.batch import NO_TIMESTAMP
 
 ENTRY_SIZE: Final = 12
-NO_TIMESTAMP: Final = -1
 _ENTRY: Final = Struct(">qi")
 _TIMESTAMP: Final = Struct(">q")
 _OFFSET: Final = Struct(">i")

@@ -22,36 +22,43 @@ from braidlog.storage.index.time_index import TimeIndex
 from braidlog.storage.index.transaction_index import TransactionIndex
 from braidlog.storage.inspection.batches import FoundBatch, Gap, walk_file
 from braidlog.storage.log.leader_epoch_file_cache import CHECKPOINT_NAME, decode_epochs
+from braidlog.storage.log.lost_tails import TAIL_SUFFIX
+from braidlog.storage.log.segment_file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    STATE_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
 from braidlog.storage.producers.snapshot_files import decode_snapshot
 from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.compression import CODEC_NAMES
 from braidlog.wire.records.control_records import CONTROL_TYPE_NAMES, control_type_of_key, end_txn_marker
 from braidlog.wire.records.reading import Record, read_batch
 
 Value = str | int | bool | None | dict[str, "str | None"]
 Entry = dict[str, Value]
 
-CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-# Endings that a file may carry on top of its kind.
-_STAGES: Final = (".deleted", ".cleaned", ".swap", ".tmp")
 _NO_LIMIT: Final = 1 << 62
 
 
 def dump_file(files: Files, path: str, *, records: bool = False) -> Iterator[Entry]:
     """The entries of one file, by the kind that its name tells; UserError for a name that tells none."""
     name = path.rpartition("/")[2]
-    for stage in _STAGES:
-        name = name.removesuffix(stage)
+    for suffix in STATE_SUFFIXES:
+        name = name.removesuffix(suffix)
     if not files.exists(path):
         raise UserError(f"{path} does not exist")
-    if name.endswith((".log", ".tail")):
+    if name.endswith((LOG_SUFFIX, TAIL_SUFFIX)):
         return _batches(files, path, records)
-    if name.endswith(".timeindex"):
+    if name.endswith(TIME_INDEX_SUFFIX):
         return _times(files, path, _base_offset(name))
-    if name.endswith(".txnindex"):
+    if name.endswith(TXN_INDEX_SUFFIX):
         return _aborted(files, path)
-    if name.endswith(".index"):
+    if name.endswith(INDEX_SUFFIX):
         return _offsets(files, path, _base_offset(name))
-    if name.endswith(".snapshot"):
+    if name.endswith(SNAPSHOT_SUFFIX):
         return _producers(files, path)
     if name in CHECKPOINT_NAMES or name == CHECKPOINT_NAME:
         return _checkpoint(files, path, name)
@@ -80,7 +87,7 @@ def batch_entry(header: BatchHeader, position: int, valid: bool) -> Entry:
         "position": position,
         "size": header.size,
         "magic": header.magic,
-        "codec": CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec),
+        "codec": CODEC_NAMES.get(header.codec, str(header.codec)),
         "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
         "max_timestamp": header.max_timestamp,
         "delete_horizon_ms": header.delete_horizon_ms if header.has_delete_horizon else None,

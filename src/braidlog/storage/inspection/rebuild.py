@@ -12,7 +12,8 @@ from braidlog.storage.dirs.directory_lock import LOCK_NAME, lock_directory
 from braidlog.storage.dirs.log_directory import LockDirectory
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.log.log_segment import LOG_SUFFIX, LogSegment
+from braidlog.storage.log.log_segment import LogSegment
+from braidlog.storage.log.segment_file_names import LOG_SUFFIX
 from braidlog.storage.log.segment_recovery import recover_segment
 from braidlog.storage.producers.producer_state_manager import ProducerStateManager
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,18 +13,16 @@ from braidlog.storage.dirs.partition_metadata_file import decode_partition_metad
 from braidlog.storage.files import Files
 from braidlog.storage.index.offset_index import MAX_RELATIVE_OFFSET
 from braidlog.storage.inspection.batches import FoundBatch, Gap, walk_file
-from braidlog.storage.inspection.rebuild import segment_bases
+from braidlog.storage.inspection.rebuild import Progress, segment_bases
 from braidlog.storage.inspection.verify_indexes import SegmentFacts, verify_indexes
 from braidlog.storage.log.leader_epoch_file_cache import CHECKPOINT_NAME, decode_epochs
-from braidlog.storage.log.log_segment import LOG_SUFFIX, file_name
+from braidlog.storage.log.segment_file_names import LOG_SUFFIX, STATE_SUFFIXES, file_name
 from braidlog.storage.producers.snapshot_files import decode_snapshot, snapshot_offset
 from braidlog.wire.records.reading import read_batch
 
 ERROR: Final = "error"
 # Not damage by itself: what a running broker, compaction or a crash leaves.
 NOTE: Final = "note"
-
-_STAGES: Final = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +53,6 @@ class VerifyReport:
     @property
     def lost(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.first_offset is not None]
-
-
-# (bytes done, bytes in all, path of the segment)
-Progress = Callable[[int, int, str], None]
 
 
 def partition_directories(files: Files, path: str) -> list[str]:
@@ -184,7 +177,7 @@ def _verify_side_files(files: Files, report: VerifyReport) -> None:
     for name in files.listdir(report.directory):
         path = f"{report.directory}/{name}"
         try:
-            if name.endswith(_STAGES):
+            if name.endswith(STATE_SUFFIXES):
                 report.findings.append(
                     Finding(NOTE, path, "left by work that was interrupted or is waiting for removal")
                 )

@@ -12,7 +12,7 @@ from braidlog.storage.handles import HandlePool
 from braidlog.storage.index.offset_index import OffsetIndex
 from braidlog.storage.index.time_index import TimeIndex
 from braidlog.storage.index.transaction_index import TransactionIndex
-from braidlog.storage.log.log_segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from braidlog.storage.log.segment_file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from braidlog.wire.records.batch import BatchHeader
 
 _NO_LIMIT: Final = 1 << 62

@@ -20,7 +20,7 @@ from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.log.local_log import LocalLog
 from braidlog.storage.producers.producer_state_manager import BatchMetadata
 from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords
-from braidlog.wire.records.batch import BatchHeader, read_header
+from braidlog.wire.records.batch import NO_TIMESTAMP, BatchHeader, read_header
 from braidlog.wire.records.compression import codec_named
 from braidlog.wire.records.control_records import EndTxnMarker, read_end_txn_marker
 from braidlog.wire.records.validation import (
@@ -30,7 +30,6 @@ from braidlog.wire.records.validation import (
     validate_for_append,
 )
 
-NO_TIMESTAMP: Final = -1
 # What a compressed batch may unfold to: far more than clients put into one, far less than a bomb is made for.
 _DECOMPRESSED_AT_LEAST: Final = 32 << 20
 _DECOMPRESSED_TIMES: Final = 16

@@ -125,11 +125,7 @@ class LeaderEpochFileCache:
         """Make the last written checkpoint survive a power cut, together with a sync of the directory. Any thread."""
         if self.unsynced:
             self.unsynced = False
-            file = self._files.open_read(self.path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+            self._files.sync_file(self.path)
 
     def move_to(self, directory: str) -> None:
         self.path = f"{directory}/{CHECKPOINT_NAME}"

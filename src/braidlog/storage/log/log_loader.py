@@ -226,7 +226,7 @@ class LogLoader:
             elif result.reason is not None:
                 self._cut(segment, result.valid_bytes, result.next_offset, result.reason, result.torn)
                 for later in todo[number + 1 :]:
-                    reason = f"it follows the corrupt segment {segment.base_offset:020d}"
+                    reason = f"it follows the corrupt segment {file_name(segment.base_offset)}"
                     self.report.lost.append(self._lost_tails.save_segment(later, reason))
                     log.segments.remove(later)
                 # A power cut must not bring them back behind what will be appended in their place.

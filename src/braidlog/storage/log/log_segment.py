@@ -24,22 +24,16 @@ from braidlog.storage.index.time_index import TimeIndex
 from braidlog.storage.index.transaction_index import TransactionIndex
 from braidlog.storage.log.batch_walk import BatchWalk
 from braidlog.storage.log.segment_file_names import (
-    CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    SUFFIXES,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
 )
-
-# Whoever opens segments also names their files.
-__all__ = ["CLEANED_SUFFIX", "INDEX_SUFFIX", "LOG_SUFFIX", "SUFFIXES"]
-__all__ += ["TIME_INDEX_SUFFIX", "TXN_INDEX_SUFFIX", "LogSegment", "file_name"]
+from braidlog.wire.records.batch import NO_TIMESTAMP
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
 DEFAULT_INDEX_BYTES: Final = 10 * 1024 * 1024
-NO_TIMESTAMP: Final = -1
 _UNREAD: Final = -2
 _MAX_HINTS: Final = 32
 
@@ -63,7 +57,7 @@ class LogSegment:
         # Subtracted from segment.ms, so that segments made together do not all roll together.
         self.jitter_ms = 0
         self._files = files
-        self._stem = f"{directory}/{base_offset:020d}"
+        self._stem = f"{directory}/{file_name(base_offset)}"
         self.log: Handle = handles.handle(self._stem + LOG_SUFFIX + suffix)
         self.offset_index = OffsetIndex(files, handles, self._stem + INDEX_SUFFIX + suffix, base_offset, index_bytes)
         self.time_index = TimeIndex(files, handles, self._stem + TIME_INDEX_SUFFIX + suffix, base_offset, index_bytes)
@@ -401,7 +395,7 @@ class LogSegment:
 
     def move_to(self, directory: str) -> None:
         """The directory was renamed."""
-        self._stem = f"{directory}/{self.base_offset:020d}"
+        self._stem = f"{directory}/{file_name(self.base_offset)}"
         self._name_files()
 
     def _name_files(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from braidlog.core.errors import CorruptLogError, StorageFault
 from braidlog.storage.log.local_log import LocalLog
 from braidlog.storage.log.log_segment import LogSegment
+from braidlog.storage.log.segment_file_names import file_name
 from braidlog.wire.records.batch import MESSAGE_V0_SIZE
 
 TAIL_PREFIX: Final = "lost-"
@@ -121,7 +122,7 @@ class LostTails:
         return lost
 
     def _path_for(self, first_offset: int) -> str:
-        stem = f"{self._local_log.directory}/{TAIL_PREFIX}{first_offset:020d}"
+        stem = f"{self._local_log.directory}/{TAIL_PREFIX}{file_name(first_offset)}"
         path = stem + TAIL_SUFFIX
         number = 1
         while self._local_log.files.exists(path):

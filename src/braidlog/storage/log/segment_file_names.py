@@ -8,6 +8,8 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
+# Of producer state, at the base offset of a segment; not part of it.
+SNAPSHOT_SUFFIX: Final = ".snapshot"
 # The log last: as long as it is there, so is the segment.
 SUFFIXES: Final = (TXN_INDEX_SUFFIX, TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX)
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -15,9 +17,11 @@ SWAP_SUFFIX: Final = ".swap"
 DELETED_SUFFIX: Final = ".deleted"
 # Of a file that is about to replace another.
 TEMPORARY_SUFFIX: Final = ".tmp"
+# What a file may carry on top of its kind.
+STATE_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
 
-def file_name(base_offset: int, suffix: str) -> str:
+def file_name(base_offset: int, suffix: str = "") -> str:
     return f"{base_offset:020d}{suffix}"
 
 

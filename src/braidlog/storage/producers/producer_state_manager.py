@@ -21,13 +21,11 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.storage.index.transaction_index import AbortedTxn
 from braidlog.storage.producers.verification import VerificationGuard, VerificationGuards
-from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.batch import NO_SEQUENCE, BatchHeader
 from braidlog.wire.records.control_records import EndTxnMarker
 from braidlog.wire.records.validation import ORIGIN_CLIENT, ORIGIN_REPLICATION
 
 BATCHES_KEPT: Final = 5
-NO_EPOCH: Final = -1
-NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 _MAX_SEQUENCE: Final = 0x7FFFFFFF
 

@@ -18,23 +18,18 @@ import logging
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from braidlog.core.errors import CorruptLogError
 from braidlog.storage.files import Files
+from braidlog.storage.log.segment_file_names import SNAPSHOT_SUFFIX, file_name
 from braidlog.storage.producers.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
+from braidlog.wire.records.checksum import crc32c
 
-SNAPSHOT_SUFFIX: Final = ".snapshot"
 _VERSION: Final = 1
 _HEAD: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 
 _log = logging.getLogger(__name__)
-
-
-def snapshot_name(offset: int) -> str:
-    return f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 def snapshot_offset(name: str) -> int | None:
@@ -56,7 +51,7 @@ def encode_snapshot(producers: list[ProducerStateEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.txn_first_offset,
         )
-    return _HEAD.pack(_VERSION, crc32c(bytes(body))) + bytes(body)
+    return _HEAD.pack(_VERSION, crc32c(bytes(body), 0)) + bytes(body)
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerStateEntry]:
@@ -67,7 +62,7 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerStateEntry]:
     if version != _VERSION:
         raise CorruptLogError(f"{path}: producer snapshot of version {version}, expected {_VERSION}")
     body = data[_HEAD.size :]
-    if crc32c(body) != stored:
+    if crc32c(body, 0) != stored:
         raise CorruptLogError(f"{path}: producer snapshot is corrupt (its checksum differs)")
     count = _COUNT.unpack_from(body)[0]
     if len(body) != _COUNT.size + count * _ENTRY.size:
@@ -96,7 +91,7 @@ class SnapshotFiles:
         self.offsets = sorted(offset for offset in offsets if offset is not None)
 
     def path(self, offset: int) -> str:
-        return f"{self._directory}/{snapshot_name(offset)}"
+        return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, state: ProducerStateManager, *, sync: bool) -> None:
         """Unless there is one at `state.end_offset` already."""
@@ -161,11 +156,7 @@ class SnapshotFiles:
         """Make what was written without sync survive a power cut. Any thread."""
         newest = self.offsets[-1:]
         if newest:
-            file = self._files.open_read(self.path(newest[0]))
-            try:
-                file.sync()
-            finally:
-                file.close()
+            self._files.sync_file(self.path(newest[0]))
 
     def move_to(self, directory: str) -> None:
         self._directory = directory

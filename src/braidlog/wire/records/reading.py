@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
@@ -85,14 +83,6 @@ def read_records(
     for header in iterate_headers(buffer, start, len(buffer) if end is None else end):
         records.extend(read_batch(buffer, header, check_crc=check_crc, limit=limit))
     return records
-
-
-def iterate_batches(
-    buffer: bytes, start: int, end: int, *, check_crc: bool = True, limit: int = DEFAULT_LIMIT
-) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Each whole batch with its records, stopping at an incomplete tail."""
-    for header in iterate_headers(buffer, start, end):
-        yield header, read_batch(buffer, header, check_crc=check_crc, limit=limit)
 
 
 def read_batch(

@@ -19,9 +19,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedCompressionTypeError,
 )
 from braidlog.core.slices import ByteSlice
-from braidlog.wire.records.append_policy import AppendPolicy as AppendPolicy
-from braidlog.wire.records.append_policy import ValidatedRecords as ValidatedRecords
-from braidlog.wire.records.append_policy import check_size
+from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords, check_size
 from braidlog.wire.records.batch import (
     CODEC_MASK,
     CODEC_NONE,
