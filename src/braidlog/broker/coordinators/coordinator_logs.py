@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from braidlog.broker.environment import Executors
-from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.loader import Chunk
+from braidlog.coordinator.responders import AppendCallback
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError

@@ -124,12 +124,12 @@ class Coordinators:
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             environment.clock,
             tasks,
+            perform=lambda action: self.marker_manager.perform(action),
         )
         self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
         self.marker_manager = TransactionMarkerManager(
             self.transactions, self.markers, asyncio.get_running_loop().call_later
         )
-        self.transactions.perform = self.marker_manager.perform
 
     def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
         from braidlog.coordinator.group.shard import GroupCoordinatorShard

@@ -74,7 +74,7 @@ class TxnOffsetCommitHandler:
             if error is not None:
                 responder.fail(error)
                 return
-            self._groups.submit_to(
+            self._groups.submit(
                 place.partition, responder, lambda shard, now: shard.commit_txn_offsets(request, caller, responder, now)
             )
 

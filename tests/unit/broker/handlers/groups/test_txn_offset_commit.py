@@ -16,7 +16,8 @@ from braidlog.broker.coordinators.transaction_markers import TransactionMarkerMa
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
-from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.loader import Chunk
+from braidlog.coordinator.responders import AppendCallback
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
@@ -108,9 +109,9 @@ class World:
             lambda: 1,
             clock,
             tasks,
+            perform=lambda action: self.marker_manager.perform(action),
         )
         self.marker_manager = TransactionMarkerManager(self.transactions, self, lambda delay, work: None)
-        self.transactions.perform = self.marker_manager.perform
         self.handler = TxnOffsetCommitHandler(self.groups, self.marker_manager, topics, lambda: True)
         self.groups.on_election(0, 0)
         self.transactions.on_election(0, 0)
