@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.broker.coordinators.transaction_markers import PrefetchedProducerIds, TransactionMarkerManager
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
@@ -19,11 +19,12 @@ from braidlog.broker.environment import Environment
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.controller import Controller
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId
 from braidlog.replication.group_commit import Committer

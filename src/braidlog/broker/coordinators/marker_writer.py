@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (

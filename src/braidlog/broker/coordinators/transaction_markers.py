@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.coordinator.effects import Action
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.actions import SendMarkers
-from braidlog.coordinator.txn.transaction_metadata import TV_2
+from braidlog.coordinator.txn.transaction_metadata import TV_2, SendMarkers
 from braidlog.core.protocol_errors import (
     BY_CODE,
     ConcurrentTransactionsError,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.group import Group
-from braidlog.coordinator.group.offset_cleanup import DeadlineKey, OffsetCleanup
+from braidlog.coordinator.group.offset_cleanup import OffsetCleanup
 from braidlog.coordinator.group.offset_reads import OffsetReads
 from braidlog.coordinator.group.offset_records import (
     NO_EXPIRY,
@@ -78,7 +78,7 @@ class OffsetMetadataManager:
     def __init__(
         self,
         groups: dict[str, Group],
-        deadlines: Deadlines[DeadlineKey],
+        deadlines: Deadlines[GroupDeadline],
         settings: Callable[[], GroupSettings],
         topics: Topics,
         make_simple_group: Callable[[str], Group],
@@ -273,7 +273,7 @@ class OffsetMetadataManager:
     def on_loaded(self, now: Moment, effects: Effects) -> None:
         self._cleanup.on_loaded(self._newest_record, now, effects)
 
-    def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
+    def on_deadline(self, key: GroupDeadline, now: Moment, effects: Effects) -> None:
         self._cleanup.on_deadline(key, now, effects)
 
     def durable_state(self) -> object:

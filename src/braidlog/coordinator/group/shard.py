@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import ClassicGroup
-from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicGroupProtocol, DeadlineKey
+from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.protocol import ClassicGroupProtocol
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.consumer.protocol import KEY_VERSIONS, ConsumerGroupProtocol
 from braidlog.coordinator.group.group import Group
@@ -48,7 +48,7 @@ STOOD_STILL_S: Final = 1.0
 class GroupCoordinatorShard:
     def __init__(self, settings: Callable[[], GroupSettings], topics: Topics, new_member_id: Callable[[], str]) -> None:
         self.groups: dict[str, Group] = {}
-        self.deadlines: Deadlines[DeadlineKey] = Deadlines()
+        self.deadlines: Deadlines[GroupDeadline] = Deadlines()
         self.classic = ClassicGroupProtocol(self.groups, self.deadlines, settings, new_member_id)
         self.consumer = ConsumerGroupProtocol(
             self.groups, self.deadlines, settings, topics, new_member_id, self.classic

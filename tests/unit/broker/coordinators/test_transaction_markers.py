@@ -17,9 +17,8 @@ from braidlog.broker.coordinators.transaction_markers import (
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.coordinator.effects import Effects, Moment, Responder
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import TransactionState, TxnSettings
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,

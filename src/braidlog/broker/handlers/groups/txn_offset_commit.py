@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.handlers.groups.known_partitions import MergingResponder, split_existing
 from braidlog.broker.requests.responders import caller_of
+from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import CoordinatorRuntime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.classic.group import ClassicGroup
 from braidlog.coordinator.group.classic.protocol import ClassicGroupProtocol
@@ -29,7 +29,6 @@ from braidlog.coordinator.group.consumer.member_timeouts import (
     REBALANCE,
     RETRY_MS,
     SESSION,
-    DeadlineKey,
     MemberTimeouts,
 )
 from braidlog.coordinator.group.consumer.member_updates import MemberUpdate, MemberUpdates
@@ -66,7 +65,7 @@ class ConsumerGroupProtocol:
     def __init__(
         self,
         groups: dict[str, Group],
-        deadlines: Deadlines[DeadlineKey],
+        deadlines: Deadlines[GroupDeadline],
         settings: Callable[[], GroupSettings],
         topics: Topics,
         new_member_id: Callable[[], str],
@@ -237,7 +236,7 @@ class ConsumerGroupProtocol:
                     self._timeouts.touch(group.group_id, member, timeout_ms, now)
                     self._timeouts.reschedule_rebalance_timeout(group.group_id, member, now)
 
-    def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
+    def on_deadline(self, key: GroupDeadline, now: Moment, effects: Effects) -> None:
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None

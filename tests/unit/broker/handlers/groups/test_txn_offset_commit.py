@@ -19,8 +19,8 @@ from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.loader import Chunk
 from braidlog.coordinator.responders import AppendCallback
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.tasks import Tasks
