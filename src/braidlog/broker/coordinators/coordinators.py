@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
-from braidlog.broker.coordinators.transaction_markers import PrefetchedProducerIds, TransactionMarkerManager
+from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, group_of
@@ -117,7 +118,7 @@ class Coordinators:
             tasks,
             lambda: settings.current.get_int("offsets.topic.compression.codec"),
         )
-        self._spare_ids = PrefetchedProducerIds(producer_ids, tasks)
+        self._producer_ids = producer_ids
         self.transactions: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
             TRANSACTIONS_TOPIC,
             logs(TRANSACTIONS_TOPIC, "transaction.state.log.load.buffer.size"),
@@ -125,12 +126,12 @@ class Coordinators:
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             environment.clock,
             tasks,
-            perform=lambda action: self.marker_manager.perform(action),
+            perform=lambda action: self.marker_manager.send_markers(action),
         )
         self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
-        self.marker_manager = TransactionMarkerManager(
-            self.transactions, self.markers, asyncio.get_running_loop().call_later
-        )
+        call_later = asyncio.get_running_loop().call_later
+        self.marker_manager = TransactionMarkerManager(self.transactions, self.markers, call_later)
+        self.add_partitions_manager = AddPartitionsToTxnManager(self.transactions, call_later)
 
     def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
         from braidlog.coordinator.group.shard import GroupCoordinatorShard
@@ -140,7 +141,7 @@ class Coordinators:
     def _make_txn_shard(self, leader_epoch: int) -> TransactionCoordinatorShard:
         from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 
-        return TransactionCoordinatorShard(lambda: self._txn_settings, self._spare_ids.take, leader_epoch)
+        return TransactionCoordinatorShard(lambda: self._txn_settings, self._producer_ids.take, leader_epoch)
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         self._group_settings = group_settings(settings, self._group_settings.overrides)

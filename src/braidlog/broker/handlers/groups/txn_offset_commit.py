@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
+from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.handlers.groups.known_partitions import MergingResponder, split_existing
 from braidlog.broker.requests.responders import caller_of
 from braidlog.config.topic_names import OFFSETS_TOPIC
@@ -47,7 +47,7 @@ class TxnOffsetCommitHandler:
     def __init__(
         self,
         groups: CoordinatorRuntime[GroupCoordinatorShard],
-        transactions: TransactionMarkerManager,
+        transactions: AddPartitionsToTxnManager,
         topics: Topics,
         verifies: Callable[[], bool],
     ) -> None:

@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 
+from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
 from braidlog.coordinator.group.settings import GroupSettings
@@ -109,10 +110,11 @@ class World:
             lambda: 1,
             clock,
             tasks,
-            perform=lambda action: self.marker_manager.perform(action),
+            perform=lambda action: self.marker_manager.send_markers(action),
         )
         self.marker_manager = TransactionMarkerManager(self.transactions, self, lambda delay, work: None)
-        self.handler = TxnOffsetCommitHandler(self.groups, self.marker_manager, topics, lambda: True)
+        add_partitions = AddPartitionsToTxnManager(self.transactions, lambda delay, work: None)
+        self.handler = TxnOffsetCommitHandler(self.groups, add_partitions, topics, lambda: True)
         self.groups.on_election(0, 0)
         self.transactions.on_election(0, 0)
         self.init("tx")
