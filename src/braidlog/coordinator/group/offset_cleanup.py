@@ -14,8 +14,7 @@ from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import MAX_PORTION_BYTES, CoordinatorRecord, Effects, Moment
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.offset_records import NO_EXPIRY, OffsetAndMetadata, offset_key
-from braidlog.coordinator.group.offset_table import OffsetTable
-from braidlog.coordinator.group.pending_offsets import PendingOffsets
+from braidlog.coordinator.group.offset_table import OffsetTable, PendingOffsets
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 

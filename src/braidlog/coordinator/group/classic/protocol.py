@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import ClassicGroup
+from braidlog.coordinator.group.classic.group import EMPTY, PREPARING, STABLE, ClassicGroup
 from braidlog.coordinator.group.classic.join_group import JoinAttempt, JoinGroupRules
 from braidlog.coordinator.group.classic.member import MemberProtocol
 from braidlog.coordinator.group.classic.rebalance import JOIN, SESSION, Rebalances, sync_response
 from braidlog.coordinator.group.classic.records import plain, restore, snapshot, store
-from braidlog.coordinator.group.classic.states import EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.shard import ReplayedRecord

@@ -15,10 +15,9 @@ from typing import Final
 
 from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import ClassicGroup
+from braidlog.coordinator.group.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, ClassicGroup
 from braidlog.coordinator.group.classic.member import ClassicGroupMember
 from braidlog.coordinator.group.classic.records import fits, store
-from braidlog.coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.core.protocol_errors import (
     ProtocolError,
