@@ -13,7 +13,7 @@ from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 
 def on_store(body: Callable[[EmbeddedStore], Awaitable[None]]) -> Callable[[], None]:

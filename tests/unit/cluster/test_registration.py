@@ -12,7 +12,7 @@ from braidlog.cluster.records import BrokerRecord
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import FatalError
 from braidlog.core.types import BrokerId, Endpoint
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, "rack")
 
