@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from braidlog.cluster import notices, paths
-from braidlog.cluster.notices import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from braidlog.cluster import paths, records
+from braidlog.cluster.records import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from braidlog.cluster.store import BadVersionError, CoordinationStore, ensure_path
 from braidlog.core.errors import FatalError
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
@@ -22,13 +22,13 @@ async def claim_block(store: CoordinationStore, broker_id: BrokerId) -> Producer
         if await store.exists(path) is None:
             await ensure_path(store, path)
         node = await store.get(path)
-        first = notices.decode_producer_id_block(path, node.data).last + 1 if node.data else 0
+        first = records.decode_producer_id_block(path, node.data).last + 1 if node.data else 0
         last = first + PRODUCER_ID_BLOCK_SIZE - 1
         if last > _MAX_PRODUCER_ID:
             raise FatalError("all producer ids of this cluster are used up")
         block = ProducerIdBlock(broker_id, first, last)
         try:
-            await store.set(path, notices.encode_producer_id_block(block), node.stat.version)
+            await store.set(path, records.encode_producer_id_block(block), node.stat.version)
         except BadVersionError:
             continue
         return block
