@@ -6,8 +6,7 @@ from random import Random
 
 from braidlog.core.clock import ManualClock
 from braidlog.testing.simulated.disk import FileNode, MemoryDisk
-from braidlog.testing.simulated.journal_files import JournalOnFiles
-from braidlog.testing.simulated.memory_files import MemoryFiles
+from braidlog.testing.simulated.memory_files import JournalOnFiles, MemoryFiles
 
 _DIRECTORY = "/store"
 
