@@ -18,7 +18,7 @@ from braidlog.controller.controller import Controller
 from braidlog.controller.plan import ControllerContext
 from braidlog.core.clock import ManualClock
 from braidlog.core.types import BrokerId, Endpoint, LeaderEpoch
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 EPOCH = 5
 RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"})

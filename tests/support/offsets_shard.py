@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.group import Group, Kind
-from braidlog.coordinator.group.offset_cleanup import DeadlineKey
 from braidlog.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
@@ -119,7 +118,7 @@ class FewTopics:
 class OffsetsShard:
     def __init__(self, settings: GroupSettings, topics: FewTopics) -> None:
         self.groups: dict[str, Group] = {}
-        self.deadlines: Deadlines[DeadlineKey] = Deadlines()
+        self.deadlines: Deadlines[GroupDeadline] = Deadlines()
         self.heard: list[tuple[str, str]] = []
         self.offsets = OffsetMetadataManager(
             self.groups, self.deadlines, lambda: settings, topics, PlainGroup, self._heard_from

@@ -140,7 +140,7 @@ class Broker:
         await self._apply_stored_settings()
         self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings)
         self.controller = self._make_controller()
-        self.producer_ids = ProducerIdManager(self.session, self.broker_id)
+        self.producer_ids = ProducerIdManager(self.session, self.broker_id, self.tasks)
         await self._register(advertised, protocols)
         await self._load_logs()
         self.replica_manager.attach(self.logs)
@@ -281,7 +281,7 @@ class Broker:
         self.produce = ProduceHandler(
             self.registry, self.committer, self.environment.clock, self.fair_queue, self.handler_pool
         )
-        self.produce.add_or_verify = self.coordinators.marker_manager.add_or_verify
+        self.produce.add_or_verify = self.coordinators.add_partitions_manager.add_or_verify
         self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
         self.fetch = FetchHandler(
             self.registry,

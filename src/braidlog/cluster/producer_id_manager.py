@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 
-from braidlog.cluster import notices, paths
-from braidlog.cluster.notices import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from braidlog.cluster import paths, records
+from braidlog.cluster.records import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from braidlog.cluster.store import BadVersionError, CoordinationStore, ensure_path
 from braidlog.core.errors import FatalError
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
+from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, ProducerId
 
 _MAX_PRODUCER_ID = (1 << 63) - 1
 
 
 async def claim_block(store: CoordinationStore, broker_id: BrokerId) -> ProducerIdBlock:
-    """The next block, for this broker alone: whoever claimed meanwhile moved the version, and we look again."""
+    """The next block, for this broker alone: a broker that claimed meanwhile moved the version, and we look again."""
     path = paths.PRODUCER_ID_BLOCK
     while True:
         if await store.exists(path) is None:
             await ensure_path(store, path)
         node = await store.get(path)
-        first = notices.decode_producer_id_block(path, node.data).last + 1 if node.data else 0
+        first = records.decode_producer_id_block(path, node.data).last + 1 if node.data else 0
         last = first + PRODUCER_ID_BLOCK_SIZE - 1
         if last > _MAX_PRODUCER_ID:
             raise FatalError("all producer ids of this cluster are used up")
         block = ProducerIdBlock(broker_id, first, last)
         try:
-            await store.set(path, notices.encode_producer_id_block(block), node.stat.version)
+            await store.set(path, records.encode_producer_id_block(block), node.stat.version)
         except BadVersionError:
             continue
         return block
@@ -36,9 +37,11 @@ async def claim_block(store: CoordinationStore, broker_id: BrokerId) -> Producer
 class ProducerIdManager:
     """Never gives an id twice; what a stopped broker had left of its block is skipped for good."""
 
-    def __init__(self, store: CoordinationStore, broker_id: BrokerId) -> None:
+    def __init__(self, store: CoordinationStore, broker_id: BrokerId, tasks: Tasks) -> None:
         self._store = store
         self._broker_id = broker_id
+        self._tasks = tasks
+        self._claiming = False
         # Two producers that meet an empty block each claim one: the second block waits here for its turn.
         self._blocks: deque[ProducerIdBlock] = deque()
 
@@ -52,9 +55,19 @@ class ProducerIdManager:
             self._blocks.append(await claim_block(self._store, self._broker_id))
 
     def take(self) -> ProducerId:
+        """An id at once; where there is none a block is claimed, and the client is to try again."""
         if not self._blocks:
+            if not self._claiming:
+                self._claiming = True
+                self._tasks.spawn("claiming producer ids", self._claim())
             raise CoordinatorLoadInProgressError("producer ids are being claimed; try again")
         block = self._blocks.popleft()
         if block.first < block.last:
             self._blocks.appendleft(block._replace(first=block.first + 1))
         return ProducerId(block.first)
+
+    async def _claim(self) -> None:
+        try:
+            await self.reserve()
+        finally:
+            self._claiming = False

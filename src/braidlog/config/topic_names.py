@@ -11,7 +11,9 @@ from braidlog.core.protocol_errors import InvalidTopicError
 MAX_LENGTH: Final = 249
 _LEGAL: Final = r"[a-zA-Z0-9._-]+"
 # The topics that hold offsets and transaction states; only the broker writes to them.
-INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 def problem_with(name: str) -> str | None:

@@ -22,19 +22,17 @@ from typing import Any, Final, TypeVar, cast
 from braidlog.cluster import loading, paths
 from braidlog.cluster.image import ClusterImage, ImageDelta, ImageListener, TopicImage
 from braidlog.cluster.store import (
-    Check,
     CoordinationStore,
     Delete,
-    Operation,
     SessionExpiredError,
     StoreError,
     StoreFailedError,
     WatchEvent,
 )
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import configs, elections, leadership, reassignments, topics
-from braidlog.controller.commits import resolve
-from braidlog.controller.plan import ControllerContext, Plan
+from braidlog.controller import configs, elections, reassignments, topics
+from braidlog.controller.fenced_store import FencedStore
+from braidlog.controller.plan import ControllerContext, Plan, Step
 from braidlog.controller.requests import (
     ConfigChanges,
     ConfigResult,
@@ -58,7 +56,7 @@ from braidlog.core.types import BrokerId, TopicPartition
 R = TypeVar("R")
 T = TypeVar("T")
 
-# What one transaction may hold and how long decisions for it may take: the broker serves nobody else meanwhile.
+# What one transaction may hold and how long decisions for it may take: the broker serves no other request meanwhile.
 _STEPS_IN_A_BATCH: Final = 1_500
 _DECIDING_S: Final = 0.005
 # A request with more items than this, or more partitions in them, is cut into pieces that queue one after the other.
@@ -113,7 +111,8 @@ class Controller:
         self._new_id = new_id
         self._image = ClusterImage()
         self._listeners: list[ImageListener] = []
-        self._controller_epoch: leadership.ControllerEpoch | None = None
+        # None while this broker is not the controller.
+        self._fenced_store: FencedStore | None = None
         self._queue: deque[_Event] = deque()
         # By name: deleted topics whose nodes are still in the store, because the disk had no room for the removal.
         self._unremoved: dict[str, TopicImage] = {}
@@ -133,7 +132,7 @@ class Controller:
 
         Pass `bump_leader_epochs` after an unclean stop (see `elections.take_over`).
         """
-        self._controller_epoch = await leadership.claim(self._store, self._broker_id, self._clock.wall_ms())
+        self._fenced_store = await FencedStore.elect(self._store, self._broker_id, self._clock.wall_ms())
         loaded = await loading.load(self._store, self._brokers_changed)
         image = loaded.image
         for decide in (
@@ -159,7 +158,7 @@ class Controller:
 
     async def stop(self) -> None:
         """Finish the change at hand, refuse those still queued."""
-        self._controller_epoch = None
+        self._fenced_store = None
         self._wake.set()
         if self._worker is not None:
             await self._worker
@@ -256,7 +255,7 @@ class Controller:
     # -- the queue --
 
     async def _ask(self, decide: Callable[[ControllerContext], tuple[Plan, T]]) -> T:
-        if self._controller_epoch is None:
+        if self._fenced_store is None:
             raise NotControllerError("this broker is not the controller")
         event = _Event(decide, asyncio.get_running_loop().create_future())
         self._queue.append(event)
@@ -269,7 +268,7 @@ class Controller:
         decide: Callable[[ControllerContext, Sequence[R]], tuple[Plan, list[T]]],
         failed: Callable[[R, ProtocolError], T],
     ) -> AsyncIterator[list[T]]:
-        """The results of each piece. Where one fails after others were done, that is told of its items alone."""
+        """The results of each piece. Where one fails after others were done, its items alone have the error."""
         done = False
         for piece in pieces:
             try:
@@ -282,10 +281,10 @@ class Controller:
             yield results
 
     async def _work(self) -> None:
-        while self._controller_epoch is not None:
+        while self._fenced_store is not None:
             await self._wake.wait()
             self._wake.clear()
-            while self._queue and self._controller_epoch is not None:
+            while self._queue and self._fenced_store is not None:
                 await self._guarded(self._handle_some())
                 # Where nothing was to be written, nothing else has let others run.
                 await asyncio.sleep(0)
@@ -341,7 +340,7 @@ class Controller:
     async def _retry_removal(self) -> None:
         """Wake the worker, which alone changes the store, until it has removed what is left."""
         wait_s = _FIRST_RETRY_S
-        while self._unremoved and self._controller_epoch is not None:
+        while self._unremoved and self._fenced_store is not None:
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
             with suppress(NotControllerError):
@@ -361,7 +360,7 @@ class Controller:
                 if steps:
                     await self._commit(steps)
             except StoreError as refusal:
-                if attempt == 2 or refusal.path == paths.CONTROLLER_EPOCH:
+                if attempt == 2:
                     raise
                 _log.warning("the store is newer than the controller's image (%s); reading it again", refusal)
                 await self._reload()
@@ -395,25 +394,20 @@ class Controller:
         return decided, []
 
     def _context(self, image: ClusterImage) -> ControllerContext:
-        if self._controller_epoch is None:
+        if self._fenced_store is None:
             raise NotControllerError("this broker is not the controller")
         return ControllerContext(
-            image, self._controller_epoch.epoch, self._settings(), self._rng, self._new_id, frozenset(self._unremoved)
+            image, self._fenced_store.epoch, self._settings(), self._rng, self._new_id, frozenset(self._unremoved)
         )
 
-    async def _commit(self, steps: Sequence[Any]) -> None:
-        """One transaction, which the store refuses if another controller took over."""
-        if self._controller_epoch is None:
+    async def _commit(self, steps: Sequence[Step]) -> None:
+        if self._fenced_store is None:
             raise NotControllerError("this broker is not the controller")
-        fence = Check(paths.CONTROLLER_EPOCH, self._controller_epoch.epoch_version)
-        operations: list[Operation] = [fence, *await resolve(self._store, steps)]
         try:
-            await self._store.multi(operations)
-        except StoreError as refusal:
-            if refusal.path == paths.CONTROLLER_EPOCH:
-                self._controller_epoch = None
-                self._wake.set()
-                raise NotControllerError("another broker became the controller") from refusal
+            await self._fenced_store.commit(steps)
+        except NotControllerError:
+            self._fenced_store = None
+            self._wake.set()
             raise
 
     async def _publish(self, image: ClusterImage, delta: ImageDelta) -> None:
@@ -431,7 +425,7 @@ class Controller:
         await self._publish(image, before.difference(image))
 
     def _brokers_changed(self, event: WatchEvent) -> None:
-        if self._controller_epoch is not None:
+        if self._fenced_store is not None:
             self._tasks.spawn("reading the brokers", self.read_brokers())
 
     async def read_brokers(self) -> None:
@@ -457,7 +451,7 @@ class Controller:
 
 
 def _pieces(requests: Sequence[R], size_of: Callable[[R], int]) -> Iterator[Sequence[R]]:
-    """At least one, for whoever asks for nothing is answered in its turn as well."""
+    """At least one: also a request for nothing is answered in its turn."""
     piece: list[R] = []
     size = 0
     for request in requests:

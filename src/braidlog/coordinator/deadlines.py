@@ -8,7 +8,10 @@ from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# Of the heap beyond twice the keys there are, before those that mean nothing any more are swept out.
+# What is due in a group: the kind of deadline, the group, the member.
+GroupDeadline = tuple[str, str, str]
+
+# Stale entries of the heap, beyond as many as there are keys, before they are removed.
 _SPARE_ENTRIES: Final = 64
 
 
@@ -34,7 +37,11 @@ class Deadlines(Generic[K]):
     def get(self, key: K) -> float | None:
         return self._times.get(key)
 
-    def set(self, key: K, at: float) -> None:
+    def set(self, key: K, at: float | None) -> None:
+        """`None` cancels."""
+        if at is None:
+            self._times.pop(key, None)
+            return
         before = self._times.get(key)
         self._times[key] = at
         if before is None or at < before:

@@ -39,6 +39,13 @@ class Responder(Protocol):
     def fail(self, error: ProtocolError) -> None: ...
 
 
+# Of a batch's header, and at most of a record beside key and value.
+_BATCH_OVERHEAD: Final = 61
+_RECORD_OVERHEAD: Final = 32
+# What time alone makes due is written in batches of about this many bytes, smaller than any log refuses.
+MAX_PORTION_BYTES: Final = 128 * 1024
+
+
 class CoordinatorRecord(NamedTuple):
     """A record to append; a value of None deletes what the key stands for."""
 
@@ -48,10 +55,10 @@ class CoordinatorRecord(NamedTuple):
     # written.
     applied: bool = False
 
-
-# Of a batch's header, and at most of a record beside key and value.
-_BATCH_OVERHEAD: Final = 61
-_RECORD_OVERHEAD: Final = 32
+    @property
+    def size(self) -> int:
+        """How many bytes of a batch it takes at most, before that is compressed."""
+        return _RECORD_OVERHEAD + len(self.key) + (0 if self.value is None else len(self.value))
 
 
 class Action:
@@ -81,10 +88,7 @@ class Effects:
 
     def batch_bytes(self) -> int:
         """How large the batch of the records can be before it is compressed."""
-        size = _BATCH_OVERHEAD
-        for record in self.records:
-            size += _RECORD_OVERHEAD + len(record.key) + (0 if record.value is None else len(record.value))
-        return size
+        return _BATCH_OVERHEAD + sum(record.size for record in self.records)
 
     def reply(self, responder: Responder, response: Message | ProtocolError) -> None:
         self.replies.append((responder, response))

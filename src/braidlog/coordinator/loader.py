@@ -1,13 +1,12 @@
-"""Rebuilding a shard: every record of its partition, in order, is replayed into it."""
+"""Rebuilds a shard: replays every record of its partition into it, in order."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-from braidlog.coordinator.partition_writer import PartitionWriter
 from braidlog.coordinator.shard import CoordinatorShard, ReplayedRecord, UnknownRecordTypeError
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
@@ -22,11 +21,34 @@ log = logging.getLogger("braidlog.coordinator")
 _RECORDS_AT_A_TIME: Final = 500
 
 
+class Chunk(NamedTuple):
+    """Some whole batches of a partition; `data` is empty at its end."""
+
+    data: bytes
+    next_offset: int
+
+
+class LogReader(Protocol):
+    """How the partitions of an internal topic are read; the broker provides it."""
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        """Log start and log end offset; raises ProtocolError where there is no log."""
+        ...
+
+    async def read(self, partition: int, offset: int) -> Chunk:
+        """What comes at and after `offset`, as much as is read at a time; raises ProtocolError or StorageFault."""
+        ...
+
+    def where(self, partition: int, offset: int) -> str:
+        """The file that holds the offset, for a message to a person."""
+        ...
+
+
 class UnreadableLogError(BraidlogError):
     """A record of an internal topic makes no sense; the message names file and offset, and what to do."""
 
 
-async def load(shard: CoordinatorShard, topic: str, partition: int, logs: PartitionWriter) -> int:
+async def load(shard: CoordinatorShard, topic: str, partition: int, logs: LogReader) -> int:
     """Replay the whole partition; returns how many records that were."""
     offset, end = logs.bounds(partition)
     replayed = 0
@@ -77,7 +99,7 @@ def _replay_batch(shard: CoordinatorShard, header: BatchHeader, records: list[Re
 
 
 def _unreadable(
-    topic: str, partition: int, header: BatchHeader, problem: Exception, logs: PartitionWriter
+    topic: str, partition: int, header: BatchHeader, problem: Exception, logs: LogReader
 ) -> UnreadableLogError:
     return UnreadableLogError(
         f"{topic}-{partition} cannot be loaded: the batch at offset {header.base_offset} in "

@@ -1,10 +1,10 @@
-"""The runtime of a coordinator: runs operations on shards, makes their records durable, answers when they are.
+"""The runtime of a coordinator: runs operations on shards, makes their records durable, replies when they are.
 
     submit → operation(shard) → stage one batch → replay it into the shard → … committed → replies, then actions
 
 Appends to one partition are committed in their order, so a reply that carries no records of its own waits for those
-pending before it: nobody is told of a state that a crash could take back. When an append fails, what the shard believes
-and what its log says differ: everybody who waits is refused, and the shard is rebuilt by replay.
+pending before it: no client learns of a state that a crash could take back. When an append fails, the shard and its
+log differ: every request that waits is refused, and the shard is rebuilt by replay.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
 
-from braidlog.coordinator.append_errors import to_client_error
-from braidlog.coordinator.context import ACTIVE, FAILED, LOADING, CoordinatorContext, DeferredEvent
 from braidlog.coordinator.effects import Action, Effects, Moment, Responder
-from braidlog.coordinator.loader import UnreadableLogError, load
-from braidlog.coordinator.partition_writer import AppendCallback, PartitionWriter
+from braidlog.coordinator.loader import LogReader, UnreadableLogError, load
 from braidlog.coordinator.partitioning import partition_for
-from braidlog.coordinator.responders import FutureResponder
-from braidlog.coordinator.responses import Reply, deliver, fail_all, log_bug, run_callback
+from braidlog.coordinator.responders import AppendCallback, Reply, fail, fail_all, log_bug, to_client_error
 from braidlog.coordinator.shard import CoordinatorShard, ReplayedRecord
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
@@ -44,9 +41,78 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 Operation = Callable[[S, Moment], Effects]
 
+LOADING: Final = 0
+ACTIVE: Final = 1
+# Its log cannot be read: unavailable until the broker leads it anew.
+FAILED: Final = 2
+
+
+class PartitionWriter(LogReader, Protocol):
+    """The partitions of one internal topic that this broker leads; the broker provides it."""
+
+    def append(self, partition: int, batch: bytes, done: AppendCallback) -> int:
+        """Stage a batch and return its first offset; raises ProtocolError, and then nothing was staged.
+
+        Batches of a partition are committed in their order. After a failure none that was staged later is committed.
+        """
+        ...
+
+
+class FutureResponder:
+    """The reply to code that awaits it."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def answer(self, response: Message) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+    def fail(self, error: ProtocolError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class DeferredEvent:
+    """What waits for one batch, and those before it, to be committed."""
+
+    __slots__ = ("actions", "callback", "committed", "replies")
+
+    def __init__(self, replies: list[Reply], actions: list[Action], callback: AppendCallback | None = None) -> None:
+        self.replies = replies
+        self.actions = actions
+        self.callback = callback
+        self.committed = False
+
+
+class CoordinatorContext(Generic[S]):
+    """A partition that this broker leads, with its shard and what waits for its log."""
+
+    def __init__(self, topic: str, partition: int, leader_epoch: int, shard: S) -> None:
+        self.name = f"{topic}-{partition}"
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.shard = shard
+        self.state = LOADING
+        # In the order of the log.
+        self.pending: deque[DeferredEvent] = deque()
+        # Appends that are neither committed nor failed, also those whose requests were refused meanwhile.
+        self.in_flight = 0
+        # To be loaded, but not before the log has settled.
+        self.waits_for_log = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.timer_at = 0.0
+
+
+def _no_actions(action: Action) -> None:
+    raise RuntimeError(f"this coordinator has no handler for {action}")
+
 
 class CoordinatorRuntime(Generic[S]):
-    """The shards of one internal topic. `make_shard(leader_epoch)` gives an empty one."""
+    """The shards of one internal topic.
+
+    `make_shard(leader_epoch)` gives an empty one; `perform` carries out what a shard wants done outside of it.
+    """
 
     def __init__(
         self,
@@ -57,6 +123,7 @@ class CoordinatorRuntime(Generic[S]):
         clock: Clock,
         tasks: Tasks,
         codec: Callable[[], int] = lambda: 0,
+        perform: Callable[[Action], None] = _no_actions,
     ) -> None:
         self.topic = topic
         self._logs = logs
@@ -65,11 +132,10 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._tasks = tasks
         self._codec = codec
+        self._perform = perform
         self._contexts: dict[int, CoordinatorContext[S]] = {}
         self._to_load: deque[CoordinatorContext[S]] = deque()
         self._loader: asyncio.Task[None] | None = None
-        # How actions are done; set by whoever knows the kinds of this coordinator.
-        self.perform: Callable[[Action], None] | None = None
 
     # Leadership
 
@@ -98,7 +164,7 @@ class CoordinatorRuntime(Generic[S]):
             self._unload(context, NotCoordinatorError("another broker coordinates this now; look it up again"))
 
     def stop(self) -> None:
-        """Nobody is left waiting when the broker stops."""
+        """The broker stops: refuse every request that waits."""
         for partition in list(self._contexts):
             self.on_resignation(partition)
 
@@ -109,7 +175,7 @@ class CoordinatorRuntime(Generic[S]):
         return [partition for partition, context in self._contexts.items() if context.state == ACTIVE]
 
     def active_shards(self) -> list[S]:
-        """For whoever counts what is in them; operations go through `submit`."""
+        """For metrics, which count what is in them; operations go through `submit`."""
         return [context.shard for context in self._contexts.values() if context.state == ACTIVE]
 
     def loading_partitions(self) -> list[int]:
@@ -117,12 +183,12 @@ class CoordinatorRuntime(Generic[S]):
 
     # Operations
 
-    def submit(self, name: str, responder: Responder, operation: Operation[S]) -> None:
-        """Run an operation on the shard that `name` belongs to; the responder is answered, or failed, exactly once."""
-        self.submit_to(self.partition_of(name), responder, operation)
+    def submit(self, key: str | int, responder: Responder, operation: Operation[S]) -> None:
+        """Run an operation on the shard that a name belongs to, or on that of a partition.
 
-    def submit_to(self, partition: int, responder: Responder, operation: Operation[S]) -> None:
-        context = self._contexts.get(partition)
+        The responder is answered, or failed, exactly once.
+        """
+        context = self._contexts.get(self.partition_of(key) if isinstance(key, str) else key)
         if context is None or context.state != ACTIVE:
             responder.fail(_unavailable(context))
             return
@@ -140,16 +206,14 @@ class CoordinatorRuntime(Generic[S]):
             return
         self._apply_effects(context, effects, now)
 
-    async def ask(self, name: str, operation: Callable[[S, Responder, Moment], Effects]) -> Message:
-        return await self.ask_partition(self.partition_of(name), operation)
-
-    async def ask_partition(self, partition: int, operation: Callable[[S, Responder, Moment], Effects]) -> Message:
+    async def ask(self, key: str | int, operation: Callable[[S, Responder, Moment], Effects]) -> Message:
+        """`submit` for code that awaits the reply."""
         responder = FutureResponder()
-        self.submit_to(partition, responder, lambda shard, now: operation(shard, responder, now))
+        self.submit(key, responder, lambda shard, now: operation(shard, responder, now))
         return await responder.future
 
     def submit_to_all(self, operation: Operation[S]) -> None:
-        """Run something that nobody waits for on every active shard: a topic is gone, or has more partitions."""
+        """Run an operation without a reply on every active shard: a topic is gone, or has more partitions."""
         now = self._now()
         for context in list(self._contexts.values()):
             if context.state == ACTIVE:
@@ -176,13 +240,14 @@ class CoordinatorRuntime(Generic[S]):
             timestamp=self._clock.wall_ms(),
             coordinator_epoch=coordinator_epoch,
         )
-        pending = DeferredEvent([], [])
-        pending.done = done
+        event = DeferredEvent([], [], done)
         try:
-            self._stage(context, batch, pending)
+            self._logs.append(partition, batch, partial(self._on_append_completed, context, event))
         except ProtocolError as error:
             done(error)
             return
+        context.in_flight += 1
+        context.pending.append(event)
         try:
             context.shard.replay_end_transaction_marker(producer_id, producer_epoch, commits)
         except Exception as bug:
@@ -201,18 +266,18 @@ class CoordinatorRuntime(Generic[S]):
         self._apply_effects(context, effects, now)
 
     def _apply_effects(self, context: CoordinatorContext[S], effects: Effects, now: Moment) -> None:
-        if effects.records:
-            self._append(context, effects, now)
-        elif context.pending:
-            # What the replies tell of may rest on records that are not committed yet.
-            last = context.pending[-1]
-            last.replies += effects.replies
-            last.actions += effects.actions
-        else:
-            self._deliver(context, effects.replies, effects.actions)
-        self._schedule_timer(context)
-
-    def _append(self, context: CoordinatorContext[S], effects: Effects, now: Moment) -> None:
+        """Append the records as one batch and replay them; replies and actions follow when the log has them."""
+        event = DeferredEvent(effects.replies, effects.actions)
+        if not effects.records:
+            context.pending.append(event)
+            if len(context.pending) == 1:
+                context.in_flight += 1
+                self._on_append_completed(context, event, None)
+            else:
+                # What the replies say may rest on records that are not committed yet.
+                event.committed = True
+            self._schedule_timer(context)
+            return
         try:
             batch = build_batch(
                 [Record(timestamp=now.wall_ms, key=record.key, value=record.value) for record in effects.records],
@@ -221,18 +286,28 @@ class CoordinatorRuntime(Generic[S]):
                 producer_epoch=effects.producer_epoch,
                 transactional=effects.producer_id >= 0,
             )
-            offset = self._stage(context, batch, DeferredEvent(effects.replies, effects.actions))
-        except ProtocolError as error:
+            on_completed = partial(self._on_append_completed, context, event)
+            offset = self._logs.append(context.partition, batch, on_completed)
+        except Exception as problem:
+            error = problem if isinstance(problem, ProtocolError) else log_bug(context.name, problem)
             self._append_failed(context, effects, error)
+            self._schedule_timer(context)
             return
-        except Exception as bug:
-            self._append_failed(context, effects, log_bug(context.name, bug))
-            return
+        context.in_flight += 1
+        context.pending.append(event)
+        producer_id, producer_epoch = effects.producer_id, effects.producer_epoch
         try:
-            self._replay(context.shard, effects, offset, now)
+            for index, record in enumerate(effects.records):
+                if not record.applied:
+                    context.shard.replay(
+                        ReplayedRecord(
+                            offset + index, now.wall_ms, record.key, record.value, producer_id, producer_epoch
+                        )
+                    )
         except Exception as bug:
             log_bug(context.name, bug)
             self._reload(context)
+        self._schedule_timer(context)
 
     def _append_failed(self, context: CoordinatorContext[S], effects: Effects, error: ProtocolError) -> None:
         """The log took nothing, so nothing has happened, unless the shard had gone ahead."""
@@ -242,56 +317,41 @@ class CoordinatorRuntime(Generic[S]):
         if any(record.applied for record in effects.records):
             self._reload(context)
 
-    def _replay(self, shard: S, effects: Effects, offset: int, now: Moment) -> None:
-        for index, record in enumerate(effects.records):
-            if not record.applied:
-                shard.replay(
-                    ReplayedRecord(
-                        offset + index,
-                        now.wall_ms,
-                        record.key,
-                        record.value,
-                        effects.producer_id,
-                        effects.producer_epoch,
-                    )
-                )
-
-    def _stage(self, context: CoordinatorContext[S], batch: bytes, pending: DeferredEvent) -> int:
-        def done(error: ProtocolError | None) -> None:
-            self._on_append_completed(context, pending, error)
-
-        offset = self._logs.append(context.partition, batch, done)
-        context.in_flight += 1
-        context.pending.append(pending)
-        return offset
-
     def _on_append_completed(
-        self, context: CoordinatorContext[S], pending: DeferredEvent, error: ProtocolError | None
+        self, context: CoordinatorContext[S], event: DeferredEvent, error: ProtocolError | None
     ) -> None:
+        """A batch is committed, or never will be: reply to what waited for it, up to the first that still waits."""
         context.in_flight -= 1
         if error is not None:
-            if pending in context.pending:
+            if event in context.pending:
                 log.error("%s: an append failed, rebuilding from the log: %s", context.name, error)
                 self._reload(context)
         else:
-            pending.committed = True
+            event.committed = True
             while context.pending and context.pending[0].committed:
                 first = context.pending.popleft()
-                run_callback(context.name, first.done, None)
-                self._deliver(context, first.replies, first.actions)
+                # Each by itself: one that fails keeps none of the others back.
+                for responder, response in first.replies:
+                    try:
+                        if isinstance(response, ProtocolError):
+                            responder.fail(response)
+                        else:
+                            responder.answer(response)
+                    except Exception as bug:
+                        fail(context.name, responder, log_bug(context.name, bug))
+                if first.callback is not None:
+                    try:
+                        first.callback(None)
+                    except Exception as bug:
+                        log_bug(context.name, bug)
+                for action in first.actions:
+                    try:
+                        self._perform(action)
+                    except Exception as bug:
+                        log_bug(context.name, bug)
         if context.waits_for_log and context.in_flight == 0:
             context.waits_for_log = False
             self._schedule_load(context)
-
-    def _deliver(self, context: CoordinatorContext[S], replies: Sequence[Reply], actions: Sequence[Action]) -> None:
-        deliver(context.name, replies)
-        for action in actions:
-            try:
-                if self.perform is None:
-                    raise RuntimeError(f"{self.topic} has no handler for {action}")
-                self.perform(action)
-            except Exception as bug:
-                log_bug(context.name, bug)
 
     # Time
 
@@ -316,7 +376,7 @@ class CoordinatorRuntime(Generic[S]):
         if context.state == ACTIVE:
             self._run(context, lambda shard, now: shard.expire(now), self._now())
 
-    # Loading and letting go
+    # Loading and unloading
 
     def _schedule_load(self, context: CoordinatorContext[S]) -> None:
         self._to_load.append(context)
@@ -370,11 +430,15 @@ class CoordinatorRuntime(Generic[S]):
             context.timer = None
         pending = list(context.pending)
         context.pending.clear()
-        for waiting in pending:
-            run_callback(context.name, waiting.done, error)
-            fail_all(context.name, waiting.replies, error)
+        for event in pending:
+            try:
+                if event.callback is not None:
+                    event.callback(error)
+            except Exception as bug:
+                log_bug(context.name, bug)
+            fail_all(context.name, event.replies, error)
         if was_active:
-            deliver(context.name, context.shard.on_unloaded(error).replies)
+            fail_all(context.name, context.shard.on_unloaded(error).replies, error)
 
 
 def _unavailable(context: CoordinatorContext[S] | None) -> ProtocolError:

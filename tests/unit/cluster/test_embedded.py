@@ -17,7 +17,7 @@ from braidlog.cluster.journal_files import OsJournalFiles
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import CoordinationStore, Create, NodeExistsError, SetData, StoreFailedError
 from braidlog.core.clock import SystemClock
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 from support.store_contract import Connect, StoreContract
 
 

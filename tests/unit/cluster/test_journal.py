@@ -17,7 +17,7 @@ from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
 from braidlog.cluster.recovery import journal_name, recover, snapshot_name, take_snapshot
 from braidlog.cluster.store import Create, Delete, Operation, SetData
 from braidlog.cluster.tree import Transaction, Znode, ZnodeTree
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 STEPS: list[list[Operation]] = [
     [Create("/a", b"1"), Create("/a/ä", b"\0\xff")],

@@ -13,7 +13,7 @@ from braidlog.cluster.registration import prepare_store
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import InvalidGroupIdError
 from braidlog.core.types import TopicPartition
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)

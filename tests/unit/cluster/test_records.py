@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidlog.cluster import notices, records
-from braidlog.cluster.notices import FeaturesRecord, ProducerIdBlock
-from braidlog.cluster.records import BadRecordError, BrokerRecord, PartitionStateRecord, TopicRecord
+from braidlog.cluster import records
+from braidlog.cluster.records import (
+    BadRecordError,
+    BrokerRecord,
+    FeaturesRecord,
+    PartitionStateRecord,
+    ProducerIdBlock,
+    TopicRecord,
+)
 from braidlog.core.ids import ZERO_ID, parse_id
 from braidlog.core.types import Endpoint, TopicPartition
 
@@ -30,14 +36,14 @@ def test_what_kafka_writes_is_written_and_read_alike() -> None:
     assert records.decode_controller("/c", KAFKA_CONTROLLER) == 7
     assert records.encode_cluster_id("abc") == KAFKA_CLUSTER_ID
     assert records.decode_cluster_id("/c", KAFKA_CLUSTER_ID) == "abc"
-    assert notices.encode_producer_id_block(ProducerIdBlock(3, 1000, 1999)) == KAFKA_PRODUCER_IDS
-    assert notices.decode_producer_id_block("/p", KAFKA_PRODUCER_IDS) == ProducerIdBlock(3, 1000, 1999)
+    assert records.encode_producer_id_block(ProducerIdBlock(3, 1000, 1999)) == KAFKA_PRODUCER_IDS
+    assert records.decode_producer_id_block("/p", KAFKA_PRODUCER_IDS) == ProducerIdBlock(3, 1000, 1999)
     assert records.encode_config_change("topics/foo") == KAFKA_CONFIG_CHANGE
     assert records.decode_config_change("/c", KAFKA_CONFIG_CHANGE) == "topics/foo"
-    assert notices.encode_log_dir_event(4) == KAFKA_LOG_DIR_EVENT
-    assert notices.decode_log_dir_event("/l", KAFKA_LOG_DIR_EVENT) == 4
-    assert notices.encode_features(FeaturesRecord(True, {"x": 3})) == KAFKA_FEATURES
-    assert notices.decode_features("/f", KAFKA_FEATURES) == FeaturesRecord(True, {"x": 3})
+    assert records.encode_log_dir_event(4) == KAFKA_LOG_DIR_EVENT
+    assert records.decode_log_dir_event("/l", KAFKA_LOG_DIR_EVENT) == 4
+    assert records.encode_features(FeaturesRecord(True, {"x": 3})) == KAFKA_FEATURES
+    assert records.decode_features("/f", KAFKA_FEATURES) == FeaturesRecord(True, {"x": 3})
     assert records.encode_controller_epoch(9) == b"9"
     assert records.decode_controller_epoch("/e", b"9") == 9
 
@@ -56,7 +62,7 @@ def test_older_versions_are_read() -> None:
     change = b'{"version":1,"entity_type":"topics","entity_name":"foo"}'
     assert records.decode_config_change("/c", change) == "topics/foo"
     features = b'{"version":1,"status":0,"features":{"x":{"min_version_level":1,"max_version_level":3}}}'
-    assert notices.decode_features("/f", features) == FeaturesRecord(False, {"x": 3})
+    assert records.decode_features("/f", features) == FeaturesRecord(False, {"x": 3})
 
 
 def test_a_topic_without_id_keeps_the_version_that_had_none() -> None:
@@ -107,7 +113,7 @@ def test_configs_round_trip(overrides: dict[str, str]) -> None:
 
 def test_isr_changes_round_trip() -> None:
     changed = [TopicPartition("a", 0), TopicPartition("b", 3)]
-    assert notices.decode_isr_change("/i", notices.encode_isr_change(changed)) == changed
+    assert records.decode_isr_change("/i", records.encode_isr_change(changed)) == changed
 
 
 DECODERS = [
@@ -119,10 +125,10 @@ DECODERS = [
     records.decode_controller,
     records.decode_controller_epoch,
     records.decode_cluster_id,
-    notices.decode_producer_id_block,
-    notices.decode_features,
-    notices.decode_isr_change,
-    notices.decode_log_dir_event,
+    records.decode_producer_id_block,
+    records.decode_features,
+    records.decode_isr_change,
+    records.decode_log_dir_event,
 ]
 
 json_values = st.recursive(
@@ -179,7 +185,7 @@ def test_whatever_is_in_a_node_decodes_or_is_named_bad(decode: object, data: byt
         (records.decode_broker, b'{"version":5,"endpoints":[],"features":[1]}'),
         (records.decode_config, b'{"version":1,"config":{"a":1}}'),
         (records.decode_config, b'{"version":1,"config":{}} trailing'),
-        (notices.decode_producer_id_block, b'{"version":1,"broker":1,"block_start":"9","block_end":"3"}'),
+        (records.decode_producer_id_block, b'{"version":1,"broker":1,"block_start":"9","block_end":"3"}'),
     ],
 )
 def test_wrong_content_is_refused(decode: object, data: bytes) -> None:

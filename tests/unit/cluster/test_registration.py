@@ -8,12 +8,11 @@ import pytest
 from braidlog.cluster import paths, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.loading import load
-from braidlog.cluster.producer_id_manager import ProducerIdManager, claim_block
 from braidlog.cluster.records import BrokerRecord
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import FatalError
 from braidlog.core.types import BrokerId, Endpoint
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, "rack")
 
@@ -91,21 +90,3 @@ async def test_an_id_in_use_is_refused(store: EmbeddedStore) -> None:
     await registration.unregister(one, BrokerId(1))
     await registration.unregister(one, BrokerId(1))
     await registration.register(two, BrokerId(1), RECORD)
-
-
-@on_store
-async def test_producer_ids_are_never_given_twice(store: EmbeddedStore) -> None:
-    one, two = ProducerIdManager(store.connect(), BrokerId(1)), ProducerIdManager(store.connect(), BrokerId(2))
-    given: list[int] = []
-    for _ in range(30):
-        given += await asyncio.gather(*(ids.next_id() for ids in (one, two) for _ in range(50)))
-    assert len(set(given)) == len(given) == 3000
-    restarted = ProducerIdManager(store.connect(), BrokerId(1))
-    assert await restarted.next_id() > max(given)
-
-
-@on_store
-async def test_blocks_are_contiguous_thousands(store: EmbeddedStore) -> None:
-    session = store.connect()
-    blocks = [await claim_block(session, BrokerId(3)) for _ in range(3)]
-    assert [(block.first, block.last) for block in blocks] == [(0, 999), (1000, 1999), (2000, 2999)]

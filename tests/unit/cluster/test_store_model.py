@@ -17,7 +17,7 @@ from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import Create, Delete, Operation, SetData, StoreError
 from braidlog.core.clock import ManualClock
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
+from support.memory_journal import MemoryJournalFiles
 
 T = TypeVar("T")
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z"]

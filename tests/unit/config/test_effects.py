@@ -19,7 +19,7 @@ from braidlog.config import group, known
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import SYNONYMS
 from braidlog.coordinator.group.settings import GroupSettings
-from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.storage.cleaner.cleaning_request import CleanerConfig
 from braidlog.storage.settings import StorageSettings
 

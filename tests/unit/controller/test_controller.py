@@ -28,8 +28,8 @@ from braidlog.controller.requests import (
 from braidlog.core import protocol_errors as errors
 from braidlog.core.clock import ManualClock
 from braidlog.core.types import BrokerId, TopicPartition
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
 from support.controller_harness import OneBroker, one_broker
+from support.memory_journal import MemoryJournalFiles
 
 
 def with_broker(body: Callable[[OneBroker], Awaitable[None]]) -> Callable[[], None]:

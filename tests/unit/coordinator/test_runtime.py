@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from braidlog.coordinator.effects import Action, Effects, Moment, Responder
-from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.loader import Chunk
+from braidlog.coordinator.responders import AppendCallback
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
 from braidlog.core.clock import ManualClock
@@ -134,11 +135,19 @@ class World:
         self.tasks = Tasks("test")
         self.shards: list[CounterShard] = []
         self.performed: list[Action] = []
+        self.perform: Callable[[Action], None] = self.performed.append
         self.coordinator = self.start()
 
     def start(self) -> CoordinatorRuntime[CounterShard]:
-        self.coordinator = CoordinatorRuntime("topic", self.logs, self._make, lambda: 4, self.clock, self.tasks)
-        self.coordinator.perform = self.performed.append
+        self.coordinator = CoordinatorRuntime(
+            "topic",
+            self.logs,
+            self._make,
+            lambda: 4,
+            self.clock,
+            self.tasks,
+            perform=lambda action: self.perform(action),
+        )
         return self.coordinator
 
     def _make(self, leader_epoch: int) -> CounterShard:
@@ -151,12 +160,12 @@ class World:
 
     def count(self, name: bytes) -> RecordingResponder:
         responder = RecordingResponder()
-        self.coordinator.submit_to(0, responder, lambda shard, now: shard.count(name, responder))
+        self.coordinator.submit(0, responder, lambda shard, now: shard.count(name, responder))
         return responder
 
     def read(self, name: bytes) -> RecordingResponder:
         responder = RecordingResponder()
-        self.coordinator.submit_to(0, responder, lambda shard, now: shard.read(name, responder))
+        self.coordinator.submit(0, responder, lambda shard, now: shard.read(name, responder))
         return responder
 
     async def settle(self) -> None:
@@ -211,7 +220,7 @@ async def test_an_error_of_the_operation_is_told_and_changes_nothing(world: Worl
     def operation(shard: CounterShard, now: Moment) -> Effects:
         raise GroupIdNotFoundError
 
-    world.coordinator.submit_to(0, responder, operation)
+    world.coordinator.submit(0, responder, operation)
     assert isinstance(responder.error, GroupIdNotFoundError)
     assert not world.logs.staged
 
@@ -224,7 +233,7 @@ async def test_a_bug_is_told_as_such_and_the_next_operation_works(world: World) 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         raise ZeroDivisionError
 
-    world.coordinator.submit_to(0, responder, operation)
+    world.coordinator.submit(0, responder, operation)
     assert responder.error is not None
     assert responder.error.code == -1
     world.count(b"a")
@@ -271,7 +280,7 @@ async def test_a_refused_append_of_what_the_shard_believes_rebuilds_it(world: Wo
         return effects
 
     world.logs.refuse_with = KafkaStorageError("offline")
-    world.coordinator.submit_to(0, responder, operation)
+    world.coordinator.submit(0, responder, operation)
     assert isinstance(responder.error, NotCoordinatorError)
     await world.settle()
     assert world.shard.counts == {}
@@ -288,7 +297,7 @@ async def test_records_that_are_applied_are_not_replayed(world: World) -> None:
         effects.write(b"a", b"+1", applied=True)
         return effects
 
-    world.coordinator.submit_to(0, RecordingResponder(), operation)
+    world.coordinator.submit(0, RecordingResponder(), operation)
     assert world.shard.counts == {b"a": 1}
 
 
@@ -303,7 +312,7 @@ async def test_actions_follow_the_commit(world: World) -> None:
         effects.act(action)
         return effects
 
-    world.coordinator.submit_to(0, RecordingResponder(), operation)
+    world.coordinator.submit(0, RecordingResponder(), operation)
     assert world.performed == []
     world.logs.commit()
     assert world.performed == [action]
@@ -321,7 +330,7 @@ def test_a_transactions_records_wait_for_its_marker(commits: bool) -> None:
             effects.write(b"a", b"+1")
             return effects
 
-        world.coordinator.submit_to(0, RecordingResponder(), operation)
+        world.coordinator.submit(0, RecordingResponder(), operation)
         assert world.shard.counts == {}
         reported: list[ProtocolError | None] = []
         world.coordinator.complete_transaction(0, 7, 1, commits, 3, reported.append)
@@ -376,9 +385,9 @@ async def test_an_unknown_kind_is_skipped_nonsense_is_not(world: World) -> None:
 
         return operate
 
-    world.coordinator.submit_to(0, RecordingResponder(), operation(b"a", b"unknown", b"b"))
+    world.coordinator.submit(0, RecordingResponder(), operation(b"a", b"unknown", b"b"))
     world.coordinator.on_election(1, 5)
-    world.coordinator.submit_to(1, RecordingResponder(), operation(b"a", b"nonsense"))
+    world.coordinator.submit(1, RecordingResponder(), operation(b"a", b"nonsense"))
     world.logs.commit()
     world.start().on_election(0, 6)
     world.coordinator.on_election(1, 6)
@@ -386,7 +395,7 @@ async def test_an_unknown_kind_is_skipped_nonsense_is_not(world: World) -> None:
     assert world.coordinator.active_partitions() == [0]
     assert world.shards[-2].counts == {b"a": 1, b"b": 1}
     responder = RecordingResponder()
-    world.coordinator.submit_to(1, responder, lambda shard, now: shard.read(b"a", responder))
+    world.coordinator.submit(1, responder, lambda shard, now: shard.read(b"a", responder))
     assert isinstance(responder.error, CoordinatorNotAvailableError)
 
 
@@ -403,7 +412,7 @@ async def test_an_unreadable_partition_names_file_and_offset(world: World) -> No
         effects.write(b"nonsense", b"", applied=True)
         return effects
 
-    world.coordinator.submit_to(0, RecordingResponder(), operation)
+    world.coordinator.submit(0, RecordingResponder(), operation)
     world.logs.commit()
     with pytest.raises(UnreadableLogError, match=r"offset 1 in topic-0/0{20}\.log"):
         await load(CounterShard(0), "topic", 0, world.logs)
@@ -435,10 +444,10 @@ async def test_the_next_deadline_is_minded(world: World) -> None:
 @in_loop
 async def test_ask_awaits_the_reply(world: World) -> None:
     world.coordinator.on_election(0, 5)
-    answer = await world.coordinator.ask_partition(0, lambda shard, responder, now: shard.read(b"a", responder))
+    answer = await world.coordinator.ask(0, lambda shard, responder, now: shard.read(b"a", responder))
     assert number(answer) == 0
     with pytest.raises(NotCoordinatorError):
-        await world.coordinator.ask_partition(3, lambda shard, responder, now: shard.read(b"a", responder))
+        await world.coordinator.ask(3, lambda shard, responder, now: shard.read(b"a", responder))
 
 
 class SpeechlessResponder(RecordingResponder):
@@ -458,30 +467,30 @@ class SpeechlessResponder(RecordingResponder):
 
 
 @in_loop
-async def test_an_answer_that_cannot_be_said_keeps_nobody_else_from_theirs(world: World) -> None:
+async def test_a_reply_that_cannot_be_encoded_keeps_no_other_back(world: World) -> None:
     world.coordinator.on_election(0, 5)
     failing, silent = SpeechlessResponder(says_errors=True), SpeechlessResponder(says_errors=False)
     for responder in (failing, silent):
-        world.coordinator.submit_to(0, responder, lambda shard, now, responder=responder: shard.count(b"a", responder))
+        world.coordinator.submit(0, responder, lambda shard, now, responder=responder: shard.count(b"a", responder))
     after = world.count(b"a")
     world.logs.commit()
     assert failing.error_code == -1
     assert number(after.response) == 3
-    # Nor where everybody is refused.
-    world.coordinator.submit_to(0, silent, lambda shard, now: shard.count(b"a", silent))
+    # Nor where every request is refused.
+    world.coordinator.submit(0, silent, lambda shard, now: shard.count(b"a", silent))
     refused = world.count(b"a")
     world.coordinator.on_resignation(0)
     assert isinstance(refused.error, NotCoordinatorError)
 
 
 @in_loop
-async def test_an_action_that_fails_keeps_nobody_from_their_answer(world: World) -> None:
+async def test_an_action_that_fails_keeps_no_reply_back(world: World) -> None:
     world.coordinator.on_election(0, 5)
 
     def perform(action: Action) -> None:
         raise ZeroDivisionError
 
-    world.coordinator.perform = perform
+    world.perform = perform
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         effects = Effects()
@@ -489,7 +498,7 @@ async def test_an_action_that_fails_keeps_nobody_from_their_answer(world: World)
         effects.act(Action())
         return effects
 
-    world.coordinator.submit_to(0, RecordingResponder(), operation)
+    world.coordinator.submit(0, RecordingResponder(), operation)
     after = world.count(b"a")
     world.logs.commit()
     assert number(after.response) == 2
@@ -506,7 +515,7 @@ async def test_a_shard_is_rebuilt_with_what_was_on_its_way_to_the_disk(world: Wo
         return effects
 
     world.logs.refuse_with = KafkaStorageError("offline")
-    world.coordinator.submit_to(0, RecordingResponder(), operation)
+    world.coordinator.submit(0, RecordingResponder(), operation)
     for _ in range(50):
         await asyncio.sleep(0)
     # The log does not have it yet, but will.
@@ -542,7 +551,7 @@ async def test_what_is_due_is_minded_after_a_refusal_too(world: World) -> None:
         shard.deadline = world.clock.monotonic()
         raise GroupIdNotFoundError
 
-    world.coordinator.submit_to(0, RecordingResponder(), operation)
+    world.coordinator.submit(0, RecordingResponder(), operation)
     await world.settle()
     world.logs.commit()
     assert world.shard.counts == {b"expired": 1}

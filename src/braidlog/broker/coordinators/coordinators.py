@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
-from braidlog.broker.coordinators.transaction_markers import PrefetchedProducerIds, TransactionMarkerManager
+from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
 from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.controller import Controller
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.settings import TxnSettings
+from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId
 from braidlog.replication.group_commit import Committer
@@ -116,7 +118,7 @@ class Coordinators:
             tasks,
             lambda: settings.current.get_int("offsets.topic.compression.codec"),
         )
-        self._spare_ids = PrefetchedProducerIds(producer_ids, tasks)
+        self._producer_ids = producer_ids
         self.transactions: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
             TRANSACTIONS_TOPIC,
             logs(TRANSACTIONS_TOPIC, "transaction.state.log.load.buffer.size"),
@@ -124,12 +126,12 @@ class Coordinators:
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             environment.clock,
             tasks,
+            perform=lambda action: self.marker_manager.send_markers(action),
         )
         self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
-        self.marker_manager = TransactionMarkerManager(
-            self.transactions, self.markers, asyncio.get_running_loop().call_later
-        )
-        self.transactions.perform = self.marker_manager.perform
+        call_later = asyncio.get_running_loop().call_later
+        self.marker_manager = TransactionMarkerManager(self.transactions, self.markers, call_later)
+        self.add_partitions_manager = AddPartitionsToTxnManager(self.transactions, call_later)
 
     def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
         from braidlog.coordinator.group.shard import GroupCoordinatorShard
@@ -139,7 +141,7 @@ class Coordinators:
     def _make_txn_shard(self, leader_epoch: int) -> TransactionCoordinatorShard:
         from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 
-        return TransactionCoordinatorShard(lambda: self._txn_settings, self._spare_ids.take, leader_epoch)
+        return TransactionCoordinatorShard(lambda: self._txn_settings, self._producer_ids.take, leader_epoch)
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         self._group_settings = group_settings(settings, self._group_settings.overrides)

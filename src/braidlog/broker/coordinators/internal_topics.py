@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.topic_names import INTERNAL_TOPICS
+from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
 from braidlog.core.tasks import Tasks
-
-OFFSETS_TOPIC: Final = INTERNAL_TOPICS[0]
-TRANSACTIONS_TOPIC: Final = INTERNAL_TOPICS[1]
 
 
 class InternalTopics:

@@ -7,32 +7,31 @@ the marker there; everywhere else it is an append like any other, committed with
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
-    KafkaStorageError,
     NotCoordinatorError,
     NotLeaderOrFollowerError,
     ProtocolError,
 )
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
-from braidlog.replication.group_commit import Committer, PendingAck
+from braidlog.replication.group_commit import AppendAck, Committer
 from braidlog.replication.partition import ACKS_ALL
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_COORDINATOR
 
-# Told of each partition once: None when its marker is committed.
+# Called once for each partition: with None when its marker is committed.
 MarkerDone = Callable[[TopicPartition, ProtocolError | None], None]
 
-# Whoever ends transactions waits for a leader, but knows nothing of group coordinators.
+# A transaction coordinator waits for the leader of a partition, and does not know the errors of group coordinators.
 _NOT_READY: Final = (
     CoordinatorLoadInProgressError.code,
     CoordinatorNotAvailableError.code,
@@ -54,21 +53,6 @@ class OffsetMarkers(Protocol):
     ) -> None: ...
 
 
-class MarkerAck(PendingAck):
-    """One marker on its way to the disk."""
-
-    def __init__(self, target: TopicPartition, done: MarkerDone) -> None:
-        super().__init__()
-        self._target = target
-        self._done = done
-
-    def on_durable(self) -> None:
-        for fault in self.failures.values():
-            self._done(self._target, KafkaStorageError(str(fault)))
-            return
-        self._done(self._target, None)
-
-
 class MarkerWriter:
     def __init__(self, registry: PartitionRegistry, committer: Committer, clock: Clock, offsets: OffsetMarkers) -> None:
         self._registry = registry
@@ -85,7 +69,7 @@ class MarkerWriter:
         partitions: list[TopicPartition],
         done: MarkerDone,
     ) -> None:
-        """Each partition is told of on its own: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (try again),
+        """Each partition has its own result: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (try again),
         INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (never), KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS.
         """
         batch = build_end_txn_marker(
@@ -95,46 +79,29 @@ class MarkerWriter:
             timestamp=self._clock.wall_ms(),
             coordinator_epoch=coordinator_epoch,
         )
+        now_ms = self._clock.wall_ms()
         for target in partitions:
             if target.topic == OFFSETS_TOPIC and self._registry.get(target.topic, target.partition) is not None:
+                on_written = partial(_offsets_written, target, done)
                 self._offsets.complete_transaction(
-                    target.partition,
-                    producer_id,
-                    producer_epoch,
-                    commits,
-                    coordinator_epoch,
-                    _for_offsets(target, done),
+                    target.partition, producer_id, producer_epoch, commits, coordinator_epoch, on_written
                 )
-            else:
-                self._append(target, batch, done)
-
-    def _append(self, target: TopicPartition, batch: bytes, done: MarkerDone) -> None:
-        try:
-            partition = self._registry.require(target.topic, target.partition)
-            info = partition.append(
-                ByteSlice(batch, 0, len(batch)),
-                ACKS_ALL,
-                LATEST_PRODUCE_VERSION,
-                self._clock.wall_ms(),
-                ORIGIN_COORDINATOR,
-            )
-        except Exception as problem:
-            if isinstance(problem, StorageFault):
-                self._committer.failed(problem)
-            done(target, to_protocol_error(problem, f"marker of a transaction for {target}"))
-            return
-        ack = MarkerAck(target, done)
-        self._committer.staged(partition, ack)
-        if info.rolled:
-            self._committer.rolled(partition, info.first_offset)
-        # The append alone is waited for; `staged` counts it.
-        ack.release()
+                continue
+            try:
+                self._committer.append(
+                    self._registry.require(target.topic, target.partition),
+                    ByteSlice(batch, 0, len(batch)),
+                    AppendAck(partial(done, target)),
+                    ACKS_ALL,
+                    LATEST_PRODUCE_VERSION,
+                    now_ms,
+                    ORIGIN_COORDINATOR,
+                )
+            except Exception as problem:
+                done(target, to_protocol_error(problem, f"marker of a transaction for {target}"))
 
 
-def _for_offsets(target: TopicPartition, done: MarkerDone) -> Callable[[ProtocolError | None], None]:
-    def written(error: ProtocolError | None) -> None:
-        if error is not None and error.code in _NOT_READY:
-            error = NotLeaderOrFollowerError(error.message)
-        done(target, error)
-
-    return written
+def _offsets_written(target: TopicPartition, done: MarkerDone, error: ProtocolError | None) -> None:
+    if error is not None and error.code in _NOT_READY:
+        error = NotLeaderOrFollowerError(error.message)
+    done(target, error)

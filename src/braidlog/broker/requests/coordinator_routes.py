@@ -60,7 +60,7 @@ def add_coordinator_routes(broker: Broker) -> None:
     flow(
         28,
         "groups.txn_offset_commit",
-        lambda m: m.TxnOffsetCommitHandler(groups, coordinators.marker_manager, topics, verifies),
+        lambda m: m.TxnOffsetCommitHandler(groups, coordinators.add_partitions_manager, topics, verifies),
     )
     flow(47, "groups.offset_delete", lambda m: m.OffsetDeleteHandler(groups, topics))
     lazy(42, "groups.delete_groups", lambda m: m.DeleteGroupsHandler(coordinators.groups))

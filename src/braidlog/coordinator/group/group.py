@@ -1,16 +1,17 @@
-"""What every kind of group can be asked, whichever protocol its members speak."""
+"""What every kind of group offers, whichever protocol its members speak."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
 from braidlog.coordinator.effects import Effects
+from braidlog.wire.generated.list_groups import ListedGroup
 
 Kind = Literal["classic", "consumer"]
 
 
 class Group(Protocol):
-    """A group of one shard. A method that validates raises the protocol error that the client is to be told."""
+    """A group of one shard. A method that validates raises the protocol error for the client."""
 
     @property
     def group_id(self) -> str: ...
@@ -21,6 +22,8 @@ class Group(Protocol):
     def state_name(self) -> str:
         """As ListGroups and DescribeGroups spell it ("Stable", "PreparingRebalance", "Reconciling", …)."""
         ...
+
+    def as_listed_group(self) -> ListedGroup: ...
 
     def is_empty(self) -> bool:
         """No members: it may be deleted, and its offsets age."""

@@ -10,22 +10,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Effects, Moment
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
+from braidlog.coordinator.effects import MAX_PORTION_BYTES, CoordinatorRecord, Effects, Moment
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.offset_records import NO_EXPIRY, OffsetAndMetadata, offset_key
-from braidlog.coordinator.group.offset_table import OffsetTable
-from braidlog.coordinator.group.pending_offsets import PendingOffsets
+from braidlog.coordinator.group.offset_table import OffsetTable, PendingOffsets
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 
-DeadlineKey = tuple[str, str, str]
+EXPIRY_DUE: Final[GroupDeadline] = ("offsets.expiry", "", "")
+TOPICS_GONE: Final[GroupDeadline] = ("offsets.topics", "", "")
 
-EXPIRY_DUE: Final[DeadlineKey] = ("offsets.expiry", "", "")
-TOPICS_GONE: Final[DeadlineKey] = ("offsets.topics", "", "")
-
-_SLICE_BYTES: Final = 128 * 1024
-_RECORD_OVERHEAD: Final = 32
 # Offsets looked at before the shard serves others; a single group is never cut for it.
 _SLICE_OFFSETS: Final = 5_000
 _PAUSE_S: Final = 0.02
@@ -35,24 +30,24 @@ _LOOK_AGAIN_S: Final = 1.0
 class _Slice:
     """Tombstones for one batch."""
 
-    __slots__ = ("effects", "room")
+    __slots__ = ("bytes_left", "effects")
 
     def __init__(self, effects: Effects) -> None:
         self.effects = effects
-        self.room = _SLICE_BYTES
+        self.bytes_left = MAX_PORTION_BYTES
 
     @property
     def is_full(self) -> bool:
-        return self.room <= 0
+        return self.bytes_left <= 0
 
     @property
     def is_empty(self) -> bool:
-        return self.room == _SLICE_BYTES
+        return self.bytes_left == MAX_PORTION_BYTES
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
-        key = offset_key(group_id, topic, partition)
-        self.room -= len(key) + _RECORD_OVERHEAD
-        self.effects.write(key, None)
+        tombstone = CoordinatorRecord(offset_key(group_id, topic, partition), None)
+        self.bytes_left -= tombstone.size
+        self.effects.records.append(tombstone)
 
 
 class OffsetCleanup:
@@ -61,7 +56,7 @@ class OffsetCleanup:
         groups: dict[str, Group],
         committed: OffsetTable,
         pending: PendingOffsets,
-        deadlines: Deadlines[DeadlineKey],
+        deadlines: Deadlines[GroupDeadline],
         settings: Callable[[], GroupSettings],
         topics: Topics,
     ) -> None:
@@ -87,7 +82,7 @@ class OffsetCleanup:
                     known[topic] = self._topics.get(topic) is not None
         self.topics_deleted([topic for topic, there in known.items() if not there], newest_record, now, effects)
 
-    def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
+    def on_deadline(self, key: GroupDeadline, now: Moment, effects: Effects) -> None:
         if key == TOPICS_GONE:
             self._delete_gone(now, effects)
         elif key == EXPIRY_DUE:

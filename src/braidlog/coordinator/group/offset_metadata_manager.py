@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.group import Group
-from braidlog.coordinator.group.offset_cleanup import DeadlineKey, OffsetCleanup
-from braidlog.coordinator.group.offset_reads import OffsetReads
+from braidlog.coordinator.group.offset_cleanup import OffsetCleanup
 from braidlog.coordinator.group.offset_records import (
     NO_EXPIRY,
+    OffsetAndMetadata,
     offset_key,
     offset_value,
     read_offset_value,
     text_units,
 )
-from braidlog.coordinator.group.offset_table import OffsetTable
-from braidlog.coordinator.group.pending_offsets import PendingOffsets
+from braidlog.coordinator.group.offset_table import OffsetTable, PendingOffsets
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.shard import ReplayedRecord
@@ -34,6 +33,7 @@ from braidlog.core.protocol_errors import (
     InvalidGroupIdError,
     OffsetMetadataTooLargeError,
     StaleMemberEpochError,
+    UnstableOffsetCommitError,
 )
 from braidlog.wire.generated.group_records import OffsetCommitKey
 from braidlog.wire.generated.offset_commit import (
@@ -50,7 +50,14 @@ from braidlog.wire.generated.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from braidlog.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -59,9 +66,10 @@ from braidlog.wire.generated.txn_offset_commit import (
 )
 from braidlog.wire.reader import Reader
 
-# From here on clients expect that a commit may tell them that there is no such group (KIP-848).
+# From here on clients know GROUP_ID_NOT_FOUND as the answer to a commit (KIP-848).
 _COMMIT_MAY_SAY_NO_GROUP: Final = 9
-# The last time that a record has room for.
+NO_OFFSET: Final = -1
+# The last time that fits into a record.
 _END_OF_TIME_MS: Final = 2**63 - 1
 
 # A member of a group committed, which proves that it is alive as a heartbeat does.
@@ -78,7 +86,7 @@ class OffsetMetadataManager:
     def __init__(
         self,
         groups: dict[str, Group],
-        deadlines: Deadlines[DeadlineKey],
+        deadlines: Deadlines[GroupDeadline],
         settings: Callable[[], GroupSettings],
         topics: Topics,
         make_simple_group: Callable[[str], Group],
@@ -90,7 +98,6 @@ class OffsetMetadataManager:
         self._extend_session = extend_session
         self._committed = OffsetTable()
         self._pending = PendingOffsets()
-        self._reads = OffsetReads(groups, self._committed, self._pending)
         self._cleanup = OffsetCleanup(groups, self._committed, self._pending, deadlines, settings, topics)
         # The offset of the newest record that was replayed.
         self._newest_record = -1
@@ -186,9 +193,51 @@ class OffsetMetadataManager:
     def fetch_offsets(self, request: OffsetFetchRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         """One group, in the form that version 8 gave to request and response."""
         effects = Effects()
-        answers = [self._reads.fetch(group, request.require_stable) for group in request.groups]
+        answers = [self._fetch_group(group, request.require_stable) for group in request.groups]
         effects.reply(responder, OffsetFetchResponse(groups=answers))
         return effects
+
+    def _fetch_group(self, wanted: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+        """A group that is not there has no offsets, which is no error; a member that is not raises."""
+        if not self._has_member(wanted):
+            partitions = [] if wanted.topics is None else [(t.name, t.partition_indexes) for t in wanted.topics]
+            return OffsetFetchResponseGroup(
+                group_id=wanted.group_id,
+                topics=[
+                    OffsetFetchResponseTopics(name=name, partitions=[_partition(index, None) for index in indexes])
+                    for name, indexes in partitions
+                ],
+            )
+        if wanted.topics is None:
+            asked = [(topic, list(offsets)) for topic, offsets in self._committed.of_group(wanted.group_id).items()]
+        else:
+            asked = [(topic.name, topic.partition_indexes) for topic in wanted.topics]
+        return OffsetFetchResponseGroup(
+            group_id=wanted.group_id,
+            topics=[self._fetch_topic(wanted.group_id, topic, indexes, require_stable) for topic, indexes in asked],
+        )
+
+    def _has_member(self, wanted: OffsetFetchRequestGroup) -> bool:
+        group = self._groups.get(wanted.group_id)
+        if group is None:
+            return False
+        try:
+            group.validate_offset_fetch(wanted.member_id, wanted.member_epoch)
+        except GroupIdNotFoundError:
+            return False
+        return True
+
+    def _fetch_topic(
+        self, group_id: str, topic: str, indexes: list[int], require_stable: bool
+    ) -> OffsetFetchResponseTopics:
+        offsets = self._committed.of_topic(group_id, topic)
+        partitions = [
+            _unstable(index)
+            if require_stable and self._pending.has(group_id, topic, index)
+            else _partition(index, offsets.get(index))
+            for index in indexes
+        ]
+        return OffsetFetchResponseTopics(name=topic, partitions=partitions)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, caller: Caller, responder: Responder, now: Moment
@@ -273,14 +322,14 @@ class OffsetMetadataManager:
     def on_loaded(self, now: Moment, effects: Effects) -> None:
         self._cleanup.on_loaded(self._newest_record, now, effects)
 
-    def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
+    def on_deadline(self, key: GroupDeadline, now: Moment, effects: Effects) -> None:
         self._cleanup.on_deadline(key, now, effects)
 
     def durable_state(self) -> object:
         return {"committed": self._committed.durable_state(), "pending": self._pending.durable_state()}
 
     def _require_group(self, group_id: str) -> None:
-        """Whoever has offsets is a group, be it only one without members."""
+        """What has offsets is a group, be it only one without members."""
         if group_id not in self._groups:
             self._groups[group_id] = self._make_simple_group(group_id)
 
@@ -288,3 +337,27 @@ class OffsetMetadataManager:
 def _committed_at(wanted: OffsetCommitRequestPartition, now: Moment) -> int:
     """Version 1 of OffsetCommit lets the client say when."""
     return now.wall_ms if wanted.commit_timestamp == -1 else wanted.commit_timestamp
+
+
+def _partition(index: int, committed: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _unstable(index: int) -> OffsetFetchResponsePartitions:
+    """A transaction is about to change it: clients that read exactly once wait and ask again (KIP-447)."""
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=UnstableOffsetCommitError.code,
+    )

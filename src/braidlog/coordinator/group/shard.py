@@ -13,42 +13,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import ClassicGroup
-from braidlog.coordinator.group.classic.protocol import KEY_VERSION, ClassicGroupProtocol, DeadlineKey
+from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.protocol import ClassicGroupProtocol
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.consumer.protocol import KEY_VERSIONS, ConsumerGroupProtocol
 from braidlog.coordinator.group.group import Group
-from braidlog.coordinator.group.listing import described, listed_groups
 from braidlog.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
 from braidlog.core.protocol_errors import GroupIdNotFoundError, InvalidGroupIdError, ProtocolError
 from braidlog.wire.errors import MalformedError
-from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.wire.generated.delete_groups import DeletableGroupResult
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest
 from braidlog.wire.generated.leave_group import LeaveGroupRequest
 from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
-from braidlog.wire.generated.offset_commit import OffsetCommitRequest
-from braidlog.wire.generated.offset_delete import OffsetDeleteRequest
-from braidlog.wire.generated.offset_fetch import OffsetFetchRequest
 from braidlog.wire.generated.sync_group import SyncGroupRequest
-from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from braidlog.wire.version_prefix import read_version_prefix, reader_after_version
 
-# A deadline that is seen so much later than it was due tells that the broker itself stood still (paused, or out of
-# breath): what members sent meanwhile is not read yet, so they get as long again before they are missed.
+# A deadline that is seen so much later than it was due shows that the broker itself stood still (paused, or
+# overloaded): what members sent meanwhile is not read yet, so they get as long again before they are missed.
 STOOD_STILL_S: Final = 1.0
 
 
 class GroupCoordinatorShard:
     def __init__(self, settings: Callable[[], GroupSettings], topics: Topics, new_member_id: Callable[[], str]) -> None:
         self.groups: dict[str, Group] = {}
-        self.deadlines: Deadlines[DeadlineKey] = Deadlines()
+        self.deadlines: Deadlines[GroupDeadline] = Deadlines()
         self.classic = ClassicGroupProtocol(self.groups, self.deadlines, settings, new_member_id)
         self.consumer = ConsumerGroupProtocol(
             self.groups, self.deadlines, settings, topics, new_member_id, self.classic
@@ -56,6 +50,15 @@ class GroupCoordinatorShard:
         self.offsets = OffsetMetadataManager(
             self.groups, self.deadlines, settings, topics, ClassicGroup, self.classic.extend_session
         )
+
+        # What one part answers alone goes straight to it.
+        self.consumer_heartbeat = self.consumer.heartbeat
+        self.commit_offsets = self.offsets.commit_offsets
+        self.commit_txn_offsets = self.offsets.commit_txn_offsets
+        self.fetch_offsets = self.offsets.fetch_offsets
+        self.delete_offsets = self.offsets.delete_offsets
+        self.topics_deleted = self.offsets.topics_deleted
+        self.replay_end_transaction_marker = self.offsets.replay_end_transaction_marker
 
     # Members
 
@@ -65,8 +68,8 @@ class GroupCoordinatorShard:
         if not isinstance(group, ConsumerGroup):
             return self.classic.join_group(request, caller, responder, now)
         if not group.is_empty():
-            return self.consumer.join_classic(group, request, caller, responder, now)
-        # Nobody is left who speaks the consumer protocol: the group begins anew, its offsets stay.
+            return self.consumer.classic_members.join(group, request, caller, responder, now)
+        # No member of the consumer protocol is left: the group begins anew, its offsets stay.
         effects = Effects()
         group.write_tombstones(effects, applied=True)
         effects.add(self.classic.join_group(request, caller, responder, now))
@@ -76,47 +79,22 @@ class GroupCoordinatorShard:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.sync_classic(group, request, caller, responder, now)
+            return self.consumer.classic_members.sync(group, request, caller, responder, now)
         return self.classic.sync_group(request, caller, responder, now)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.heartbeat_classic(group, request, caller, responder, now)
+            return self.consumer.classic_members.heartbeat(group, request, caller, responder, now)
         return self.classic.heartbeat(request, caller, responder, now)
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
         require_group_id(request.group_id)
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self.consumer.leave_classic(group, request, caller, responder, now)
+            return self.consumer.classic_members.leave(group, request, caller, responder, now)
         return self.classic.leave_group(request, caller, responder, now)
-
-    def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, responder: Responder, now: Moment
-    ) -> Effects:
-        return self.consumer.heartbeat(request, caller, responder, now)
-
-    # Offsets
-
-    def commit_offsets(
-        self, request: OffsetCommitRequest, caller: Caller, responder: Responder, now: Moment
-    ) -> Effects:
-        return self.offsets.commit_offsets(request, caller, responder, now)
-
-    def commit_txn_offsets(
-        self, request: TxnOffsetCommitRequest, caller: Caller, responder: Responder, now: Moment
-    ) -> Effects:
-        return self.offsets.commit_txn_offsets(request, caller, responder, now)
-
-    def fetch_offsets(self, request: OffsetFetchRequest, caller: Caller, responder: Responder, now: Moment) -> Effects:
-        return self.offsets.fetch_offsets(request, caller, responder, now)
-
-    def delete_offsets(
-        self, request: OffsetDeleteRequest, caller: Caller, responder: Responder, now: Moment
-    ) -> Effects:
-        return self.offsets.delete_offsets(request, caller, responder, now)
 
     # Groups as a whole
 
@@ -126,7 +104,7 @@ class GroupCoordinatorShard:
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFoundError(f"there is no classic group {group_id!r}")
         effects = Effects()
-        effects.reply(responder, described(group))
+        effects.reply(responder, group.as_described_group())
         return effects
 
     def describe_consumer_group(self, group_id: str, responder: Responder, now: Moment) -> Effects:
@@ -134,8 +112,16 @@ class GroupCoordinatorShard:
         return self.consumer.describe(group_id, responder)
 
     def list_groups(self, request: ListGroupsRequest, responder: Responder, now: Moment) -> Effects:
+        """Those that the filters, which ignore case, let through; an empty one lets all."""
+        states = {state.lower() for state in request.states_filter}
+        kinds = {kind.lower() for kind in request.types_filter}
+        listed = [
+            group.as_listed_group()
+            for group in self.groups.values()
+            if (not states or group.state_name().lower() in states) and (not kinds or group.kind in kinds)
+        ]
         effects = Effects()
-        effects.reply(responder, ListGroupsResponse(groups=listed_groups(self.groups.values(), request)))
+        effects.reply(responder, ListGroupsResponse(groups=listed))
         return effects
 
     def delete_group(self, group_id: str, responder: Responder, now: Moment) -> Effects:
@@ -150,7 +136,7 @@ class GroupCoordinatorShard:
         effects.reply(responder, DeletableGroupResult(group_id=group_id))
         return effects
 
-    # What the cluster tells
+    # Changes of the cluster
 
     def topics_changed(self, now: Moment) -> Effects:
         """Topics are new, or have more partitions; classic members watch that themselves."""
@@ -158,10 +144,7 @@ class GroupCoordinatorShard:
         self.consumer.topics_changed(now, effects)
         return effects
 
-    def topics_deleted(self, names: list[str], now: Moment) -> Effects:
-        return self.offsets.topics_deleted(names, now)
-
-    # What the runtime asks
+    # For the runtime
 
     def replay(self, record: ReplayedRecord) -> None:
         version = read_version_prefix(record.key)
@@ -176,9 +159,6 @@ class GroupCoordinatorShard:
             self.consumer.replay(version, key, record.value, record)
         else:
             raise UnknownRecordTypeError(version)
-
-    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
-        self.offsets.replay_end_transaction_marker(producer_id, producer_epoch, commits)
 
     def on_loaded(self, now: Moment) -> Effects:
         effects = Effects()

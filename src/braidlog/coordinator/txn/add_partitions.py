@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, TransactionMetadata, TransactionState
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -20,7 +19,7 @@ def validate_producer(transaction: TransactionMetadata | None, producer_id: int,
         if transaction.prepared and transaction.next_id == producer_id:
             raise ConcurrentTransactionsError("the last transaction is being completed; try again")
         raise InvalidProducerIdMappingError("this transactional id has another producer id")
-    # The epoch above the last one only ever fenced a producer: whoever claims it cannot be fenced by the next.
+    # The epoch above the last one only ever fences a producer: one that claims it could not be fenced by the next.
     if transaction.producer_epoch != epoch or epoch > LAST_EPOCH:
         raise ProducerFencedError("this producer's epoch is over")
     if transaction.prepared:

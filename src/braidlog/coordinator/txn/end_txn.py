@@ -1,20 +1,26 @@
-"""EndTxn: what becomes of a transaction, and what a repeated request is told.
+"""EndTxn: what becomes of a transaction, and how a repeated request is answered.
 
-Where the epoch stays the same, the state alone tells a repetition, so it is only recognised until the next
-transaction begins. Where each end moves the epoch (version 5 of the request, KIP-890), the epoch tells:
+Where the epoch stays the same, the state alone shows a repetition, so it is only recognised until the next
+transaction begins. Where each end moves the epoch (version 5 of the request, KIP-890), the epoch shows it:
 
                     abort, old epoch   abort, new epoch     commit, old epoch   commit, new epoch
     Empty           fenced             ends at once         fenced              INVALID_TXN_STATE
-    CompleteAbort   told again         ends at once         INVALID_TXN_STATE   INVALID_TXN_STATE
-    CompleteCommit  INVALID_TXN_STATE  ends at once         told again          INVALID_TXN_STATE
+    CompleteAbort   repeated           ends at once         INVALID_TXN_STATE   INVALID_TXN_STATE
+    CompleteCommit  INVALID_TXN_STATE  ends at once         repeated            INVALID_TXN_STATE
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, NO_ID, TV_0, TV_2, TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import (
+    LAST_EPOCH,
+    NO_ID,
+    TV_0,
+    TV_2,
+    TransactionMetadata,
+    TransactionState,
+)
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -23,26 +29,10 @@ from braidlog.core.protocol_errors import (
 )
 
 
-def end_transaction(
-    transaction: TransactionMetadata | None,
-    producer_id: int,
-    epoch: int,
-    commits: bool,
-    bumps_epoch: bool,
-    take_id: Callable[[], int],
-    now_ms: int,
-) -> TransactionMetadata | None:
-    """What to write down; None where the transaction has ended this way before."""
-    if transaction is None:
-        raise InvalidProducerIdMappingError("this transactional id is not known")
-    if bumps_epoch:
-        return _end_bumping_epoch(transaction, producer_id, epoch, commits, take_id, now_ms)
-    return _end_keeping_epoch(transaction, producer_id, epoch, commits, now_ms)
-
-
-def _end_keeping_epoch(
+def end_keeping_epoch(
     transaction: TransactionMetadata, producer_id: int, epoch: int, commits: bool, now_ms: int
 ) -> TransactionMetadata | None:
+    """What to write down; None where the transaction has ended this way before."""
     if transaction.producer_id != producer_id:
         raise InvalidProducerIdMappingError("this transactional id has another producer id")
     if transaction.producer_epoch != epoch:
@@ -53,7 +43,7 @@ def _end_keeping_epoch(
     return None
 
 
-def _end_bumping_epoch(
+def end_bumping_epoch(
     transaction: TransactionMetadata,
     producer_id: int,
     epoch: int,
@@ -61,13 +51,14 @@ def _end_bumping_epoch(
     take_id: Callable[[], int],
     now_ms: int,
 ) -> TransactionMetadata | None:
+    """What to write down; None where the transaction has ended this way before."""
     used_up = epoch == LAST_EPOCH and transaction.producer_epoch == 0 and transaction.previous_id == producer_id
     if transaction.producer_id != producer_id and not used_up:
         if transaction.prepared and transaction.next_id == producer_id:
             raise ConcurrentTransactionsError("the last transaction is being completed; try again")
         raise InvalidProducerIdMappingError("this transactional id has another producer id")
     ended = transaction.state not in (TransactionState.Ongoing, TransactionState.Empty)
-    # The epoch before is only that of the same producer where nobody else has begun since.
+    # The epoch before is only that of the same producer where no other has begun since.
     if ended and (used_up or epoch == transaction.last_epoch == transaction.producer_epoch - 1):
         if transaction.producer_epoch > LAST_EPOCH and not transaction.prepared:
             raise ProducerFencedError("this producer's epochs are used up; it has to begin anew")

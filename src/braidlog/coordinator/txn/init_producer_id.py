@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, NO_EPOCH, TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, NO_EPOCH, TransactionMetadata, TransactionState
 from braidlog.core.protocol_errors import ConcurrentTransactionsError, ProducerFencedError
 
 
@@ -48,7 +47,7 @@ def init_producer_id(
     if expected is not None and not retried and expected != (transaction.producer_id, transaction.producer_epoch):
         raise ProducerFencedError(f"{transactional_id} has a newer epoch")
     if transaction.state == TransactionState.Ongoing:
-        # A retry while a transaction is open is a late copy: whoever opened it has had the answer.
+        # A retry while a transaction is open is a late copy: the producer that opened it has had the response.
         return transaction if retried else transaction.fenced(now_ms, may_return=expected is not None)
     last_epoch = expected.epoch if expected is not None else NO_EPOCH
     if retried and transaction.producer_epoch <= LAST_EPOCH:

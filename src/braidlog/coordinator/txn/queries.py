@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from braidlog.coordinator.txn.records import by_topic
-from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import BY_NAME, TransactionState
+from braidlog.coordinator.txn.transaction_metadata import BY_NAME, TransactionMetadata, TransactionState
 from braidlog.wire.generated.describe_transactions import TopicData
 from braidlog.wire.generated.describe_transactions import TransactionState as DescribedTransaction
 from braidlog.wire.generated.list_transactions import (

@@ -7,7 +7,7 @@
                 tag 2      transaction version of the client
                 tag 10000  epoch before this one: braidlog's own, by which a lost answer survives a restart
 
-Version 0, which Kafka 3.9 writes unless told otherwise, is read as well.
+Version 0, which Kafka 3.9 writes by default, is read as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
-from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata, TransactionState
 from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue

@@ -10,19 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import Effects, Moment, Responder
+from braidlog.coordinator.effects import MAX_PORTION_BYTES, Effects, Moment, Responder
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import queries, records
-from braidlog.coordinator.txn.actions import SendMarkers
 from braidlog.coordinator.txn.add_partitions import add_partitions, validate_producer
-from braidlog.coordinator.txn.end_txn import end_transaction
+from braidlog.coordinator.txn.end_txn import end_bumping_epoch, end_keeping_epoch
 from braidlog.coordinator.txn.init_producer_id import ProducerIdAndEpoch, init_producer_id
-from braidlog.coordinator.txn.settings import TxnSettings
-from braidlog.coordinator.txn.transaction_metadata import NO_ID, TV_0, TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import (
+    NO_ID,
+    TV_0,
+    SendMarkers,
+    TransactionMetadata,
+    TransactionState,
+    TxnSettings,
+)
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     ProtocolError,
@@ -43,24 +49,16 @@ from braidlog.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-
 # What a deadline is for: to abort an open transaction, to forget an idle id, to write Complete once more.
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
 COMPLETION: Final = "completion"
-# What is due at once goes into batches of about this many bytes: one that the log finds too large would be refused each
-# time, and with it the end of every transaction in it.
-_PORTION_BYTES: Final = 128 * 1024
-_RECORD_OVERHEAD: Final = 32
 # What could not be written is tried again after this many seconds.
 _RETRY_S: Final = 1.0
-# A timeout that never comes (KIP-939).
-_NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
 
 
 class TransactionCoordinatorShard:
-    """Implements `coordinator.shard.Shard`; `coordinator_epoch` is the leader epoch of its partition.
+    """Implements `CoordinatorShard`; `coordinator_epoch` is the leader epoch of its partition.
 
     `take_producer_id` gives a fresh producer id, or raises the error that tells the client to try again.
     """
@@ -72,10 +70,10 @@ class TransactionCoordinatorShard:
         self._take_producer_id = take_producer_id
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, TransactionMetadata] = {}
-        # Soft, rebuilt by `loaded`: the attempt under way for each Prepare state, with what it still waits for.
+        # Not in the log, rebuilt by `on_loaded`: the attempt under way for each Prepare state, and what it waits for.
         self._sending: dict[str, tuple[SendMarkers, dict[TopicPartition, None]]] = {}
         self._deadlines: Deadlines[tuple[str, str]] = Deadlines()
-        # None until loaded: then deadlines follow what is replayed.
+        # None until loaded; from then on deadlines follow what is replayed.
         self._now: Moment | None = None
 
     # Producers
@@ -162,25 +160,23 @@ class TransactionCoordinatorShard:
     # Ends
 
     def end_txn(self, request: EndTxnRequest, bumps_epoch: bool, responder: Responder, now: Moment) -> Effects:
-        """`bumps_epoch`: the client speaks transaction version 2, and is told its next producer id and epoch."""
+        """`bumps_epoch`: the client speaks transaction version 2, and the reply has its next producer id and epoch."""
         if not request.transactional_id:
             raise InvalidRequestError("a transactional id must not be empty")
         before = self.transactions.get(request.transactional_id)
-        after = end_transaction(
-            before,
-            request.producer_id,
-            request.producer_epoch,
-            request.committed,
-            bumps_epoch,
-            self._take_producer_id,
-            now.wall_ms,
-        )
+        if before is None:
+            raise InvalidProducerIdMappingError("this transactional id is not known")
+        producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
+        if bumps_epoch:
+            after = end_bumping_epoch(before, producer_id, epoch, commits, self._take_producer_id, now.wall_ms)
+        else:
+            after = end_keeping_epoch(before, producer_id, epoch, commits, now.wall_ms)
         effects = self._begin_operation(now)
         if after is not None:
             self._write(effects, after, now)
         latest = after or before
         response = EndTxnResponse()
-        if bumps_epoch and latest is not None:
+        if bumps_epoch:
             rotates = latest.next_id != NO_ID
             response.producer_id = latest.next_id if rotates else latest.producer_id
             response.producer_epoch = 0 if rotates else latest.producer_epoch
@@ -196,7 +192,10 @@ class TransactionCoordinatorShard:
         for partition in partitions:
             waiting.pop(partition, None)
         if not waiting:
-            self._complete(effects, action.transactional_id, now)
+            transaction = self.transactions[action.transactional_id]
+            # Gone again as soon as the record is there.
+            self._deadlines.set((COMPLETION, action.transactional_id), now.monotonic + _RETRY_S)
+            self._write(effects, transaction.completed(now.wall_ms), now)
         return effects
 
     def retry_markers(self, action: SendMarkers, now: Moment) -> Effects:
@@ -205,16 +204,12 @@ class TransactionCoordinatorShard:
         attempt, waiting = self._sending.get(action.transactional_id, (None, {}))
         if attempt is action and waiting:
             transaction = self.transactions[action.transactional_id]
-            effects.act(self._send(transaction, list(waiting), action.attempt + 1))
+            again = transaction.markers(list(waiting), self.coordinator_epoch, action.attempt + 1)
+            self._sending[again.transactional_id] = (again, waiting)
+            effects.act(again)
         return effects
 
-    def _complete(self, effects: Effects, transactional_id: str, now: Moment) -> None:
-        transaction = self.transactions[transactional_id]
-        # Gone again as soon as the record is there.
-        self._deadlines.set((COMPLETION, transactional_id), now.monotonic + _RETRY_S)
-        self._write(effects, transaction.completed(now.wall_ms), now)
-
-    # Questions
+    # Queries
 
     def describe(self, transactional_id: str, responder: Responder, now: Moment) -> Effects:
         """Answered by the TransactionState of DescribeTransactions."""
@@ -247,29 +242,18 @@ class TransactionCoordinatorShard:
         return Effects()
 
     def _write(self, effects: Effects, after: TransactionMetadata, now: Moment) -> None:
-        """Write a transaction down; what was decided is told to its partitions, if there are any."""
+        """Write a transaction down; one that was decided sends markers to its partitions, if there are any."""
         transactional_id = after.transactional_id
         effects.write(records.encode_key(transactional_id), records.encode_value(after))
         if not after.prepared:
             return
         if after.partitions:
-            effects.act(self._send(after, sorted(after.partitions), 0))
+            markers = after.markers(sorted(after.partitions), self.coordinator_epoch)
+            self._sending[transactional_id] = (markers, dict.fromkeys(markers.partitions))
+            effects.act(markers)
         else:
             completed = after.completed(now.wall_ms)
             effects.write(records.encode_key(transactional_id), records.encode_value(completed))
-
-    def _send(self, transaction: TransactionMetadata, partitions: list[TopicPartition], attempt: int) -> SendMarkers:
-        action = SendMarkers(
-            transaction.transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            transaction.commits,
-            partitions,
-            self.coordinator_epoch,
-            attempt,
-        )
-        self._sending[transaction.transactional_id] = (action, dict.fromkeys(partitions))
-        return action
 
     # Shard
 
@@ -280,38 +264,32 @@ class TransactionCoordinatorShard:
         else:
             self.transactions[transactional_id] = transaction
         if self._now is not None:
-            self._arm(transactional_id, transaction, self._now)
+            # Deadlines and attempts follow what was written down.
+            expiration_ms = self._settings().id_expiration_ms
+            expires_at = None if transaction is None else transaction.expires_at(expiration_ms, self._now)
+            times_out_at = None if transaction is None else transaction.times_out_at(self._now)
+            self._deadlines.set((EXPIRY, transactional_id), expires_at)
+            self._deadlines.set((TIMEOUT, transactional_id), times_out_at)
+            if transaction is None or not transaction.prepared:
+                self._deadlines.cancel((COMPLETION, transactional_id))
+                self._sending.pop(transactional_id, None)
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commits: bool) -> None:
-        """Nobody writes to this topic in transactions."""
-
-    def _arm(self, transactional_id: str, transaction: TransactionMetadata | None, now: Moment) -> None:
-        """Let the soft state follow what was written down."""
-        deadlines = self._deadlines
-        ongoing = transaction is not None and transaction.state == TransactionState.Ongoing
-        if transaction is None or not transaction.idle:
-            deadlines.cancel((EXPIRY, transactional_id))
-        else:
-            left_ms = transaction.updated_ms + self._settings().id_expiration_ms - now.wall_ms
-            deadlines.set((EXPIRY, transactional_id), now.monotonic + max(0, left_ms) / 1000)
-        if transaction is not None and ongoing and transaction.timeout_ms < _NO_TIMEOUT_MS:
-            left_ms = min(transaction.started_ms - now.wall_ms, 0) + transaction.timeout_ms
-            deadlines.set((TIMEOUT, transactional_id), now.monotonic + max(0, left_ms) / 1000)
-        else:
-            deadlines.cancel((TIMEOUT, transactional_id))
-        if transaction is None or not transaction.prepared:
-            deadlines.cancel((COMPLETION, transactional_id))
-            self._sending.pop(transactional_id, None)
+        """No records of this topic belong to a transaction."""
 
     def on_loaded(self, now: Moment) -> Effects:
         """Take up what a restart interrupted: markers of whatever was decided are sent again, all of them."""
         effects = self._begin_operation(now)
         for transactional_id, transaction in self.transactions.items():
-            self._arm(transactional_id, transaction, now)
+            expires_at = transaction.expires_at(self._settings().id_expiration_ms, now)
+            self._deadlines.set((EXPIRY, transactional_id), expires_at)
+            self._deadlines.set((TIMEOUT, transactional_id), transaction.times_out_at(now))
             if not transaction.prepared:
                 continue
             if transaction.partitions:
-                effects.act(self._send(transaction, sorted(transaction.partitions), 0))
+                markers = transaction.markers(sorted(transaction.partitions), self.coordinator_epoch)
+                self._sending[transactional_id] = (markers, dict.fromkeys(markers.partitions))
+                effects.act(markers)
             else:
                 self._deadlines.set((COMPLETION, transactional_id), now.monotonic)
         return effects
@@ -321,17 +299,18 @@ class TransactionCoordinatorShard:
 
     def expire(self, now: Moment) -> Effects:
         effects = self._begin_operation(now)
-        room = _PORTION_BYTES
+        # A batch too large for the log would be refused each time, and with it the end of every transaction in it.
+        bytes_left = MAX_PORTION_BYTES
         for deadline in self._deadlines.pop_due(now.monotonic):
-            if room > 0:
+            if bytes_left > 0:
                 part = self._due(*deadline, now)
-                size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value, _ in part.records)
-                if size <= room or not effects.records:
+                size = sum(record.size for record in part.records)
+                if size <= bytes_left or not effects.records:
                     effects.add(part)
-                    room -= size
+                    bytes_left -= size
                     continue
                 # Left for the next portion, and whatever is due after it as well.
-                room = 0
+                bytes_left = 0
             self._deadlines.set(deadline, now.monotonic)
         return effects
 
@@ -345,14 +324,15 @@ class TransactionCoordinatorShard:
             self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
             self._write(effects, transaction.fenced(now.wall_ms, may_return=True), now)
         elif kind == COMPLETION and transaction.prepared:
-            self._complete(effects, transactional_id, now)
+            self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
+            self._write(effects, transaction.completed(now.wall_ms), now)
         elif kind == EXPIRY and transaction.idle:
             self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
             effects.write(records.encode_key(transactional_id), None)
         return effects
 
     def on_unloaded(self, error: ProtocolError) -> Effects:
-        """Nobody waits in here: every request is answered by the operation that served it."""
+        """No request waits here: each is answered by the operation that served it."""
         return Effects()
 
     def durable_state(self) -> object:

@@ -1,11 +1,12 @@
-"""A transactional id as its last record tells it, and what the next record would be."""
+"""A transactional id as its last record has it: its states, what may come next, and the markers that it needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Final
 
-from braidlog.coordinator.txn.transaction_state import IDLE, PREPARED, TransactionState, check_transition
+from braidlog.coordinator.effects import Action, Moment
 from braidlog.core.types import TopicPartition
 
 NO_ID: Final = -1
@@ -17,6 +18,111 @@ LAST_EPOCH: Final = 32_766
 # What the client that began or ended the transaction speaks: 2 means that each end moves the epoch (KIP-890).
 TV_0: Final = 0
 TV_2: Final = 2
+# A timeout that never comes (KIP-939).
+_NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class TxnSettings:
+    """One instance serves every shard, and is replaced when a setting changes."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+
+
+class TransactionState(IntEnum):
+    """The numbers are those in the log; the names are those that clients see."""
+
+    # A producer has its id and epoch, and no transaction yet.
+    Empty = 0
+    # Partitions were added. Ends by EndTxn, by its timeout, or because a newer producer came.
+    Ongoing = 1
+    # Decided and written down, from here on nothing can change the outcome. Any other request is refused with
+    # CONCURRENT_TRANSACTIONS until every partition has its marker.
+    PrepareCommit = 2
+    PrepareAbort = 3
+    # Every partition has its marker.
+    CompleteCommit = 4
+    CompleteAbort = 5
+    # Being forgotten. Never written: a tombstone says it.
+    Dead = 6
+    # On the way from Ongoing to PrepareAbort with a newer epoch. Never written: here both are one step.
+    PrepareEpochFence = 7
+
+
+_E, _O = TransactionState.Empty, TransactionState.Ongoing
+_PC, _PA = TransactionState.PrepareCommit, TransactionState.PrepareAbort
+_CC, _CA = TransactionState.CompleteCommit, TransactionState.CompleteAbort
+_D, _F = TransactionState.Dead, TransactionState.PrepareEpochFence
+
+# An abort without any partition, straight from Empty or a Complete state, is what KIP-890 allows.
+TRANSITIONS: Final[dict[TransactionState, tuple[TransactionState, ...]]] = {
+    _E: (_E, _O, _PA, _D),
+    _O: (_O, _PC, _PA, _F),
+    _PC: (_CC,),
+    _PA: (_CA,),
+    _CC: (_E, _O, _PA, _D),
+    _CA: (_E, _O, _PA, _D),
+    _F: (_PA,),
+    _D: (),
+}
+
+# Decided, and waiting for markers.
+PREPARED: Final = (_PC, _PA)
+# Without a transaction: a new one may begin, and an id that stays so is forgotten in the end.
+IDLE: Final = (_E, _CC, _CA)
+
+BY_NAME: Final[dict[str, TransactionState]] = {state.name: state for state in TransactionState}
+
+
+class IllegalTransactionTransitionError(AssertionError):
+    """A bug of ours: the rules let something through that the table forbids."""
+
+
+def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:
+    if after not in TRANSITIONS[before]:
+        raise IllegalTransactionTransitionError(f"{transactional_id}: {after.name} cannot follow {before.name}")
+
+
+class SendMarkers(Action):
+    """Write markers to the partitions of a transaction; the results go to the shard's `markers_written`.
+
+    The epoch is the one that the markers carry: in transaction version 2 one above that of the data (KIP-890). The
+    object itself names the attempt: a result of an earlier one no longer counts.
+    """
+
+    __slots__ = (
+        "attempt",
+        "commits",
+        "coordinator_epoch",
+        "partitions",
+        "producer_epoch",
+        "producer_id",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        commits: bool,
+        partitions: list[TopicPartition],
+        coordinator_epoch: int,
+        attempt: int = 0,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.commits = commits
+        self.partitions = partitions
+        self.coordinator_epoch = coordinator_epoch
+        # How often this was tried before: the pause before the next try depends on it.
+        self.attempt = attempt
+
+    def __repr__(self) -> str:
+        outcome = "commit" if self.commits else "abort"
+        return f"<SendMarkers {outcome} {self.transactional_id} {self.producer_id}/{self.producer_epoch}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +161,32 @@ class TransactionMetadata:
     def exhausted(self) -> bool:
         return self.producer_epoch >= LAST_EPOCH
 
+    # Values that follow from this one
+
+    def markers(self, partitions: list[TopicPartition], coordinator_epoch: int, attempt: int = 0) -> SendMarkers:
+        return SendMarkers(
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            self.commits,
+            partitions,
+            coordinator_epoch,
+            attempt,
+        )
+
+    def times_out_at(self, now: Moment) -> float | None:
+        """When the transaction is aborted (monotonic seconds); None where none is open, or it may stay open."""
+        if self.state != TransactionState.Ongoing or self.timeout_ms >= _NO_TIMEOUT_MS:
+            return None
+        left_ms = min(self.started_ms - now.wall_ms, 0) + self.timeout_ms
+        return now.monotonic + max(0, left_ms) / 1000
+
+    def expires_at(self, expiration_ms: int, now: Moment) -> float | None:
+        """When the id is forgotten; None while it has a transaction."""
+        if not self.idle:
+            return None
+        return now.monotonic + max(0, self.updated_ms + expiration_ms - now.wall_ms) / 1000
+
     # What may come next. Each gives the value that is to be written down.
 
     def initialised(
@@ -66,7 +198,7 @@ class TransactionMetadata:
         if producer_id != self.producer_id:
             previous_id = self.producer_id
         elif producer_epoch == self.producer_epoch:
-            # The answer is only told again, and may be a third time.
+            # The same reply once more, and perhaps a third time.
             previous_id = self.previous_id
         return TransactionMetadata(
             self.transactional_id,
@@ -94,39 +226,18 @@ class TransactionMetadata:
             client_version=client_version,
         )
 
-    def decided(self, commits: bool, client_version: int, next_id: int, now_ms: int) -> TransactionMetadata:
-        """The producer ended its transaction."""
-        bump = client_version >= TV_2
-        return self._prepared(
-            TransactionState.PrepareCommit if commits else TransactionState.PrepareAbort,
-            self.producer_epoch + 1 if bump else self.producer_epoch,
-            self.producer_epoch if bump else self.last_epoch,
-            client_version,
-            next_id,
-            now_ms,
-        )
-
-    def fenced(self, now_ms: int, may_return: bool) -> TransactionMetadata:
-        """Aborted against its producer's will, whose epoch is over with it.
-
-        Where each end moves the epoch anyway, a producer that `may_return` learns from its next EndTxn that the
-        transaction is aborted, and goes on; otherwise there is no way back. Least of all where another has come in its
-        place: it would open one transaction after the other, and the newcomer never find the id at rest.
-        """
-        returns = may_return and self.client_version >= TV_2
-        last_epoch = self.producer_epoch if returns else NO_EPOCH
-        epoch = self.producer_epoch + 1
-        return self._prepared(TransactionState.PrepareAbort, epoch, last_epoch, self.client_version, NO_ID, now_ms)
-
-    def _prepared(
-        self, state: TransactionState, epoch: int, last_epoch: int, client_version: int, next_id: int, now_ms: int
+    def decided(
+        self, commits: bool, client_version: int, next_id: int, now_ms: int, *, fenced: bool = False
     ) -> TransactionMetadata:
+        """The transaction ends: by its producer, or without it, whose epoch is over then."""
+        state = TransactionState.PrepareCommit if commits else TransactionState.PrepareAbort
         check_transition(self.transactional_id, self.state, state)
+        bumps_epoch = fenced or client_version >= TV_2
         return replace(
             self,
             state=state,
-            producer_epoch=epoch,
-            last_epoch=last_epoch,
+            producer_epoch=self.producer_epoch + 1 if bumps_epoch else self.producer_epoch,
+            last_epoch=self.producer_epoch if bumps_epoch else self.last_epoch,
             # An abort of nothing begins and ends at once.
             started_ms=now_ms if self.idle else self.started_ms,
             updated_ms=now_ms,
@@ -134,6 +245,17 @@ class TransactionMetadata:
             next_id=next_id,
             client_version=client_version,
         )
+
+    def fenced(self, now_ms: int, may_return: bool) -> TransactionMetadata:
+        """Aborted without its producer's request.
+
+        Where each end moves the epoch anyway, a producer that `may_return` learns from its next EndTxn that the
+        transaction is aborted, and goes on; otherwise there is no way back. Least of all where another has come in its
+        place: it would open one transaction after the other, and the new one never find the id idle.
+        """
+        ended = self.decided(False, self.client_version, NO_ID, now_ms, fenced=True)
+        returns = may_return and self.client_version >= TV_2
+        return ended if returns else replace(ended, last_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> TransactionMetadata:
         """Every partition has its marker."""

@@ -60,6 +60,11 @@ class FileNode:
     def footprint(self) -> int:
         return max(len(self.data), self.reserved)
 
+    @property
+    def synced_size(self) -> int:
+        """How many first bytes a power cut leaves as they are."""
+        return min((change.position for change in self.pending if isinstance(change, _Append)), default=len(self.data))
+
     def append(self, data: bytes) -> None:
         self.pending.append(_Append(len(self.data), len(data)))
         self.data += data

@@ -18,8 +18,8 @@ from braidlog.config.log_settings import COMPACT, LogSettings
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
-from braidlog.coordinator.loader import load
-from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.loader import Chunk, load
+from braidlog.coordinator.responders import AppendCallback
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.slices import ByteSlice

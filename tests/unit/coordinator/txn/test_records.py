@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from braidlog.coordinator.shard import ReplayedRecord, UnknownRecordTypeError
 from braidlog.coordinator.txn import records
-from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TransactionState
+from braidlog.coordinator.txn.transaction_metadata import TransactionMetadata, TransactionState
 from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
 

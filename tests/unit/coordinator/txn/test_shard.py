@@ -9,13 +9,14 @@ import pytest
 from braidlog.coordinator.effects import Effects, Moment, Responder
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import records
-from braidlog.coordinator.txn.actions import SendMarkers
-from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
-from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import (
+from braidlog.coordinator.txn.transaction_metadata import (
+    LAST_EPOCH,
     IllegalTransactionTransitionError,
+    SendMarkers,
+    TransactionMetadata,
     TransactionState,
+    TxnSettings,
     check_transition,
 )
 from braidlog.core.protocol_errors import (

@@ -24,11 +24,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from braidlog.coordinator.effects import Action
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import records
-from braidlog.coordinator.txn.actions import SendMarkers
-from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
-from braidlog.coordinator.txn.transaction_metadata import LAST_EPOCH, TransactionMetadata
-from braidlog.coordinator.txn.transaction_state import TRANSITIONS, TransactionState
+from braidlog.coordinator.txn.transaction_metadata import (
+    LAST_EPOCH,
+    TRANSITIONS,
+    SendMarkers,
+    TransactionMetadata,
+    TransactionState,
+    TxnSettings,
+)
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from braidlog.wire.generated.end_txn import EndTxnRequest

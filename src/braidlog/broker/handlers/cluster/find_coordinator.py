@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopics
+from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.requests.time_slicing import TimeSlice
+from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.controller import Controller
 from braidlog.coordinator.partitioning import partition_for
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidRequestError, ProtocolError

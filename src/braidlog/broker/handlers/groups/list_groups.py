@@ -22,7 +22,7 @@ class ListGroupsHandler:
         for partition in self._groups.active_partitions():
             await time_slice.yield_if_over()
             try:
-                answer = await self._groups.ask_partition(
+                answer = await self._groups.ask(
                     partition, lambda shard, responder, now: shard.list_groups(request, responder, now)
                 )
             except NotCoordinatorError:

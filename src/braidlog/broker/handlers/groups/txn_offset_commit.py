@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC
-from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
+from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.handlers.groups.known_partitions import MergingResponder, split_existing
 from braidlog.broker.requests.responders import caller_of
+from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -47,7 +47,7 @@ class TxnOffsetCommitHandler:
     def __init__(
         self,
         groups: CoordinatorRuntime[GroupCoordinatorShard],
-        transactions: TransactionMarkerManager,
+        transactions: AddPartitionsToTxnManager,
         topics: Topics,
         verifies: Callable[[], bool],
     ) -> None:
@@ -74,7 +74,7 @@ class TxnOffsetCommitHandler:
             if error is not None:
                 responder.fail(error)
                 return
-            self._groups.submit_to(
+            self._groups.submit(
                 place.partition, responder, lambda shard, now: shard.commit_txn_offsets(request, caller, responder, now)
             )
 

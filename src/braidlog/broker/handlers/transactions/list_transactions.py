@@ -29,7 +29,7 @@ class ListTransactionsHandler:
         time_slice = TimeSlice()
         for partition in self._transactions.active_partitions():
             await time_slice.yield_if_over()
-            part = await self._transactions.ask_partition(
+            part = await self._transactions.ask(
                 partition, lambda shard, responder, now: shard.list_transactions(request, matches, responder, now)
             )
             assert isinstance(part, ListTransactionsResponse)

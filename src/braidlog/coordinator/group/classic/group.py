@@ -7,19 +7,11 @@ member is replaced.
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.classic.consumer_protocol import subscribed_topics
 from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
-from braidlog.coordinator.group.classic.states import (
-    COMPLETING,
-    DEAD,
-    EMPTY,
-    PREPARING,
-    STABLE,
-    TRANSITIONS,
-    IllegalGroupTransitionError,
-    State,
-)
 from braidlog.coordinator.group.group import Kind
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
@@ -30,11 +22,44 @@ from braidlog.core.protocol_errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from braidlog.wire.generated.describe_groups import DescribedGroup, DescribedGroupMember
 from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue
+from braidlog.wire.generated.list_groups import ListedGroup
 from braidlog.wire.version_prefix import version_prefixed_bytes
 
-CONSUMER = "consumer"
-KEY_VERSION = 2
+CONSUMER: Final = "consumer"
+KEY_VERSION: Final = 2
+
+State = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+
+# No members, perhaps offsets. A join starts a rebalance; simple commits are taken; it may be deleted.
+EMPTY: Final = "Empty"
+# Members are to join again: heartbeats are answered with REBALANCE_IN_PROGRESS, joins wait until all members have
+# joined or time is up, syncs are refused.
+PREPARING: Final = "PreparingRebalance"
+# The generation is fixed and known to all members; syncs wait until the leader's brings the assignment.
+COMPLETING: Final = "CompletingRebalance"
+# Every member has, or can have, an assignment: syncs are answered at once.
+STABLE: Final = "Stable"
+# Gone: its members get COORDINATOR_NOT_AVAILABLE, and look up the group anew.
+DEAD: Final = "Dead"
+
+# From each state to those that may follow.
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    EMPTY: frozenset({PREPARING, DEAD}),
+    PREPARING: frozenset({COMPLETING, EMPTY, DEAD}),
+    COMPLETING: frozenset({STABLE, PREPARING, DEAD}),
+    STABLE: frozenset({PREPARING, DEAD}),
+    DEAD: frozenset(),
+}
+
+
+class IllegalGroupTransitionError(Exception):
+    """A bug: a group was to go where its state does not lead."""
+
+    def __init__(self, group_id: str, state: State, to: State, history: list[State]) -> None:
+        path = " → ".join([*history, state])
+        super().__init__(f"group {group_id!r} cannot go from {state} to {to} (was {path})")
 
 
 class ClassicGroup:
@@ -78,6 +103,35 @@ class ClassicGroup:
 
     def state_name(self) -> str:
         return self.state
+
+    def as_listed_group(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self._group_id,
+            protocol_type=self.protocol_type or "",
+            group_state=self.state_name(),
+            group_type=self.kind,
+        )
+
+    def as_described_group(self) -> DescribedGroup:
+        # Only in a stable group the protocol is what all members agreed upon; the assignment is the last one they had.
+        stable = self.state == STABLE
+        return DescribedGroup(
+            group_id=self._group_id,
+            group_state=self.state,
+            protocol_type=self.protocol_type or "",
+            protocol_data=(self.protocol_name or "") if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata_of(self.protocol_name) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ],
+        )
 
     def is_empty(self) -> bool:
         return self.state == EMPTY
@@ -265,6 +319,3 @@ class ClassicGroup:
         effects.write(
             version_prefixed_bytes(GroupMetadataKey(group=self._group_id), KEY_VERSION), None, applied=applied
         )
-
-
-__all__ = ["COMPLETING", "CONSUMER", "DEAD", "EMPTY", "KEY_VERSION", "PREPARING", "STABLE", "ClassicGroup"]

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import ClassicGroup
+from braidlog.coordinator.group.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, ClassicGroup
 from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
 from braidlog.coordinator.group.classic.rebalance import NEW_MEMBER_TIMEOUT_MS, Rebalances, is_initial, join_response
 from braidlog.coordinator.group.classic.records import store
-from braidlog.coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.core.protocol_errors import (
     FencedInstanceIdError,

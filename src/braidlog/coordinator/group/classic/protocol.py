@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.group import EMPTY, PREPARING, STABLE, ClassicGroup
 from braidlog.coordinator.group.classic.join_group import JoinAttempt, JoinGroupRules
 from braidlog.coordinator.group.classic.member import MemberProtocol
-from braidlog.coordinator.group.classic.rebalance import JOIN, SESSION, DeadlineKey, Rebalances, sync_response
+from braidlog.coordinator.group.classic.rebalance import JOIN, SESSION, Rebalances, sync_response
 from braidlog.coordinator.group.classic.records import plain, restore, snapshot, store
-from braidlog.coordinator.group.classic.states import EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.shard import ReplayedRecord
@@ -43,7 +42,7 @@ class ClassicGroupProtocol:
     def __init__(
         self,
         groups: dict[str, Group],
-        deadlines: Deadlines[DeadlineKey],
+        deadlines: Deadlines[GroupDeadline],
         settings: Callable[[], GroupSettings],
         new_member_id: Callable[[], str],
     ) -> None:
@@ -197,7 +196,7 @@ class ClassicGroupProtocol:
                     # The limit was lowered: the last to join again will not find room.
                     self._rebalances.prepare_rebalance(group, now, effects)
 
-    def on_deadline(self, key: DeadlineKey, now: Moment, effects: Effects) -> None:
+    def on_deadline(self, key: GroupDeadline, now: Moment, effects: Effects) -> None:
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -233,6 +232,3 @@ def _left(version: int, leaving: list[MemberIdentity], errors: list[int]) -> Lea
             for member, error in zip(leaving, errors, strict=True)
         ]
     )
-
-
-__all__ = ["KEY_VERSION", "ClassicGroupProtocol", "DeadlineKey"]

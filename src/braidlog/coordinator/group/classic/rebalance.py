@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Effects, Moment, Responder
-from braidlog.coordinator.group.classic.group import ClassicGroup
+from braidlog.coordinator.group.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, ClassicGroup
 from braidlog.coordinator.group.classic.member import ClassicGroupMember
 from braidlog.coordinator.group.classic.records import fits, store
-from braidlog.coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.core.protocol_errors import (
     ProtocolError,
@@ -30,7 +29,6 @@ from braidlog.wire.generated.join_group import JoinGroupResponse, JoinGroupRespo
 from braidlog.wire.generated.sync_group import SyncGroupResponse
 
 # Kind, group, member.
-DeadlineKey = tuple[str, str, str]
 
 SESSION: Final = "classic.session"
 JOIN: Final = "classic.join"
@@ -44,7 +42,7 @@ SHORTEST_REPEAT_MS: Final = 1_000
 
 
 class Rebalances:
-    def __init__(self, deadlines: Deadlines[DeadlineKey], settings: Callable[[], GroupSettings]) -> None:
+    def __init__(self, deadlines: Deadlines[GroupDeadline], settings: Callable[[], GroupSettings]) -> None:
         self._deadlines = deadlines
         self._settings = settings
 

@@ -13,9 +13,8 @@ then join again.
 from __future__ import annotations
 
 from braidlog.coordinator.effects import Effects
-from braidlog.coordinator.group.classic.group import KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.group import EMPTY, KEY_VERSION, STABLE, ClassicGroup
 from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
-from braidlog.coordinator.group.classic.states import EMPTY, STABLE
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes

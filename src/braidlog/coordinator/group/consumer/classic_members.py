@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of members that have not gone over yet, in a group that has.
 
-To such a member the group looks as if another one led it: it joins and is told its epoch as the generation, its sync is
+To such a member the group looks as if another one led it: it joins and gets its epoch as the generation, its sync is
 answered with what it may own, and REBALANCE_IN_PROGRESS makes it join again whenever there is a next step for it.
 """
 
@@ -13,24 +13,18 @@ from braidlog.coordinator.effects import Caller, Effects, Moment, Responder
 from braidlog.coordinator.group.classic.consumer_protocol import parse_subscription
 from braidlog.coordinator.group.classic.group import CONSUMER
 from braidlog.coordinator.group.classic.join_group import KNOWN_ID_FROM, rebalance_timeout_of
+from braidlog.coordinator.group.classic.member import MemberProtocol
 from braidlog.coordinator.group.classic.protocol import BATCHED_FROM
 from braidlog.coordinator.group.consumer.classic_assignment import assignment_bytes, owned_by_id
-from braidlog.coordinator.group.consumer.group import ConsumerGroup
+from braidlog.coordinator.group.consumer.group import ConsumerGroup, MemberLookup
 from braidlog.coordinator.group.consumer.member import (
     UNRELEASED,
     UNREVOKED,
     ClassicMemberMetadata,
-    ClassicProtocol,
     ConsumerGroupMember,
-)
-from braidlog.coordinator.group.consumer.member_lookup import (
-    MemberLookup,
-    get_or_create_classic_member,
-    require_not_full,
 )
 from braidlog.coordinator.group.consumer.member_timeouts import JOIN, SYNC, MemberTimeouts
 from braidlog.coordinator.group.consumer.member_updates import MemberUpdate, MemberUpdates
-from braidlog.coordinator.group.consumer.validation import require_static
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.topics import Topics
 from braidlog.core.protocol_errors import (
@@ -73,13 +67,13 @@ class ClassicMembers:
             raise InvalidSessionTimeoutError(f"session timeout {request.session_timeout_ms} ms is not allowed")
         is_new = not request.member_id
         member_id = request.member_id or self._new_member_id()
-        require_not_full(group, member_id, settings.consumer_max_size)
+        group.require_not_full(member_id, settings.consumer_max_size)
         subscription = _subscription(group, request)
         effects = Effects()
         if is_new and request.group_instance_id is None and caller.version >= KNOWN_ID_FROM:
             effects.reply(responder, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
             return effects
-        entry = get_or_create_classic_member(group, member_id, request.group_instance_id, is_new, effects)
+        entry = group.get_or_create_classic_member(member_id, request.group_instance_id, is_new, effects)
         member = self._advance(group, entry, request, subscription, caller, effects)
         self._timeouts.cancel(JOIN, group.group_id, member_id)
         self._timeouts.touch(group.group_id, member, settings.session_timeout_of(group.group_id), now)
@@ -102,7 +96,7 @@ class ClassicMembers:
         caller: Caller,
         effects: Effects,
     ) -> ConsumerGroupMember:
-        protocols = tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+        protocols = tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
         before = entry.member.profile
         profile = dataclasses.replace(
             before,
@@ -227,7 +221,7 @@ def _classic_member(
     if instance_id is None:
         member = group.member(member_id)
     else:
-        member = require_static(group.static_member(instance_id), member_id, instance_id)
+        member = group.require_static_member(instance_id, member_id)
     side = member.profile.classic
     if side is None:
         raise UnknownMemberIdError(f"member {member_id!r} speaks the consumer protocol")

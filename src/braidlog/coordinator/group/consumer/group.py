@@ -7,14 +7,17 @@ along (who has which partition, how many read a topic) spares a heartbeat from w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.consumer import records
+from braidlog.coordinator.group.consumer.assignors import preferred_assignor
 from braidlog.coordinator.group.consumer.member import (
+    JOINING,
     LEFT,
     NEW_PROFILE,
     NEW_PROGRESS,
+    NO_PARTITIONS,
     Assignment,
     ConsumerGroupMember,
     Profile,
@@ -23,13 +26,18 @@ from braidlog.coordinator.group.consumer.member import (
 )
 from braidlog.coordinator.group.consumer.subscriptions import TopicMetadata, TopicRegexResolver
 from braidlog.coordinator.group.group import Kind
+from braidlog.coordinator.group.topics import Topics
 from braidlog.core.protocol_errors import (
+    FencedInstanceIdError,
+    GroupMaxSizeReachedError,
     IllegalGenerationError,
     NonEmptyGroupError,
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from braidlog.wire.generated import consumer_group_describe as describe
+from braidlog.wire.generated.list_groups import ListedGroup
 
 EMPTY: Final = "Empty"
 # The group has changed since its target was worked out; the next heartbeat does that.
@@ -38,8 +46,18 @@ ASSIGNING: Final = "Assigning"
 RECONCILING: Final = "Reconciling"
 STABLE: Final = "Stable"
 
+# What ConsumerGroupDescribe calls members of either protocol.
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
+
 # The first version of OffsetCommit whose generation may be a member's epoch.
 EPOCH_COMMIT_FROM: Final = 9
+
+
+class MemberLookup(NamedTuple):
+    member: ConsumerGroupMember
+    # The id under which the member was known before, if it took over an instance.
+    replaces: str | None = None
 
 
 class ConsumerGroup:
@@ -83,6 +101,37 @@ class ConsumerGroup:
         reconciled = all(member.progress.is_reconciled_to(self.target_epoch) for member in self.members.values())
         return STABLE if reconciled else RECONCILING
 
+    def as_listed_group(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self._group_id, protocol_type="consumer", group_state=self.state_name(), group_type=self.kind
+        )
+
+    def as_described_group(self, topics: Topics, assignors: tuple[str, ...]) -> describe.DescribedGroup:
+        return describe.DescribedGroup(
+            group_id=self._group_id,
+            group_state=self.state_name(),
+            group_epoch=self.epoch,
+            assignment_epoch=self.target_epoch,
+            assignor_name=preferred_assignor(self.votes, assignors),
+            members=[self._described_member(member, topics) for member in self.members.values()],
+        )
+
+    def _described_member(self, member: ConsumerGroupMember, topics: Topics) -> describe.Member:
+        profile = member.profile
+        return describe.Member(
+            member_id=member.member_id,
+            instance_id=profile.instance_id,
+            rack_id=profile.rack_id,
+            member_epoch=member.epoch,
+            client_id=profile.client_id,
+            client_host=profile.client_host,
+            subscribed_topic_names=list(profile.topics),
+            subscribed_topic_regex=profile.regex,
+            assignment=_described_assignment(member.progress.assigned, topics),
+            target_assignment=_described_assignment(self.targets.get(member.member_id, NO_PARTITIONS), topics),
+            member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+        )
+
     def is_empty(self) -> bool:
         return not self.members
 
@@ -93,6 +142,65 @@ class ConsumerGroup:
         if member is None:
             raise UnknownMemberIdError(f"group {self._group_id!r} has no member {member_id!r}; join again")
         return member
+
+    def require_not_full(self, member_id: str, max_size: int) -> None:
+        if len(self.members) >= max_size and member_id not in self.members:
+            raise GroupMaxSizeReachedError(f"group {self._group_id!r} has its {max_size} members")
+
+    def require_static_member(self, instance_id: str, member_id: str) -> ConsumerGroupMember:
+        """The member of that instance, if it is the one that asks."""
+        member = self.static_member(instance_id)
+        if member is None:
+            raise UnknownMemberIdError(f"there is no instance {instance_id!r}; join again")
+        if member.member_id != member_id:
+            raise FencedInstanceIdError(f"instance {instance_id!r} belongs to member {member.member_id!r} now")
+        return member
+
+    def get_or_create_member(
+        self, member_id: str, instance_id: str | None, epoch: int, owned: Assignment | None, effects: Effects
+    ) -> MemberLookup:
+        """The member that a ConsumerGroupHeartbeat comes from."""
+        if instance_id is None:
+            member = self.members.get(member_id) if epoch == JOINING else self.member(member_id)
+            if member is None:
+                return MemberLookup(ConsumerGroupMember(member_id, NEW_PROFILE, NEW_PROGRESS))
+            member.validate_epoch(epoch, owned)
+            return MemberLookup(member)
+        if epoch != JOINING:
+            member = self.require_static_member(instance_id, member_id)
+            member.validate_epoch(epoch, owned)
+            return MemberLookup(member)
+        known = self.static_member(instance_id)
+        if known is None:
+            member = self.members.get(member_id, ConsumerGroupMember(member_id, NEW_PROFILE, NEW_PROGRESS))
+            member.validate_epoch(epoch, owned)
+            return MemberLookup(member)
+        known.require_released(member_id)
+        return self._replace_static_member(known, member_id, effects)
+
+    def get_or_create_classic_member(
+        self, member_id: str, instance_id: str | None, is_new: bool, effects: Effects
+    ) -> MemberLookup:
+        """The member that a JoinGroup comes from, without an epoch yet; `is_new` if it was given its id just now."""
+        if instance_id is None:
+            return MemberLookup(self.members.get(member_id, ConsumerGroupMember(member_id, NEW_PROFILE, NEW_PROGRESS)))
+        if not is_new:
+            return MemberLookup(self.require_static_member(instance_id, member_id))
+        known = self.static_member(instance_id)
+        if known is None:
+            return MemberLookup(ConsumerGroupMember(member_id, NEW_PROFILE, NEW_PROGRESS))
+        return self._replace_static_member(known, member_id, effects)
+
+    def _replace_static_member(self, former: ConsumerGroupMember, member_id: str, effects: Effects) -> MemberLookup:
+        """The instance goes on under another member id, with what it had."""
+        before = former.progress
+        progress = Progress(JOINING, JOINING, before.state, before.assigned, before.revoking)
+        member = ConsumerGroupMember(member_id, former.profile, progress)
+        if member_id != former.member_id:
+            records.write_member_tombstones(self._group_id, former.member_id, effects)
+            target = self.targets.get(former.member_id, NO_PARTITIONS)
+            records.write_member(self._group_id, member, target, effects)
+        return MemberLookup(member, former.member_id)
 
     def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id)
@@ -261,7 +369,7 @@ def _plain(member: ConsumerGroupMember) -> object:
 
 
 def _count(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
-    """Add to the counts of the names that are there; none or an empty one is nobody's."""
+    """Add to the counts of the names that are given; None and an empty one are skipped."""
     for name in names:
         if name:
             count = counts.get(name, 0) + by
@@ -277,3 +385,13 @@ def _validate_epoch(member: ConsumerGroupMember, epoch: int) -> None:
     if member.is_classic:
         raise IllegalGenerationError(f"member {member.member_id!r} is in generation {member.epoch}, not {epoch}")
     raise StaleMemberEpochError(f"member {member.member_id!r} is in epoch {member.epoch}, not {epoch}")
+
+
+def _described_assignment(assignment: Assignment, topics: Topics) -> describe.Assignment:
+    """Topics that were deleted have no name any more and are left out."""
+    entries = []
+    for topic_id, numbers in in_order(assignment):
+        name = topics.name_of(topic_id)
+        if name is not None:
+            entries.append(describe.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers))
+    return describe.Assignment(topic_partitions=entries)

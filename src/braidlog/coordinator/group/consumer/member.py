@@ -1,4 +1,4 @@
-"""A member of a group that the broker assigns: what it told about itself, and how far it has come to its target.
+"""A member of a group that the broker assigns: what it says about itself, and how far it has come to its target.
 
 Both halves are values. An operation derives new ones and writes them down; replaying what was written puts them into
 the group.
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from braidlog.coordinator.group.classic.member import MemberProtocol
+from braidlog.core.protocol_errors import FencedMemberEpochError, UnreleasedInstanceIdError
 
 # Partitions by topic id; no topic without partitions. Shared between values, so never changed in place.
 Assignment = Mapping[bytes, frozenset[int]]
@@ -34,23 +37,16 @@ UNKNOWN: Final = 127
 STATES: Final = (STABLE, UNREVOKED, UNRELEASED)
 
 
-class ClassicProtocol(NamedTuple):
-    """One of the ways of assigning that a member of the classic protocol offered."""
-
-    name: str
-    metadata: bytes
-
-
 class ClassicMemberMetadata(NamedTuple):
     """What is kept of a member that still speaks the classic protocol, so that the group can be turned back."""
 
     session_timeout_ms: int
-    protocols: tuple[ClassicProtocol, ...]
+    protocols: tuple[MemberProtocol, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a member told about itself (ConsumerGroupMemberMetadata)."""
+    """What a member says about itself (ConsumerGroupMemberMetadata)."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -70,7 +66,7 @@ class Progress:
     """How far a member has come (ConsumerGroupCurrentMemberAssignment)."""
 
     epoch: int = JOINING
-    # The epoch before: a member that missed an answer still comes with it.
+    # The epoch before: a member that missed a response still comes with it.
     previous_epoch: int = -1
     state: int = STABLE
     # What it may own. Invariant over a group: a partition is in `assigned` or `revoking` of one member at most.
@@ -99,9 +95,30 @@ class ConsumerGroupMember(NamedTuple):
     def is_classic(self) -> bool:
         return self.profile.classic is not None
 
+    def validate_epoch(self, epoch: int, owned: Assignment | None) -> None:
+        """A member that missed a response comes with the epoch before, and owns no more than the group thinks."""
+        if epoch == self.epoch:
+            return
+        missed = epoch < self.epoch and epoch == self.progress.previous_epoch
+        if missed and owned is not None and holds_all(self.progress.assigned, owned):
+            return
+        less = "less" if epoch < self.epoch else "more"
+        raise FencedMemberEpochError(
+            f"member {self.member_id!r} is in epoch {self.epoch}, it says {epoch}, {less} than that: "
+            "give up all partitions and join again"
+        )
+
+    def require_released(self, member_id: str) -> None:
+        """An instance can be taken over once its member said that it goes for a while."""
+        if self.epoch != AWAY:
+            raise UnreleasedInstanceIdError(
+                f"member {member_id!r} cannot join: instance {self.profile.instance_id!r} belongs to member "
+                f"{self.member_id!r}"
+            )
+
 
 def in_order(assignment: Assignment) -> list[tuple[bytes, list[int]]]:
-    """For what is written and told: the same partitions always look the same."""
+    """For records and responses: the same partitions always look the same."""
     return [(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
 
 

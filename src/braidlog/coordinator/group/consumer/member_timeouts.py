@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.coordinator.deadlines import Deadlines
+from braidlog.coordinator.deadlines import Deadlines, GroupDeadline
 from braidlog.coordinator.effects import Moment
 from braidlog.coordinator.group.consumer.member import AWAY, UNREVOKED, ConsumerGroupMember
 
 # Kind, group, member.
-DeadlineKey = tuple[str, str, str]
 
 SESSION: Final = "consumer.session"
 REBALANCE: Final = "consumer.rebalance"
@@ -27,7 +26,7 @@ RETRY_MS: Final = 1_000
 
 
 class MemberTimeouts:
-    def __init__(self, deadlines: Deadlines[DeadlineKey]) -> None:
+    def __init__(self, deadlines: Deadlines[GroupDeadline]) -> None:
         self._deadlines = deadlines
 
     def touch(self, group_id: str, member: ConsumerGroupMember, timeout_ms: int, now: Moment) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from braidlog.coordinator.effects import Effects
 from braidlog.coordinator.group.consumer import records
+from braidlog.coordinator.group.consumer.assignors import ASSIGNORS, MemberSubscription, preferred_assignor
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.consumer.member import NO_PARTITIONS, Assignment, ConsumerGroupMember, Profile
 from braidlog.coordinator.group.consumer.reconciliation import reconcile
@@ -21,11 +22,6 @@ from braidlog.coordinator.group.consumer.subscriptions import (
     TopicMetadata,
     TopicRegexResolver,
     compute_subscription_metadata,
-)
-from braidlog.coordinator.group.consumer.target_assignment import (
-    build_target_assignment,
-    preferred_assignor,
-    write_target,
 )
 from braidlog.coordinator.group.topics import Topics
 
@@ -106,25 +102,46 @@ class MemberUpdates:
         return target[member_id]
 
     def remove(self, group: ConsumerGroup, members: list[ConsumerGroupMember], effects: Effects) -> None:
-        """The members are gone; whoever is left gets a new target with the next heartbeat."""
+        """The members are gone; the others get a new target with the next heartbeat."""
         if not members:
             return
         for member in members:
-            write_member_tombstones(group.group_id, member.member_id, effects)
+            records.write_member_tombstones(group.group_id, member.member_id, effects)
         found = compute_subscription_metadata(group.names_without([member.profile for member in members]), self._topics)
         if found != group.subscription_metadata:
             effects.write(records.topics_key(group.group_id), records.topics_value(found))
         effects.write(records.group_epoch_key(group.group_id), records.epoch_value(group.epoch + 1))
 
 
-def write_member_tombstones(group_id: str, member_id: str, effects: Effects) -> None:
-    effects.write(records.current_key(group_id, member_id), None)
-    effects.write(records.target_key(group_id, member_id), None)
-    effects.write(records.member_key(group_id, member_id), None)
+def build_target_assignment(
+    profiles: Mapping[str, Profile],
+    before: Mapping[str, Assignment],
+    subscription_metadata: Mapping[str, TopicMetadata],
+    resolver: TopicRegexResolver,
+    assignor: str,
+) -> dict[str, Assignment]:
+    ids: dict[tuple[str, ...], tuple[bytes, ...]] = {}
+    readers: list[MemberSubscription] = []
+    for member_id, profile in profiles.items():
+        names = resolver.topics_of(profile)
+        topics = ids.get(names)
+        if topics is None:
+            topics = ids[names] = tuple(
+                subscription_metadata[name].topic_id for name in names if name in subscription_metadata
+            )
+        readers.append(MemberSubscription(member_id, profile.instance_id, topics, before.get(member_id, NO_PARTITIONS)))
+    partitions = {topic.topic_id: topic.partitions for topic in subscription_metadata.values()}
+    return ASSIGNORS[assignor](readers, partitions)
 
 
-def write_member(group_id: str, member: ConsumerGroupMember, target: Assignment, effects: Effects) -> None:
-    """A member as a whole: one that takes another's place, or comes from a group of the classic protocol."""
-    effects.write(records.member_key(group_id, member.member_id), records.member_value(member.profile))
-    effects.write(records.target_key(group_id, member.member_id), records.target_value(target))
-    effects.write(records.current_key(group_id, member.member_id), records.current_value(member.progress))
+def write_target(
+    effects: Effects,
+    group_id: str,
+    epoch: int,
+    before: Mapping[str, Assignment],
+    target: Mapping[str, Assignment],
+) -> None:
+    for member_id, assignment in target.items():
+        if before.get(member_id) != assignment:
+            effects.write(records.target_key(group_id, member_id), records.target_value(assignment))
+    effects.write(records.target_epoch_key(group_id), records.target_epoch_value(epoch))

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from braidlog.coordinator.effects import Effects, Moment
 from braidlog.coordinator.group.classic.consumer_protocol import parse_subscription
 from braidlog.coordinator.group.classic.group import CONSUMER, KEY_VERSION, ClassicGroup
+from braidlog.coordinator.group.classic.group import STABLE as CLASSIC_STABLE
 from braidlog.coordinator.group.classic.member import ClassicGroupMember, MemberProtocol
 from braidlog.coordinator.group.classic.protocol import ClassicGroupProtocol
 from braidlog.coordinator.group.classic.records import fits
-from braidlog.coordinator.group.classic.states import STABLE as CLASSIC_STABLE
 from braidlog.coordinator.group.consumer import records
 from braidlog.coordinator.group.consumer.classic_assignment import assignment_bytes, parse_assignment
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
@@ -22,13 +22,11 @@ from braidlog.coordinator.group.consumer.member import (
     STABLE,
     Assignment,
     ClassicMemberMetadata,
-    ClassicProtocol,
     ConsumerGroupMember,
     Profile,
     Progress,
 )
 from braidlog.coordinator.group.consumer.member_timeouts import MemberTimeouts
-from braidlog.coordinator.group.consumer.member_updates import write_member
 from braidlog.coordinator.group.consumer.subscriptions import TopicRegexResolver
 from braidlog.coordinator.group.group import Group
 from braidlog.coordinator.group.settings import GroupSettings
@@ -77,7 +75,7 @@ class Migration:
             group.put_profile(old.member_id, profile)
             group.put_progress(old.member_id, progress)
             group.put_target(old.member_id, mine)
-            write_member(group.group_id, ConsumerGroupMember(old.member_id, profile, progress), mine, effects)
+            records.write_member(group.group_id, ConsumerGroupMember(old.member_id, profile, progress), mine, effects)
         effects.write(records.group_epoch_key(group.group_id), records.epoch_value(group.epoch))
         effects.write(records.target_epoch_key(group.group_id), records.target_epoch_value(group.target_epoch))
         return group
@@ -109,7 +107,7 @@ class Migration:
         if subscription is None:
             message = f"member {member.member_id!r} of group {classic.group_id!r} does not say what it reads"
             raise GroupIdNotFoundError(message)
-        protocols = tuple(ClassicProtocol(name, bytes(content)) for name, content in member.protocols)
+        protocols = tuple(MemberProtocol(name, bytes(content)) for name, content in member.protocols)
         return Profile(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,

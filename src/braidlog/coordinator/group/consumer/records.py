@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from braidlog.coordinator.effects import Effects
+from braidlog.coordinator.group.classic.member import MemberProtocol
 from braidlog.coordinator.group.consumer.member import (
     STATES,
     UNKNOWN,
     Assignment,
     ClassicMemberMetadata,
-    ClassicProtocol,
+    ConsumerGroupMember,
     Profile,
     Progress,
     in_order,
@@ -137,7 +139,7 @@ def profile_from(value: layouts.ConsumerGroupMemberMetadataValue) -> Profile:
     kept = value.classic_member_metadata
     classic = None
     if kept is not None:
-        protocols = tuple(ClassicProtocol(entry.name, bytes(entry.metadata)) for entry in kept.supported_protocols)
+        protocols = tuple(MemberProtocol(entry.name, bytes(entry.metadata)) for entry in kept.supported_protocols)
         classic = ClassicMemberMetadata(kept.session_timeout_ms, protocols)
     return Profile(
         instance_id=value.instance_id,
@@ -186,3 +188,16 @@ def progress_from(value: layouts.ConsumerGroupCurrentMemberAssignmentValue) -> P
 
 def _entries(assignment: Assignment) -> list[layouts.TopicPartitions]:
     return [layouts.TopicPartitions(topic_id=topic, partitions=numbers) for topic, numbers in in_order(assignment)]
+
+
+def write_member_tombstones(group_id: str, member_id: str, effects: Effects) -> None:
+    effects.write(current_key(group_id, member_id), None)
+    effects.write(target_key(group_id, member_id), None)
+    effects.write(member_key(group_id, member_id), None)
+
+
+def write_member(group_id: str, member: ConsumerGroupMember, target: Assignment, effects: Effects) -> None:
+    """A member as a whole: one that takes another's place, or comes from a group of the classic protocol."""
+    effects.write(member_key(group_id, member.member_id), member_value(member.profile))
+    effects.write(target_key(group_id, member.member_id), target_value(target))
+    effects.write(current_key(group_id, member.member_id), current_value(member.progress))

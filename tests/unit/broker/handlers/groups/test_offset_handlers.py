@@ -37,7 +37,6 @@ from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.testing.memory_journal_files import MemoryJournalFiles
 from braidlog.wire.apis import api_by_name, decode_response
 from braidlog.wire.generated.offset_fetch import (
     OffsetFetchRequest,
@@ -51,6 +50,7 @@ from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from braidlog.wire.message import Message
+from support.memory_journal import MemoryJournalFiles
 from support.offset_requests import commit_request, delete_request, fetch_request
 from support.offsets_shard import OffsetsDriver
 

@@ -12,14 +12,16 @@ from itertools import count
 
 import pytest
 
+from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
-from braidlog.coordinator.partition_writer import AppendCallback, Chunk
+from braidlog.coordinator.loader import Chunk
+from braidlog.coordinator.responders import AppendCallback
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.settings import TxnSettings
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.tasks import Tasks
@@ -108,10 +110,11 @@ class World:
             lambda: 1,
             clock,
             tasks,
+            perform=lambda action: self.marker_manager.send_markers(action),
         )
         self.marker_manager = TransactionMarkerManager(self.transactions, self, lambda delay, work: None)
-        self.transactions.perform = self.marker_manager.perform
-        self.handler = TxnOffsetCommitHandler(self.groups, self.marker_manager, topics, lambda: True)
+        add_partitions = AddPartitionsToTxnManager(self.transactions, lambda delay, work: None)
+        self.handler = TxnOffsetCommitHandler(self.groups, add_partitions, topics, lambda: True)
         self.groups.on_election(0, 0)
         self.transactions.on_election(0, 0)
         self.init("tx")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.coordinator.effects import Effects
-from braidlog.coordinator.group.classic.states import (
+from braidlog.coordinator.group.classic.group import (
     COMPLETING,
     EMPTY,
     STABLE,

@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.coordinator.group.consumer.assignors import MemberSubscription
+from braidlog.coordinator.group.consumer.assignors import (
+    ASSIGNORS,
+    MemberSubscription,
+    assign_range,
+    assign_uniform,
+    preferred_assignor,
+)
 from braidlog.coordinator.group.consumer.member import Assignment
-from braidlog.coordinator.group.consumer.range_assignor import assign_range
-from braidlog.coordinator.group.consumer.target_assignment import ASSIGNORS, preferred_assignor
-from braidlog.coordinator.group.consumer.uniform_assignor import assign_uniform
 
 TOPICS = [bytes([number]) * 16 for number in range(6)]
 

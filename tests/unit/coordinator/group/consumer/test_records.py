@@ -6,20 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from braidlog.coordinator.group.classic.member import MemberProtocol
 from braidlog.coordinator.group.consumer import records
 from braidlog.coordinator.group.consumer.group import ConsumerGroup
 from braidlog.coordinator.group.consumer.member import (
     STATES,
     UNKNOWN,
     ClassicMemberMetadata,
-    ClassicProtocol,
     Profile,
     Progress,
     partitions_of,
 )
-from braidlog.coordinator.group.consumer.replay import replay
-from braidlog.coordinator.group.consumer.subscriptions import TopicMetadata, TopicRegexResolver
-from braidlog.coordinator.group.group import Group
+from braidlog.coordinator.group.consumer.subscriptions import TopicMetadata
+from braidlog.coordinator.group.settings import GroupSettings
+from braidlog.coordinator.group.shard import GroupCoordinatorShard
+from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated import group_records as layouts
 from braidlog.wire.version_prefix import read_version_prefix, reader_after_version, version_prefixed_bytes
@@ -32,7 +33,7 @@ assignments = st.dictionaries(topic_ids, st.frozensets(st.integers(0, 50), min_s
 sides = st.builds(
     ClassicMemberMetadata,
     st.integers(0, 1000),
-    st.lists(st.builds(ClassicProtocol, names, st.binary()), max_size=2).map(tuple),
+    st.lists(st.builds(MemberProtocol, names, st.binary()), max_size=2).map(tuple),
 )
 profiles = st.builds(
     Profile,
@@ -56,14 +57,12 @@ class Log:
     """Records, and what a replay of them gives."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, Group] = {}
-        self._resolver = TopicRegexResolver(ChangingTopics())
-
-    def _gone(self, group_id: str, member_id: str) -> None:
-        assert member_id not in self.group.members
+        self._shard = GroupCoordinatorShard(GroupSettings, ChangingTopics(), lambda: "member")
+        self.groups = self._shard.groups
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        replay(self.groups, self._resolver, read_version_prefix(key), reader_after_version(key), value, self._gone)
+        record = ReplayedRecord(0, 0, key, value)
+        self._shard.consumer.replay(read_version_prefix(key), reader_after_version(key), value, record)
 
     @property
     def group(self) -> ConsumerGroup:
@@ -113,7 +112,7 @@ def test_members_as_kafka_writes_them() -> None:
     )
     profile = Profile(client_id="raw", client_host="/127.0.0.1", topics=("four",), rebalance_timeout_ms=60_000)
     metadata = b"\0\x01\0\0\0\x01\0\x04four\xff\xff\xff\xff\0\0\0\0"
-    side = ClassicMemberMetadata(30_000, (ClassicProtocol("cooperative-sticky", metadata),))
+    side = ClassicMemberMetadata(30_000, (MemberProtocol("cooperative-sticky", metadata),))
     log = Log()
     log.replay(records.member_key("g", "new"), new)
     log.replay(records.member_key("g", "old"), old)

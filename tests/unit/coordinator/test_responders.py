@@ -1,10 +1,10 @@
-"""What a coordinator's own log says is put into words that its clients know."""
+"""Errors of a coordinator's own log become errors that its clients know."""
 
 from __future__ import annotations
 
 import pytest
 
-from braidlog.coordinator.append_errors import to_client_error
+from braidlog.coordinator.responders import to_client_error
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
@@ -30,7 +30,7 @@ from braidlog.core.protocol_errors import (
         (InvalidProducerEpochError("old"), InvalidProducerEpochError),
     ],
 )
-def test_in_their_words(error: ProtocolError, reported: type[ProtocolError]) -> None:
+def test_errors_that_clients_know(error: ProtocolError, reported: type[ProtocolError]) -> None:
     answer = to_client_error(error)
     assert isinstance(answer, reported)
     assert answer.message
