@@ -1,7 +1,8 @@
 """Group commit: what a loop round staged is written once per log, and synced once per log where that is asked for.
 
-    stage (handlers/produce) → write_staged, one writev a log → fdatasync in the directory's executor, if due
-                             → high watermark, waiting fetches → acknowledgement
+    append (produce, coordinators, markers) → write_staged, one writev a log
+                                            → fdatasync in the directory's executor, if due
+                                            → high watermark, waiting fetches → acknowledgement
 
 No record is shown to readers, and none acknowledged, before the write has returned; in fsync mode before the fdatasync
 that covers it has: an offset that was once readable never later holds other bytes.
@@ -17,10 +18,13 @@ from mypy_extensions import mypyc_attr
 
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
+from braidlog.core.protocol_errors import KafkaStorageError, ProtocolError
+from braidlog.core.slices import ByteSlice
 from braidlog.metrics import Histogram
 from braidlog.net.round import Round
 from braidlog.replication.partition import Partition
-from braidlog.storage.log.unified_log import UnifiedLog
+from braidlog.storage.log.unified_log import LogAppendInfo, UnifiedLog
+from braidlog.wire.records.append_policy import ValidatedRecords
 
 log = logging.getLogger("braidlog.commit")
 
@@ -51,7 +55,21 @@ class PendingAck:
         raise NotImplementedError
 
     def on_failure(self) -> None:
-        """Answering failed, a bug: whoever waits for the answer must not wait for ever."""
+        """Answering failed, a bug: the peer that waits for the answer must not wait for ever."""
+
+
+class AppendAck(PendingAck):
+    """One append and its callback: called once, with None when the append is durable. The caller never releases it."""
+
+    def __init__(self, callback: Callable[[ProtocolError | None], None]) -> None:
+        super().__init__()
+        self._callback = callback
+
+    def release(self) -> None:
+        error: ProtocolError | None = None
+        for fault in self.failures.values():
+            error = KafkaStorageError(str(fault))
+        self._callback(error)
 
 
 class _PendingSync:
@@ -112,8 +130,28 @@ class Committer:
                 count += len(due.acks)
         return count
 
-    def staged(self, partition: Partition, ack: PendingAck) -> None:
-        """A batch of `ack` was staged in the partition's log."""
+    def append(
+        self,
+        partition: Partition,
+        records: ByteSlice,
+        ack: PendingAck,
+        acks: int,
+        produce_version: int,
+        now_ms: int,
+        origin: int,
+        validated: ValidatedRecords | None = None,
+    ) -> LogAppendInfo:
+        """Validate and stage in the partition's log; `ack` is released once the append is durable or has failed.
+
+        Where this raises, nothing was staged and `ack` is left alone. A disk that fails takes its directory offline
+        and is raised as KAFKA_STORAGE_ERROR. All arguments are positional, since compiled callers pass those cheaply.
+        """
+        try:
+            info = partition.append(records, acks, produce_version, now_ms, origin, validated)
+        except StorageFault as fault:
+            self._on_fault(fault)
+            raise KafkaStorageError(str(fault)) from fault
+        # A duplicate, too, is acknowledged only when the batch that it repeats is durable.
         ack.outstanding += 1
         waiting = self._dirty.get(partition)
         if waiting is None:
@@ -121,12 +159,11 @@ class Committer:
             self._round.touch()
         else:
             waiting.append(ack)
+        if info.rolled:
+            self._sync_rolled(partition, info.first_offset)
+        return info
 
-    def failed(self, fault: StorageFault) -> None:
-        """The disk failed while a batch was staged."""
-        self._on_fault(fault)
-
-    def rolled(self, partition: Partition, offset: int) -> None:
+    def _sync_rolled(self, partition: Partition, offset: int) -> None:
         """A segment was completed: sync it behind the scenes, so that a crash costs no more than the active one."""
         partition_log = partition.log
         if partition_log is None:
@@ -144,51 +181,57 @@ class Committer:
         self._run_in_directory(self._directory_of(partition), work, done)
 
     def commit(self) -> None:
+        """Write what was staged, one write a log; then acknowledge, or sync first where that is due."""
         while self._dirty:
             dirty = self._dirty
             self._dirty = {}
             for partition, acks in dirty.items():
-                self._write(partition, acks)
+                partition_log = partition.log
+                if partition_log is None:
+                    # Deleted, or its directory failed, since the batch was staged.
+                    self._complete(partition, acks, StorageFault("", f"{partition.topic}-{partition.index} is gone"))
+                    continue
+                try:
+                    size = partition_log.write_staged()
+                except Exception as problem:
+                    self._complete(partition, acks, self._write_fault(partition, problem))
+                    continue
+                if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
+                    self._wait_for_sync(partition, partition_log, acks, size)
+                else:
+                    self._complete(partition, acks, None, partition_log.log_end_offset, size)
         for path, directory in self._directories.items():
             if directory.waiting and not directory.running:
                 self._start_group(path, directory)
 
-    def _write(self, partition: Partition, acks: list[PendingAck]) -> None:
-        partition_log = partition.log
-        if partition_log is None:
-            # Deleted, or its directory failed, since the batch was staged.
-            self._refuse(partition, acks, StorageFault("", f"{partition.topic}-{partition.index} is gone"))
-            return
-        try:
-            size = partition_log.write_staged()
-        except StorageFault as fault:
-            self._on_fault(fault)
-            self._refuse(partition, acks, fault)
-            return
-        except Exception as problem:
-            message = "writing to %s-%d failed, a bug in braidlog, please report it"
-            log.error(message, partition.topic, partition.index, exc_info=problem)
-            self._refuse(partition, acks, StorageFault("", f"the broker met a bug: {type(problem).__name__}"))
-            return
-        if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
-            self._wait_for_sync(partition, partition_log, acks, size)
-        else:
-            self._show(partition, partition_log.log_end_offset, size)
-            for ack in acks:
-                _release(ack)
+    def _write_fault(self, partition: Partition, problem: Exception) -> StorageFault:
+        if isinstance(problem, StorageFault):
+            self._on_fault(problem)
+            return problem
+        message = "writing to %s-%d failed, a bug in braidlog, please report it"
+        log.error(message, partition.topic, partition.index, exc_info=problem)
+        return StorageFault("", f"the broker met a bug: {type(problem).__name__}")
 
-    def _show(self, partition: Partition, end: int, size: int) -> None:
-        try:
-            partition.advance_high_watermark(end, size)
-        except Exception as problem:
-            # The records are safe all the same, and whoever wrote them is told so.
-            message = "telling the readers of %s-%d failed, a bug in braidlog, please report it"
-            log.error(message, partition.topic, partition.index, exc_info=problem)
-
-    def _refuse(self, partition: Partition, acks: list[PendingAck], fault: StorageFault) -> None:
+    def _complete(
+        self, partition: Partition, acks: list[PendingAck], fault: StorageFault | None, end: int = -1, size: int = 0
+    ) -> None:
+        """The appends of `acks` failed, or are durable: then readers see `size` more bytes, up to `end`."""
+        if end >= 0:
+            try:
+                partition.advance_high_watermark(end, size)
+            except Exception as problem:
+                # The records are durable all the same, so the requests succeed.
+                message = "waking the readers of %s-%d failed, a bug in braidlog, please report it"
+                log.error(message, partition.topic, partition.index, exc_info=problem)
         for ack in acks:
-            ack.fail(partition, fault)
-            _release(ack)
+            try:
+                if fault is not None:
+                    ack.fail(partition, fault)
+                ack.release()
+            except Exception as problem:
+                # One request's failure is not that of the others in its round.
+                log.error("answering a request failed, a bug in braidlog, please report it", exc_info=problem)
+                ack.on_failure()
 
     # Syncing
 
@@ -249,30 +292,21 @@ class Committer:
         directory.running = {}
         for due in group:
             problem = due.problem
-            if problem is None and due.partition.log is due.log:
-                self._show(due.partition, due.end, due.size)
-            if problem is None:
-                for ack in due.acks:
-                    _release(ack)
+            if problem is not None:
+                self._complete(due.partition, due.acks, self._sync_fault(due, problem))
+            elif due.partition.log is due.log:
+                self._complete(due.partition, due.acks, None, due.end, due.size)
             else:
-                self._refuse(due.partition, due.acks, self._told(due, problem))
+                # The partition has another log now, or none: its readers see nothing of this one.
+                self._complete(due.partition, due.acks, None)
         if directory.waiting:
             self._start_group(path, directory)
         self._round.touch()
 
-    def _told(self, due: _PendingSync, problem: Exception) -> StorageFault:
-        """Nobody knows what a failed sync left on disk: the directory is given up, the requests are refused."""
+    def _sync_fault(self, due: _PendingSync, problem: Exception) -> StorageFault:
+        """What a failed sync left on disk is unknown: the directory is taken offline, the requests are refused."""
         if isinstance(problem, StorageFault):
             self._on_fault(problem)
             return problem
         log.error("syncing %s-%d failed", due.partition.topic, due.partition.index, exc_info=problem)
         return StorageFault("", f"sync failed: {problem}")
-
-
-def _release(ack: PendingAck) -> None:
-    """One request's failure is not that of the others in its round."""
-    try:
-        ack.release()
-    except Exception as problem:
-        log.error("answering a request failed, a bug in braidlog, please report it", exc_info=problem)
-        ack.on_failure()

@@ -10,23 +10,24 @@ import pytest
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import StorageFault
+from braidlog.core.protocol_errors import InvalidRecordError, KafkaStorageError, ProtocolError
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.net.round import Round
 from braidlog.replication.delayed_operation import DelayedOperation
-from braidlog.replication.group_commit import Committer, PendingAck
+from braidlog.replication.group_commit import AppendAck, Committer, PendingAck
 from braidlog.replication.partition import Partition
 from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.files import File, OsFiles, Part
 from braidlog.storage.handles import HandlePool
-from braidlog.storage.log.unified_log import UnifiedLog
+from braidlog.storage.log.unified_log import LogAppendInfo, UnifiedLog
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_CLIENT
 
 
 class Steps:
-    """A loop that takes its steps when told, with executors that do so too."""
+    """A loop, and executors, that take their steps when the test says so."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], object]] = []
@@ -86,10 +87,13 @@ class World:
     def produce(self, ack: Ack | None = None) -> Ack:
         ack = ack or Ack()
         batch = build_batch([Record(0, self.clock.wall_ms(), None, b"value")], base_offset=0)
-        self.partition.append(ByteSlice(batch, 0, len(batch)), 1, 9, self.clock.wall_ms(), ORIGIN_CLIENT)
-        self.committer.staged(self.partition, ack)
+        self.append(batch, ack)
         ack.release()
         return ack
+
+    def append(self, batch: bytes, ack: PendingAck) -> LogAppendInfo:
+        records = ByteSlice(batch, 0, len(batch))
+        return self.committer.append(self.partition, records, ack, 1, 9, self.clock.wall_ms(), ORIGIN_CLIENT)
 
 
 @pytest.fixture
@@ -162,20 +166,76 @@ def test_requests_that_come_during_a_sync_share_the_next_one(synced: World) -> N
     assert synced.steps.blocking == []
 
 
-def test_a_completed_segment_is_synced_behind_the_scenes(world: World) -> None:
+def test_a_completed_segment_is_synced_behind_the_scenes(tmp_path: Path) -> None:
+    world = World(tmp_path, LogSettings(segment_bytes=150))
     world.produce()
     world.steps.turn()
-    world.committer.rolled(world.partition, 1)
+    world.produce()
+    world.steps.turn()
+    assert world.steps.blocking == [], "both fit into one segment"
+    world.produce()
+    world.steps.turn()
     assert world.log.recovery_point == 0
     world.steps.finish_one()
-    assert world.log.recovery_point == 1
-    world.committer.rolled(world.partition, 1)
+    assert world.log.recovery_point == 2
+    for _ in range(2):
+        world.produce()
+        world.steps.turn()
     fault = StorageFault("/data", "Input/output error")
     world.steps.finish_one(fault)
     assert world.faults == [fault]
+    world.log.close(flush=False)
 
 
-def test_a_failed_sync_acknowledges_nothing_and_is_told(synced: World) -> None:
+def test_an_append_with_a_callback_is_reported_once_when_durable(world: World) -> None:
+    batch = build_batch([Record(0, world.clock.wall_ms(), None, b"value")], base_offset=0)
+    reported: list[ProtocolError | None] = []
+    assert world.append(batch, AppendAck(reported.append)).first_offset == 0
+    assert reported == []
+    world.steps.turn()
+    assert reported == [None]
+
+
+def test_an_append_with_a_callback_that_fails_is_reported_once_as_a_storage_error(world: World) -> None:
+    batch = build_batch([Record(0, world.clock.wall_ms(), None, b"value")], base_offset=0)
+    reported: list[ProtocolError | None] = []
+    world.append(batch, AppendAck(reported.append))
+    world.partition.log = None
+    world.steps.turn()
+    (error,) = reported
+    assert isinstance(error, KafkaStorageError)
+
+
+def test_an_append_that_is_refused_stages_nothing_and_leaves_its_ack_alone(world: World) -> None:
+    ack = Ack()
+    with pytest.raises(InvalidRecordError):
+        world.append(b"x" * 61, ack)
+    world.steps.turn()
+    assert (ack.outstanding, ack.done, world.log.log_end_offset, world.faults) == (1, False, 0, [])
+
+
+def test_a_disk_that_fails_while_a_batch_is_staged_takes_its_directory_offline(tmp_path: Path) -> None:
+    lacks: list[Exception] = []
+
+    class Files(OsFiles):
+        def open_append(self, path: str) -> File:
+            if lacks:
+                raise lacks[0]
+            return super().open_append(path)
+
+    world = World(tmp_path, LogSettings(segment_bytes=150), Files())
+    for _ in range(2):
+        world.produce()
+        world.steps.turn()
+    lacks.append(StorageFault("/data", "Input/output error"))
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        world.produce()
+    assert world.faults == lacks
+    lacks.clear()
+    world.log.close(flush=False)
+
+
+def test_a_failed_sync_acknowledges_nothing_and_is_reported(synced: World) -> None:
     ack = synced.produce()
     synced.steps.turn()
     fault = StorageFault("/data", "Input/output error")

@@ -8,28 +8,12 @@ from collections.abc import Callable
 from braidlog.broker.environment import Executors
 from braidlog.coordinator.partition_writer import AppendCallback, Chunk
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault
-from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.slices import ByteSlice
-from braidlog.replication.group_commit import Committer, PendingAck
+from braidlog.replication.group_commit import AppendAck, Committer
 from braidlog.replication.partition import ACKS_ALL, READ_UNCOMMITTED, Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.log.segment_file_names import LOG_SUFFIX, file_name
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_COORDINATOR
-
-
-class CoordinatorAck(PendingAck):
-    """One append of a coordinator on its way to the disk."""
-
-    def __init__(self, done: AppendCallback) -> None:
-        super().__init__()
-        self._done = done
-
-    def on_durable(self) -> None:
-        for fault in self.failures.values():
-            self._done(KafkaStorageError(str(fault)))
-            return
-        self._done(None)
 
 
 class CoordinatorLogs:
@@ -55,17 +39,9 @@ class CoordinatorLogs:
         target = self._registry.require(self._topic, partition)
         records = ByteSlice(batch, 0, len(batch))
         now_ms = self._clock.wall_ms()
-        try:
-            info = target.append(records, ACKS_ALL, LATEST_PRODUCE_VERSION, now_ms, ORIGIN_COORDINATOR)
-        except StorageFault as fault:
-            self._committer.failed(fault)
-            raise KafkaStorageError(str(fault)) from fault
-        ack = CoordinatorAck(done)
-        self._committer.staged(target, ack)
-        if info.rolled:
-            self._committer.rolled(target, info.first_offset)
-        # The append alone is waited for; `staged` counts it, so the request's own share is given back.
-        ack.release()
+        info = self._committer.append(
+            target, records, AppendAck(done), ACKS_ALL, LATEST_PRODUCE_VERSION, now_ms, ORIGIN_COORDINATOR
+        )
         return info.first_offset
 
     def bounds(self, partition: int) -> tuple[int, int]:

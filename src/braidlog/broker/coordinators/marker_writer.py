@@ -7,23 +7,22 @@ the marker there; everywhere else it is an append like any other, committed with
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from braidlog.broker.coordinators.internal_topics import OFFSETS_TOPIC
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
-    KafkaStorageError,
     NotCoordinatorError,
     NotLeaderOrFollowerError,
     ProtocolError,
 )
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
-from braidlog.replication.group_commit import Committer, PendingAck
+from braidlog.replication.group_commit import AppendAck, Committer
 from braidlog.replication.partition import ACKS_ALL
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.wire.records.builder import build_marker
@@ -52,21 +51,6 @@ class OffsetMarkers(Protocol):
         coordinator_epoch: int,
         done: Callable[[ProtocolError | None], None],
     ) -> None: ...
-
-
-class MarkerAck(PendingAck):
-    """One marker on its way to the disk."""
-
-    def __init__(self, target: TopicPartition, done: MarkerDone) -> None:
-        super().__init__()
-        self._target = target
-        self._done = done
-
-    def on_durable(self) -> None:
-        for fault in self.failures.values():
-            self._done(self._target, KafkaStorageError(str(fault)))
-            return
-        self._done(self._target, None)
 
 
 class MarkerWriter:
@@ -111,24 +95,17 @@ class MarkerWriter:
     def _append(self, target: TopicPartition, batch: bytes, done: MarkerDone) -> None:
         try:
             partition = self._registry.require(target.topic, target.partition)
-            info = partition.append(
+            self._committer.append(
+                partition,
                 ByteSlice(batch, 0, len(batch)),
+                AppendAck(partial(done, target)),
                 ACKS_ALL,
                 LATEST_PRODUCE_VERSION,
                 self._clock.wall_ms(),
                 ORIGIN_COORDINATOR,
             )
         except Exception as problem:
-            if isinstance(problem, StorageFault):
-                self._committer.failed(problem)
             done(target, to_protocol_error(problem, f"marker of a transaction for {target}"))
-            return
-        ack = MarkerAck(target, done)
-        self._committer.staged(partition, ack)
-        if info.rolled:
-            self._committer.rolled(partition, info.first_offset)
-        # The append alone is waited for; `staged` counts it.
-        ack.release()
 
 
 def _for_offsets(target: TopicPartition, done: MarkerDone) -> Callable[[ProtocolError | None], None]:

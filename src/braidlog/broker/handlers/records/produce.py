@@ -28,7 +28,6 @@ from braidlog.broker.handlers.records.transaction_verification import (
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.core.clock import Clock
-from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
     CorruptMessageError,
@@ -322,11 +321,7 @@ class ProduceHandler:
             partition.meter.produces += 1
             if ack.verification is not None:
                 ack.verification.admit(TopicPartition(partition.topic, data.index), records, partition.require_log())
-            info = partition.append(records, ack.acks, version, now_ms, ORIGIN_CLIENT, validated)
-            # A duplicate, too, is acknowledged only when the batch that it repeats is safe.
-            self._committer.staged(partition, ack)
-            if info.rolled:
-                self._committer.rolled(partition, info.first_offset)
+            info = self._committer.append(partition, records, ack, ack.acks, version, now_ms, ORIGIN_CLIENT, validated)
             partition.meter.messages_in += info.count
             if info.converted:
                 partition.meter.produce_conversions += info.count
@@ -352,9 +347,6 @@ class ProduceHandler:
         ack.rejected = True
         if partition is not None:
             partition.meter.failed_produces += 1
-        if isinstance(problem, StorageFault):
-            self._committer.failed(problem)
-            return _refusal(data.index, KafkaStorageError(str(problem)), partition, version)
         error = to_protocol_error(problem, f"produce to {topic}-{data.index}")
         return _refusal(data.index, error, partition, version)
 
