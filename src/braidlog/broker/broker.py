@@ -17,7 +17,6 @@ from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
 from braidlog.broker.replica_manager import ReplicaManager
-from braidlog.broker.requests.coordinator_routes import add_coordinator_routes
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.routes import add_routes
@@ -282,7 +281,7 @@ class Broker:
             self.registry, self.committer, self.environment.clock, self.fair_queue, self.handler_pool
         )
         self.produce.add_or_verify = self.coordinators.marker_manager.add_or_verify
-        self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
+        self.produce.verifies = self.verifies_transactions
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,
@@ -296,7 +295,9 @@ class Broker:
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
-        add_coordinator_routes(self)
+
+    def verifies_transactions(self) -> bool:
+        return self.settings.current.get_bool("transaction.partition.verification.enable")
 
     def _storage_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         before = self.logs.settings

@@ -29,6 +29,7 @@ from braidlog.net.exchange import Part
 from braidlog.net.fair_queue import TURN_S, FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.wire.generated.api_keys import ApiKey
 
 log = logging.getLogger("braidlog.net")
 
@@ -46,7 +47,7 @@ FAIR_SHARE: Final = 8 << 20
 SMALL_REQUEST: Final = RECEIVE_SIZE
 # What a request takes once it is decoded, in multiples of its size: records stay as they are, all else becomes objects.
 _DECODED_WEIGHT: Final = 12
-_PRODUCE: Final = 0
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)

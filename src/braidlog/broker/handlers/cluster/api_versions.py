@@ -9,9 +9,10 @@ import re
 from typing import Final
 
 from braidlog.broker.handlers.cluster.features import add_features
-from braidlog.broker.requests.dispatch import API_VERSIONS, Route
+from braidlog.broker.requests.dispatch import Route
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnsupportedVersionError
 from braidlog.net.exchange import Exchange
+from braidlog.wire.apis import API_VERSIONS
 from braidlog.wire.generated.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -35,7 +36,7 @@ class ApiVersionsHandler:
     def error_response(
         self, request: ApiVersionsRequest | None, version: int, error: ProtocolError
     ) -> ApiVersionsResponse:
-        """Whoever asked in an unknown version is told, as by Kafka, only which ones of this api there are (KIP-511)."""
+        """An unknown version is answered, as by Kafka, only with the known versions of this api (KIP-511)."""
         known = [_range(self._routes[API_VERSIONS])] if error.code == UnsupportedVersionError.code else []
         return ApiVersionsResponse(error_code=error.code, api_keys=known)
 

@@ -38,7 +38,6 @@ from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.partition import READ_COMMITTED, Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.log.unified_log import FetchDataInfo, UnifiedLog
-from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -169,7 +168,7 @@ class FetchHandler:
         try:
             context = self._context(request, version, list(targets.values()))
         except ProtocolError as error:
-            self._answer(exchange, FetchResponse(error_code=error.code, session_id=0))
+            exchange.answer(FetchResponse(error_code=error.code, session_id=0))
             return
         if len(context.targets) > _MANY:
             self._read_many(
@@ -487,10 +486,11 @@ class FetchHandler:
         session = answer.context.session
         if session is not None and answer.served:
             session.had_data(answer.served)
-        self._answer(exchange, FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
+        exchange.answer(FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
 
-    def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
-        exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
+    @staticmethod
+    def error_response(request: FetchRequest, version: int, error: ProtocolError) -> None:
+        """There is no such response: the connection is closed."""
 
 
 class _FetchResponseBuilder:
