@@ -96,13 +96,9 @@ class Exchange:
         self.finished = False
 
     def answer(self, response: Message) -> None:
-        self.reply(encode_response(self.api_key, self.version, self.correlation_id, response).parts())
-
-    def reply(self, parts: list[Part]) -> None:
-        """Answer with a whole frame."""
         if self.finished:
             raise RuntimeError(f"request {self.correlation_id} (api {self.api_key}) was answered twice")
-        self.parts = parts
+        self.parts = encode_response(self.api_key, self.version, self.correlation_id, response).parts()
         self.finished = True
         self.request = None
         if self.times is not None:
