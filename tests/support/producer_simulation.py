@@ -24,8 +24,7 @@ from braidlog.client.producer.init_producer_id import InitProducerIdHandler
 from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
 from braidlog.client.producer.send_path import SendPath
 from braidlog.client.producer.sender import Sender
-from braidlog.testing.simulated.clock import SimulatedClock
-from braidlog.testing.simulated.loop import SimulatedLoop
+from braidlog.testing.simulated.loop import SimulatedClock, SimulatedLoop
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from braidlog.wire.generated.produce import (
     BatchIndexAndErrorMessage,

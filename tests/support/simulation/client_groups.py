@@ -30,8 +30,7 @@ from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
-from braidlog.testing.simulated.clock import SimulatedClock
-from braidlog.testing.simulated.loop import SimulatedLoop
+from braidlog.testing.simulated.loop import SimulatedClock, SimulatedLoop
 from braidlog.wire.apis import APIS
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorResponse

@@ -314,3 +314,18 @@ def _resolve(future: asyncio.Future[T], result: T) -> None:
 def _fail(future: asyncio.Future[Any], problem: Exception) -> None:
     if not future.done():
         future.set_exception(problem)
+
+
+EPOCH_MS: Final = 1_700_000_000_000
+
+
+class SimulatedClock:
+    def __init__(self, loop: asyncio.AbstractEventLoop, epoch_ms: int = EPOCH_MS) -> None:
+        self._loop = loop
+        self._epoch_ms = epoch_ms
+
+    def wall_ms(self) -> int:
+        return self._epoch_ms + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()

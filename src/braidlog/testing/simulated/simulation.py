@@ -20,12 +20,10 @@ from braidlog.config.broker import BrokerSettings
 from braidlog.core.types import Endpoint
 from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.dirs.directory_lock import NoLock
-from braidlog.testing.simulated.clock import SimulatedClock
 from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
 from braidlog.testing.simulated.disk import MemoryDisk
-from braidlog.testing.simulated.journal_files import JournalOnFiles
-from braidlog.testing.simulated.loop import Process, SimulatedExecutor, SimulatedLoop
-from braidlog.testing.simulated.memory_files import MemoryFiles
+from braidlog.testing.simulated.loop import Process, SimulatedClock, SimulatedExecutor, SimulatedLoop
+from braidlog.testing.simulated.memory_files import JournalOnFiles, MemoryFiles
 
 _THREADS: Final = 2
 _MEMORY_BYTES: Final = 1 << 30

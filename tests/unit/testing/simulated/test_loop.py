@@ -5,9 +5,10 @@ from random import Random
 
 import pytest
 
-from braidlog.testing.simulated.clock import EPOCH_MS, SimulatedClock
 from braidlog.testing.simulated.loop import (
+    EPOCH_MS,
     Process,
+    SimulatedClock,
     SimulatedExecutor,
     SimulatedLoop,
     SimulationDeadlock,
