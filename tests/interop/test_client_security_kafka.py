@@ -18,7 +18,7 @@ from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.settings import ADMIN, Settings
-from braidlog.security.unsecured_jws import encode_unsecured
+from braidlog.security.oauthbearer import encode_unsecured
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from support.certificates import Authority, encrypted_key
 from support.guarded_kafka import PASSWORD, SESSION_MS, USER, GuardedKafka, start_guarded_kafka

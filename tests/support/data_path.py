@@ -15,7 +15,7 @@ from braidlog.broker.handlers.records.list_offsets import ListOffsetsHandler
 from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
 from braidlog.broker.handlers.transactions.write_txn_markers import WriteTxnMarkersHandler
-from braidlog.broker.requests.dispatch import CALL, FLOW, Dispatch, Route
+from braidlog.broker.requests.dispatch import Dispatch, responding, returning
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.config.log_settings import LogSettings
@@ -37,6 +37,7 @@ from braidlog.storage.files import OsFiles
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.apis import decode_response, encode_request
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from braidlog.wire.generated.produce import (
     PartitionProduceData,
@@ -230,11 +231,11 @@ class DataPath:
         self.dispatch.time_slicer = self.time_slicer
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch_handler.channel_closed)
-        self.dispatch.add(Route(0, FLOW, self.produce_handler.handle, None))
-        self.dispatch.add(Route(1, FLOW, self.fetch_handler.handle, None))
-        self.dispatch.add(Route(2, CALL, ListOffsetsHandler(self.registry).handle, None))
-        self.dispatch.add(Route(27, FLOW, WriteTxnMarkersHandler(self.markers).handle, None))
-        self.dispatch.add(Route(61, CALL, DescribeProducersHandler(self.registry).handle, None))
+        self.dispatch.add(responding(ApiKey.PRODUCE, lambda: self.produce_handler))
+        self.dispatch.add(responding(ApiKey.FETCH, lambda: self.fetch_handler))
+        self.dispatch.add(returning(ApiKey.LIST_OFFSETS, lambda: ListOffsetsHandler(self.registry)))
+        self.dispatch.add(responding(ApiKey.WRITE_TXN_MARKERS, lambda: WriteTxnMarkersHandler(self.markers)))
+        self.dispatch.add(returning(ApiKey.DESCRIBE_PRODUCERS, lambda: DescribeProducersHandler(self.registry)))
         self.partitions = [self.add_partition(TOPIC, index, TOPIC_ID) for index in range(2)]
 
     def add_partition(self, topic: str, index: int, topic_id: bytes) -> Partition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.protocol.emit import module_text, registry_text
+from tools.protocol.emit import api_keys_text, module_text, registry_text
 from tools.protocol.model import Schema
 from tools.protocol.notation import read_schema
 
@@ -21,4 +21,5 @@ def generated_files() -> dict[str, str]:
     read = schemas()
     files = {f"{schema.module}.py": module_text(schema) for schema in read}
     files["registry.py"] = registry_text(read)
+    files["api_keys.py"] = api_keys_text(read)
     return files

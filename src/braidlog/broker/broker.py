@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from braidlog.broker.adoption import topics_to_adopt
 from braidlog.broker.coordinators.coordinators import Coordinators
-from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
 from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
 from braidlog.broker.replica_manager import ReplicaManager
-from braidlog.broker.requests.coordinator_routes import add_coordinator_routes
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.routes import add_routes
 from braidlog.broker.requests.time_slicing import TimeSlicer
-from braidlog.broker.storage_settings import storage_settings
 from braidlog.cluster import paths
 from braidlog.cluster.embedded import EmbeddedStore
-from braidlog.cluster.image import broker_entity
+from braidlog.cluster.image import ClusterImage, broker_entity
 from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.cluster.records import BrokerRecord, decode_config
@@ -33,6 +31,7 @@ from braidlog.cluster.registration import cluster_id, generate_broker_id, last_b
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import StoreFailedError
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
 from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
@@ -282,7 +281,7 @@ class Broker:
             self.registry, self.committer, self.environment.clock, self.fair_queue, self.handler_pool
         )
         self.produce.add_or_verify = self.coordinators.add_partitions_manager.add_or_verify
-        self.produce.verifies = lambda: self.settings.current.get_bool("transaction.partition.verification.enable")
+        self.produce.verifies = self.verifies_transactions
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,
@@ -296,7 +295,9 @@ class Broker:
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
-        add_coordinator_routes(self)
+
+    def verifies_transactions(self) -> bool:
+        return self.settings.current.get_bool("transaction.partition.verification.enable")
 
     def _storage_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         before = self.logs.settings
@@ -359,3 +360,32 @@ class Broker:
         await loop.run_in_executor(self.environment.executors.of("loading"), close)
         await self.store.close()
         self.environment.executors.close()
+
+
+# A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.
+KRAFT_METADATA = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    name: str
+    # None where the directories are older than topic ids, or disagree about them.
+    topic_id: bytes | None
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def partition_count(self) -> int:
+        return max(partition.partition for partition in self.partitions) + 1
+
+
+def topics_to_adopt(logs: LogManager, image: ClusterImage) -> list[FoundTopic]:
+    """Found topics that the cluster does not know, by name; internal ones last, since their records tell of others."""
+    found: dict[str, list[TopicPartition]] = {}
+    for partition in sorted(logs.partitions):
+        if image.topic(partition.topic) is None and partition.topic != KRAFT_METADATA:
+            found.setdefault(partition.topic, []).append(partition)
+    topics: list[FoundTopic] = []
+    for name, partitions in found.items():
+        ids = {logs.topic_id(partition) for partition in partitions}
+        topics.append(FoundTopic(name, ids.pop() if len(ids) == 1 else None, tuple(partitions)))
+    return sorted(topics, key=lambda topic: is_internal(topic.name))

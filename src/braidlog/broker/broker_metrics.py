@@ -1,17 +1,22 @@
-"""Where the numbers of the metrics page come from: mostly read off their owners when the page is asked for."""
+"""The pages of the side port: /metrics for Prometheus, /healthz and /readyz for what restarts or routes.
+
+The numbers of the metrics page are mostly read off their owners when the page is asked for.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
-from braidlog.broker.coordinator_metrics import add_coordinator_metrics
+from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.core.protocol_errors import name_of
-from braidlog.metrics import MetricsRegistry
+from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
+from braidlog.net.http import Page
 from braidlog.replication.partition import Partition
 from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.log.unified_log import UnifiedLog
@@ -48,6 +53,24 @@ _LOG_GAUGES: Final[tuple[tuple[str, Callable[[UnifiedLog], float]], ...]] = (
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
+def http_pages(server: Server) -> dict[str, Callable[[], Page]]:
+    metrics = broker_metrics(server)
+    return {
+        "/metrics": lambda: Page(200, metrics.text(), CONTENT_TYPE),
+        "/healthz": lambda: _health(server),
+        "/readyz": lambda: Page(200, "ready\n") if server.broker.ready else Page(503, "not ready\n"),
+    }
+
+
+def _health(server: Server) -> Page:
+    """Alive; a failed data directory is worth saying, but restarting would not mend it."""
+    failed = [directory for directory in server.broker.logs.directories if not directory.is_online]
+    if not failed:
+        return Page(200, "ok\n")
+    message = "".join(f"data directory {directory.path} is offline: {directory.failure}\n" for directory in failed)
+    return Page(200, "ok, but degraded\n" + message)
+
+
 def broker_metrics(server: Server) -> MetricsRegistry:
     """Every metric of a broker that has started."""
     registry = MetricsRegistry()
@@ -57,7 +80,7 @@ def broker_metrics(server: Server) -> MetricsRegistry:
     _partitions(registry, server)
     _logs(registry, server)
     _controller(registry, server)
-    add_coordinator_metrics(registry, server.broker.coordinators)
+    _coordinators(registry, server.broker.coordinators)
     _process(registry, server)
     return registry
 
@@ -276,3 +299,32 @@ def _start_time() -> Callable[[], float]:
 def _resident_bytes() -> float:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _coordinators(registry: MetricsRegistry, coordinators: Coordinators) -> None:
+    groups, transactions = coordinators.groups, coordinators.transactions
+
+    def group_states() -> list[tuple[tuple[str, ...], float]]:
+        counts = Counter(
+            (group.kind, group.state_name()) for shard in groups.active_shards() for group in shard.groups.values()
+        )
+        return [(labels, count) for labels, count in sorted(counts.items())]
+
+    def transaction_states() -> list[tuple[tuple[str, ...], float]]:
+        counts = Counter(
+            transaction.state.name
+            for shard in transactions.active_shards()
+            for transaction in shard.transactions.values()
+        )
+        return [((state,), count) for state, count in sorted(counts.items())]
+
+    registry.read_each("kafka_coordinator_group_groupmetadatamanager_numgroups", group_states)
+    registry.read(
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+        lambda: sum(shard.offsets.count for shard in groups.active_shards()),
+    )
+    registry.read_each("braidlog_transactional_ids", transaction_states)
+    registry.read_each(
+        "braidlog_coordinator_partitions_loading",
+        lambda: [((each.topic,), len(each.loading_partitions())) for each in (groups, transactions)],
+    )

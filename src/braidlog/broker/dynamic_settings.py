@@ -1,4 +1,4 @@
-"""The broker's settings as they are now: who needs a value at run time asks here, not a copy."""
+"""The broker's settings as they are now: a value that is needed at run time is read here, not copied."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.unsupported_settings import unprotected, without_effect
+from braidlog.storage.cleaner.cleaning_request import CleanerConfig
+from braidlog.storage.settings import RECOVERY_THREADS, StorageSettings
 
 log = logging.getLogger("braidlog.settings")
 
@@ -35,3 +37,33 @@ class DynamicBrokerSettings:
                 log.info("of these without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
             for listener in self._listeners:
                 listener(changed, keys)
+
+
+def storage_settings(settings: BrokerSettings) -> StorageSettings:
+    """The broker's settings as storage wants them."""
+    number = settings.get_int
+    recovery_threads = RECOVERY_THREADS
+    if settings.is_set("num.recovery.threads.per.data.dir"):
+        recovery_threads = number("num.recovery.threads.per.data.dir")
+    return StorageSettings(
+        num_recovery_threads_per_data_dir=recovery_threads,
+        log_retention_check_interval_ms=number("log.retention.check.interval.ms"),
+        log_flush_scheduler_interval_ms=number("log.flush.scheduler.interval.ms"),
+        log_flush_offset_checkpoint_interval_ms=number("log.flush.offset.checkpoint.interval.ms"),
+        log_flush_start_offset_checkpoint_interval_ms=number("log.flush.start.offset.checkpoint.interval.ms"),
+        replica_high_watermark_checkpoint_interval_ms=number("replica.high.watermark.checkpoint.interval.ms"),
+        log_segment_delete_delay_ms=number("log.segment.delete.delay.ms"),
+        log_initial_task_delay_ms=number("log.initial.task.delay.ms"),
+        producer_id_expiration_ms=number("producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=number("producer.id.expiration.check.interval.ms"),
+        log_cleaner_enable=settings.get_bool("log.cleaner.enable"),
+        log_cleaner_threads=number("log.cleaner.threads"),
+        log_cleaner_backoff_ms=number("log.cleaner.backoff.ms"),
+        cleaner_config=CleanerConfig(
+            dedupe_bytes=number("log.cleaner.dedupe.buffer.size"),
+            load_factor=settings.get_float("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=number("log.cleaner.io.buffer.size"),
+            max_io_bytes_per_second=settings.get_float("log.cleaner.io.max.bytes.per.second"),
+        ),
+        replica_alter_log_dirs_io_max_bytes_per_second=number("replica.alter.log.dirs.io.max.bytes.per.second"),
+    )

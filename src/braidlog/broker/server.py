@@ -14,9 +14,8 @@ from typing import Final
 
 from braidlog.broker.allocator import give_back_memory
 from braidlog.broker.broker import Broker
+from braidlog.broker.broker_metrics import http_pages
 from braidlog.broker.environment import Environment, system_environment
-from braidlog.broker.http_pages import http_pages
-from braidlog.broker.reachability import explain_unreachable
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
@@ -40,6 +39,8 @@ _BUSY_POLLS: Final = 200
 _THREADS: Final = 8
 _PROGRESS_EVERY_S: Final = 1.0
 _MEMORY_EVERY_S: Final = 1.0
+# A client that gets no answer for this long from an advertised address gives up.
+_REACH_TIMEOUT_S: Final = 3.0
 
 
 class Server:
@@ -369,3 +370,31 @@ def run(server: Server) -> int:
         return asyncio.run(server.run(), loop_factory=uvloop.new_event_loop)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(server.run())
+
+
+async def problem_with(endpoint: Endpoint) -> str | None:
+    """Why a connection to the advertised address fails from here; None if it works."""
+    try:
+        async with asyncio.timeout(_REACH_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            writer.close()
+            await writer.wait_closed()
+    except TimeoutError:
+        return f"no answer within {_REACH_TIMEOUT_S:g} s"
+    except OSError as problem:
+        return problem.strerror or str(problem)
+    return None
+
+
+async def explain_unreachable(advertised: tuple[Endpoint, ...]) -> None:
+    """Connect to each advertised address as a client would, and say what to do where that fails."""
+    for endpoint in advertised:
+        problem = await problem_with(endpoint)
+        if problem is not None:
+            log.warning(
+                "advertised listener %s is not reachable from here (%s): unless clients reach it another way, "
+                "set advertised.listeners to %s://<a name or address that they can reach>:<port>",
+                endpoint,
+                problem,
+                endpoint.listener,
+            )

@@ -29,6 +29,7 @@ from braidlog.net.exchange import Part
 from braidlog.net.fair_queue import TURN_S, FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.wire.generated.api_keys import ApiKey
 
 log = logging.getLogger("braidlog.net")
 
@@ -46,7 +47,7 @@ FAIR_SHARE: Final = 8 << 20
 SMALL_REQUEST: Final = RECEIVE_SIZE
 # What a request takes once it is decoded, in multiples of its size: records stay as they are, all else becomes objects.
 _DECODED_WEIGHT: Final = 12
-_PRODUCE: Final = 0
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -120,46 +121,43 @@ class Connection(Channel):
 
     def on_readable(self) -> None:
         try:
-            self._receive()
+            if self.closed:
+                return
+            if self.muted or self.backlogged or self._in_turns or self.waits_for_memory:
+                # Leave the rest in the kernel, whose full buffer then slows the peer down.
+                self._stop_reading()
+                return
+            want = RECEIVE_SIZE
+            if self._needed > 0:
+                want = min(max(self._needed - self._pieces_size, RECEIVE_SIZE), LARGE_RECEIVE_SIZE)
+                if self._needed > SMALL_REQUEST and not self._reserve():
+                    return
+            try:
+                data = self.sock.recv(want)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self.close(f"receiving failed: {error.strerror}")
+                return
+            if not data:
+                self.close("the peer closed")
+                return
+            self.last_active = time.monotonic()
+            self._limits.bytes_in += len(data)
+            if self._needed > 0:
+                self._pieces.append(data)
+                self._pieces_size += len(data)
+                if self._pieces_size < self._needed:
+                    self._look_for_reset()
+                    return
+                data = b"".join(self._pieces)
+                self._pieces = []
+                if not self._complete(data):
+                    return
+            self._cut(data, 0)
+            self.round.after_read()
         except Exception as problem:
             self._fail("receiving", problem)
-
-    def _receive(self) -> None:
-        if self.closed:
-            return
-        if self.muted or self.backlogged or self._in_turns or self.waits_for_memory:
-            # Leave the rest in the kernel, whose full buffer then slows the peer down.
-            self._stop_reading()
-            return
-        want = RECEIVE_SIZE
-        if self._needed > 0:
-            want = min(max(self._needed - self._pieces_size, RECEIVE_SIZE), LARGE_RECEIVE_SIZE)
-            if self._needed > SMALL_REQUEST and not self._reserve():
-                return
-        try:
-            data = self.sock.recv(want)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as problem:
-            self.close(f"receiving failed: {problem.strerror}")
-            return
-        if not data:
-            self.close("the peer closed")
-            return
-        self.last_active = time.monotonic()
-        self._limits.bytes_in += len(data)
-        if self._needed > 0:
-            self._pieces.append(data)
-            self._pieces_size += len(data)
-            if self._pieces_size < self._needed:
-                self._look_for_reset()
-                return
-            data = b"".join(self._pieces)
-            self._pieces = []
-            if not self._complete(data):
-                return
-        self._cut(data, 0)
-        self.round.after_read()
 
     def _cut(self, data: bytes, position: int) -> None:
         """Handle the whole frames in `data` from `position`, for one turn; keep what remains."""
@@ -347,26 +345,25 @@ class Connection(Channel):
 
     # Sending
 
-    def send(self, parts: list[Part]) -> None:
-        if self._unsent:
-            self._unsent.extend(parts)
-            self._count_unsent()
-            return
-        self._unsent = parts
-        self._push()
-
     def on_writable(self) -> None:
         if self.closed or self._warming:
             return
         try:
-            self._push()
+            self.send([])
             # The peer takes its replies again: take up what it asked meanwhile.
             self.resume_if_ready()
         except Exception as problem:
             self._fail("sending", problem)
 
-    def _push(self) -> None:
+    def send(self, parts: list[Part]) -> None:
         """Send until everything is gone, the kernel takes no more, or it is the others' turn."""
+        if parts:
+            if self._unsent:
+                # The kernel takes no more now; `on_writable` goes on.
+                self._unsent.extend(parts)
+                self._count_unsent()
+                return
+            self._unsent = parts
         limits = self._limits
         sent_before = limits.bytes_out
         stop_at = sent_before + FAIR_SHARE

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from braidlog.core.clock import Clock
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.slices import FileSlice
 from braidlog.metrics import Histogram
+from braidlog.wire.apis import APIS, encode_response
+from braidlog.wire.message import Message
 
 if TYPE_CHECKING:
     from braidlog.net.channel import Channel
+
+log = logging.getLogger("braidlog.broker")
+
+# Builds the response to a request that failed as a whole; None where its api has no such response.
+MakeErrorResponse = Callable[[Any, int, ProtocolError], Message | None]
 
 # What a reply is made of, in order: bytes as they are, and file ranges that the kernel moves.
 Part = bytes | memoryview | FileSlice
@@ -36,10 +46,10 @@ class RequestTimes:
 
 
 class Exchange:
-    """A request being answered.
+    """A request being answered; the responder that handlers and coordinators answer.
 
-    It is finished exactly once, by `reply` or (acks=0) `finish_silently`; its connection sends finished replies in the
-    order in which the requests came.
+    It is finished exactly once, by `answer`, `fail` or (acks=0) `finish_silently`; its connection sends finished
+    replies in the order in which the requests came.
     """
 
     __slots__ = (
@@ -47,9 +57,11 @@ class Exchange:
         "channel",
         "client_id",
         "correlation_id",
+        "error_response",
         "finished",
         "handled",
         "parts",
+        "request",
         "reserved",
         "started",
         "times",
@@ -73,6 +85,9 @@ class Exchange:
         self.client_id = client_id
         self.started = started
         self.times = times
+        # For `fail`; set by the dispatch that hands the request to its handler.
+        self.request: Message | None = None
+        self.error_response: MakeErrorResponse | None = None
         # When the handler returned without having answered.
         self.handled = 0.0
         # Bytes of the broker's memory for requests that this one holds until it is finished.
@@ -80,14 +95,30 @@ class Exchange:
         self.parts: list[Part] | None = None
         self.finished = False
 
-    def reply(self, parts: list[Part]) -> None:
+    def answer(self, response: Message) -> None:
         if self.finished:
             raise RuntimeError(f"request {self.correlation_id} (api {self.api_key}) was answered twice")
-        self.parts = parts
+        self.parts = encode_response(self.api_key, self.version, self.correlation_id, response).parts()
         self.finished = True
+        self.request = None
         if self.times is not None:
             self.times.finished(self.started, self.handled)
         self.channel.on_finished()
+
+    def fail(self, error: ProtocolError) -> None:
+        """The request failed as a whole; where its api cannot say so, the connection is closed."""
+        name = APIS[self.api_key].name
+        if log.isEnabledFor(logging.DEBUG):
+            message = "refused %s v%d of client %s at %s: %s"
+            log.debug(message, name, self.version, self.client_id, self.channel.peer_host, error)
+        response = None
+        if self.error_response is not None:
+            response = self.error_response(self.request, self.version, error)
+        if response is None:
+            self.finish_silently()
+            self.channel.close(f"{name} v{self.version} failed with {error.name}, which has no response")
+        else:
+            self.answer(response)
 
     def finish_silently(self) -> None:
         """The protocol has no reply here (Produce with acks=0)."""

@@ -8,11 +8,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from braidlog.core.errors import UserError
 from braidlog.security import jaas, oauthbearer, plain, scram
 from braidlog.security.credentials import BearerToken, Password
-from braidlog.security.oauthbearer import OAuthBearerSaslClient
+from braidlog.security.oauthbearer import PREFIX, OAuthBearerSaslClient, claims_of, unsecured_token
 from braidlog.security.plain import PlainSaslClient
 from braidlog.security.sasl_client import SaslClient
 from braidlog.security.scram import ScramSaslClient
-from braidlog.security.unsecured_jws import PREFIX, claims_of, unsecured_token
 
 # Returns a token: a BearerToken, its text, or text and expiry in seconds since 1970; or something to await for one.
 TokenProvider: TypeAlias = Callable[[], Any]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Final, Literal, Self, Unpack
 
 from braidlog.testing.broker_instance import TEST_SETTINGS, BrokerFailed, BrokerInstance
-from braidlog.testing.topics import config_texts, unique_topic
 
 if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin
@@ -26,6 +28,11 @@ KINDS: Final[tuple[Kind, ...]] = ("thread", "process")
 
 _LOOPBACK: Final = "127.0.0.1"
 _CLOSE_S: Final = 10.0
+# The name of a topic may have 249 characters; the number that makes it unique needs some.
+_LONGEST_PREFIX: Final = 200
+
+_numbers = itertools.count(1)
+_run = secrets.token_hex(3)
 
 
 class Broker:
@@ -185,7 +192,7 @@ class Broker:
     # Topics
 
     def unique_topic(self, prefix: str = "test") -> str:
-        """A topic name that nobody else uses; nothing is created."""
+        """A topic name that is used nowhere else; nothing is created."""
         return unique_topic(prefix)
 
     def create_topic(self, name: str | None = None, partitions: int = 1, **configs: object) -> str:
@@ -207,7 +214,11 @@ class Broker:
     # Clients of braidlog's own; closed with the broker at the latest
 
     def producer(self, **settings: Unpack[ProducerSettings]) -> Producer:
-        producer: Producer = self._client("braidlog.client.producer.producer", "Producer", settings)
+        from braidlog.client.producer.producer import Producer
+
+        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
+        producer = Producer(**settings)
+        self._clients.append((producer.close, True))
         return producer
 
     def consumer(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> Consumer:
@@ -215,16 +226,32 @@ class Broker:
 
         Without `group_id` it reads all of their partitions by itself.
         """
-        consumer: Consumer = self._client(
-            "braidlog.client.consumer.consumer", "Consumer", {"auto_offset_reset": "earliest", **settings}, *topics
-        )
+        from braidlog.client.consumer.consumer import Consumer
+
+        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
+        settings.setdefault("auto_offset_reset", "earliest")
+        consumer = Consumer(*topics, **settings)
+        self._clients.append((consumer.close, True))
         return consumer
 
     def admin(self, **settings: Unpack[AdminSettings]) -> Admin:
-        admin: Admin = self._client("braidlog.client.admin.admin", "Admin", settings)
+        from braidlog.client.admin.admin import Admin
+
+        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
+        admin = Admin(**settings)
+        self._clients.append((admin.close, False))
         return admin
 
-    def _client(self, module: str, name: str, settings: Mapping[str, Any], *topics: str) -> Any:
-        client = getattr(import_module(module), name)(*topics, bootstrap_servers=self.bootstrap_servers, **settings)
-        self._clients.append((client.close, name != "Admin"))
-        return client
+
+def unique_topic(prefix: str = "test") -> str:
+    """A legal name that was never given before, in this process or another."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-") or "test"
+    return f"{stem[:_LONGEST_PREFIX]}-{_run}-{os.getpid()}-{next(_numbers)}"
+
+
+def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
+    """`retention_ms=1000` and `{"retention.ms": 1000}` say the same; True and False as Kafka writes them."""
+    return {
+        name if "." in name else name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in configs.items()
+    }

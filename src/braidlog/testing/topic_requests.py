@@ -7,6 +7,7 @@ from typing import Final
 
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.broker_errors import check
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -15,8 +16,6 @@ from braidlog.wire.generated.create_topics import (
 )
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
-_CREATE_TOPICS: Final = 19
-_DELETE_TOPICS: Final = 20
 _TIMEOUT_S: Final = 30.0
 
 
@@ -30,12 +29,12 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[st
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(_TIMEOUT_S * 1000))
     with ClusterConnection(bootstrap, _TIMEOUT_S) as cluster:
-        (result,) = cluster.controller.call(_CREATE_TOPICS, request, CreateTopicsResponse).topics
+        (result,) = cluster.controller.call(ApiKey.CREATE_TOPICS, request, CreateTopicsResponse).topics
     check(result.error_code, f"topic {name}", result.error_message)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=int(_TIMEOUT_S * 1000))
     with ClusterConnection(bootstrap, _TIMEOUT_S) as cluster:
-        (result,) = cluster.controller.call(_DELETE_TOPICS, request, DeleteTopicsResponse).responses
+        (result,) = cluster.controller.call(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse).responses
     check(result.error_code, f"topic {name}", result.error_message)

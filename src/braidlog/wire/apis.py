@@ -6,16 +6,17 @@ from importlib import import_module
 from typing import Final
 
 from braidlog.wire.errors import EncodeError, MalformedError
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.headers import RequestHeader, ResponseHeader
 from braidlog.wire.generated.registry import ROWS
 from braidlog.wire.message import Message
 from braidlog.wire.reader import Reader
 from braidlog.wire.writer import Writer
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-CONTROLLED_SHUTDOWN: Final = 7
-API_VERSIONS: Final = 18
+# Plain integers: they are compared with every request's key.
+PRODUCE: Final = int(ApiKey.PRODUCE)
+CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
+API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
 class Api:

@@ -24,6 +24,8 @@ from braidlog.net.exchange import Exchange, Part
 from braidlog.net.fair_queue import TURN_S, FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.wire.generated.produce import ProduceResponse
+from support.exchanges import reply
 
 
 class Recorder(FrameHandler):
@@ -48,7 +50,7 @@ class Recorder(FrameHandler):
             channel.mute()
             self.pending.append(exchange)
         else:
-            exchange.reply([frame])
+            reply(exchange, [frame])
 
     def channel_closed(self, channel: Channel) -> None:
         self.closed.append(channel)
@@ -170,7 +172,7 @@ def test_while_muted_no_further_frame_is_handled(world: World) -> None:
     world.send(frame(b"last"))
     assert world.handler.frames == [b"slow"]
     world.handler.hold = False
-    world.handler.pending[0].reply([b"done"])
+    reply(world.handler.pending[0], [b"done"])
     world.turn()
     assert world.handler.frames == [b"slow", b"next", b"last"]
     assert world.receive() == b"donenextlast"
@@ -181,10 +183,10 @@ def test_replies_keep_the_order_of_requests(world: World) -> None:
     first, second = (Exchange(channel, 0, 0, number, None, 0.0) for number in (1, 2))
     channel.begin(first)
     channel.begin(second)
-    second.reply([b"2"])
+    reply(second, [b"2"])
     world.turn()
     assert world.receive() == b""
-    first.reply([b"1"])
+    reply(first, [b"1"])
     world.turn()
     assert world.receive() == b"12"
 
@@ -192,9 +194,9 @@ def test_replies_keep_the_order_of_requests(world: World) -> None:
 def test_answering_twice_is_a_bug_that_shows(world: World) -> None:
     exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply([b"1"])
+    exchange.answer(ProduceResponse())
     with pytest.raises(RuntimeError, match="answered twice"):
-        exchange.reply([b"1"])
+        exchange.answer(ProduceResponse())
 
 
 def test_a_silent_finish_sends_nothing_but_keeps_the_order(world: World) -> None:
@@ -202,7 +204,7 @@ def test_a_silent_finish_sends_nothing_but_keeps_the_order(world: World) -> None
     first, second = (Exchange(channel, 0, 0, number, None, 0.0) for number in (1, 2))
     channel.begin(first)
     channel.begin(second)
-    second.reply([b"2"])
+    reply(second, [b"2"])
     first.finish_silently()
     world.turn()
     assert world.receive() == b"2"
@@ -232,7 +234,7 @@ def test_file_slices_go_out_between_their_neighbours(world: World, tmp_path: Pat
     parts: list[Part] = [b"head", FileSlice(file, 50, size), memoryview(b"middle"), FileSlice(file, 0, 5), b"tail"]
     exchange = Exchange(world.connection, 1, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply(parts)
+    reply(exchange, parts)
     world.turn()
     assert world.receive() == b"head" + content[50 : 50 + size] + b"middle" + content[:5] + b"tail"
     file.close()
@@ -249,7 +251,7 @@ class SimulatedFile:
 def test_a_slice_of_a_file_without_descriptor_is_read(world: World) -> None:
     exchange = Exchange(world.connection, 1, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply([FileSlice(SimulatedFile(), 0, SENDFILE_FROM * 2)])
+    reply(exchange, [FileSlice(SimulatedFile(), 0, SENDFILE_FROM * 2)])
     world.turn()
     assert world.receive() == bytes(SENDFILE_FROM * 2)
 
@@ -258,7 +260,7 @@ def test_a_peer_that_does_not_read_is_not_read_from(world: World) -> None:
     world.handler.hold = True
     world.send(frame(b"big"))
     world.handler.hold = False
-    world.handler.pending[0].reply([bytes(16 << 20)])
+    reply(world.handler.pending[0], [bytes(16 << 20)])
     world.turn()
     world.far.send(frame(b"more"))
     world.turn()
@@ -279,7 +281,7 @@ def test_a_reply_to_a_closed_connection_is_dropped(world: World) -> None:
     exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
     world.connection.begin(exchange)
     world.connection.close("gone")
-    exchange.reply([b"too late"])
+    reply(exchange, [b"too late"])
     world.turn()
     assert world.receive() == b""
 
@@ -319,7 +321,7 @@ def test_unread_file_ranges_are_not_read_into_memory(world: World) -> None:
     file = Counting()
     exchange = Exchange(world.connection, 1, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply([FileSlice(file, 0, SENDFILE_FROM - 1) for _ in range(1000)])
+    reply(exchange, [FileSlice(file, 0, SENDFILE_FROM - 1) for _ in range(1000)])
     world.turn()
     assert Counting.read < 8 << 20
     assert world.connection.unsent_memory <= GATHER_SIZE + SENDFILE_FROM
@@ -334,7 +336,7 @@ def test_a_file_that_lost_its_end_closes_the_connection(world: World) -> None:
 
     exchange = Exchange(world.connection, 1, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply([b"head", FileSlice(Short(), 0, 100)])
+    reply(exchange, [b"head", FileSlice(Short(), 0, 100)])
     world.turn()
     assert world.reasons == ["a log file is shorter than its index says"]
 
@@ -438,7 +440,7 @@ def test_the_memory_of_a_large_request_is_held_until_it_is_answered(world: World
     world.handler.hold = True
     world.send(large_produce(1 << 20))
     assert world.memory.requests.used == (1 << 20) + 4
-    world.handler.pending[0].reply([b"done"])
+    reply(world.handler.pending[0], [b"done"])
     world.turn()
     assert world.memory.requests.used == 0
 
@@ -484,7 +486,7 @@ def test_when_answers_fill_the_memory_the_largest_unread_one_goes(world: World) 
     world.memory.answers.limit = 4 << 20
     exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply([bytes(16 << 20)])
+    reply(exchange, [bytes(16 << 20)])
     world.turn()
     assert world.reasons == ["its answers are not read and memory is short"]
     assert world.memory.answers.used == 0
@@ -517,7 +519,7 @@ def test_a_failing_callback_at_close_still_closes_the_socket(world: World) -> No
 def test_a_peer_that_reads_slowly_is_active(world: World) -> None:
     exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
     world.connection.begin(exchange)
-    exchange.reply([bytes(16 << 20)])
+    reply(exchange, [bytes(16 << 20)])
     world.turn()
     world.connection.last_active = 0.0
     world.far.recv(1 << 20)

@@ -19,6 +19,7 @@ from braidlog.net.fair_queue import FairQueue
 from braidlog.net.listener import Listener, bind
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from support.exchanges import reply
 
 
 class Echo(FrameHandler):
@@ -32,7 +33,7 @@ class Echo(FrameHandler):
     def handle_frame(self, channel: Channel, buffer: bytes, start: int, end: int) -> None:
         exchange = Exchange(channel, 0, 0, 1, None, 0.0)
         channel.begin(exchange)
-        exchange.reply([buffer[start:end]])
+        reply(exchange, [buffer[start:end]])
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from braidlog.net.channel import BACKLOG_HIGH, BACKLOG_LOW, Channel, FrameHandle
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from support.exchanges import reply
 
 
 class ManualLoop:
@@ -37,7 +38,7 @@ class MemoryChannel(Channel):
     def answer(self, text: str) -> None:
         exchange = Exchange(self, 0, 0, 1, None, 0.0)
         self.begin(exchange)
-        exchange.reply([text.encode()])
+        reply(exchange, [text.encode()])
 
 
 def test_staged_work_is_committed_before_any_reply_leaves() -> None:
@@ -192,7 +193,7 @@ def test_a_choked_channel_goes_on_when_its_answers_have_left() -> None:
     channel = MemoryChannel(round_, log)
     exchange = Exchange(channel, 0, 0, 1, None, 0.0)
     channel.begin(exchange)
-    exchange.reply([b"a" * BACKLOG_HIGH])
+    reply(exchange, [b"a" * BACKLOG_HIGH])
     loop.turn()
     assert channel.backlogged
     assert "resume" not in log

@@ -9,7 +9,7 @@ import pytest
 from braidlog.core.errors import UserError
 from braidlog.security.credentials import BearerToken, Password
 from braidlog.security.login import Login, as_token, login_of
-from braidlog.security.unsecured_jws import encode_unsecured
+from braidlog.security.oauthbearer import encode_unsecured
 
 PACKAGE = "org.apache.kafka.common.security"
 SCRAM_JAAS = f'{PACKAGE}.scram.ScramLoginModule required username="alice" password="secret"'

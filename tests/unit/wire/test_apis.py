@@ -18,8 +18,10 @@ from braidlog.wire.apis import (
     response_header_version,
 )
 from braidlog.wire.errors import EncodeError, MalformedError
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from braidlog.wire.generated.headers import ResponseHeader
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from braidlog.wire.headers import read_request_header
 from braidlog.wire.reader import Reader
@@ -65,17 +67,37 @@ def test_a_response_comes_back() -> None:
     assert encode_response(18, 3, 1, sent).getvalue()[8:10] == b"\0\0", "error code right after the correlation id"
 
 
-def test_the_header_of_a_version_from_the_future_can_be_read() -> None:
-    header = read_request_header(Reader(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x01c\x00"))
-    assert (header.request_api_version, header.correlation_id, header.client_id) == (99, 7, "c")
+@pytest.mark.parametrize(("version", "encoded"), [(99, b"\x00\x63"), (-1, b"\xff\xff")])
+def test_the_beginning_of_a_header_in_an_unknown_version_can_be_read(version: int, encoded: bytes) -> None:
+    reader = Reader(b"\x00\x12" + encoded + b"\x00\x00\x00\x07whatever comes in that version")
+    header = read_request_header(reader)
+    assert (header.request_api_version, header.correlation_id) == (version, 7)
+    assert reader.position == 8
 
 
-@pytest.mark.parametrize(
-    "frame", [b"", b"\x00\x12\x00", b"\x03\xe7\x00\x00\x00\x00\x00\x01\x00\x00", b"\x00\x12\xff\xff\x00\x00\x00\x07"]
-)
+@pytest.mark.parametrize("frame", [b"", b"\x00\x12\x00", b"\x03\xe7\x00\x00\x00\x00\x00\x01\x00\x00"])
 def test_headers_that_are_none(frame: bytes) -> None:
     with pytest.raises(MalformedError):
         read_request_header(Reader(frame))
+
+
+def test_a_response_begins_with_its_header_in_every_version_of_every_api() -> None:
+    for api in APIS.values():
+        for version in range(api.min_version, api.max_version + 1):
+            expected = Writer()
+            ResponseHeader(correlation_id=4711).encode(expected, response_header_version(api.key, version))
+            expected_header = expected.getvalue()
+            body = Writer()
+            response = api.response()
+            response.encode(body, version)
+            frame = encode_response(api.key, version, 4711, response).getvalue()
+            assert frame[4:] == expected_header + body.getvalue(), f"{api.name} v{version}"
+
+
+def test_keys_are_named_as_their_apis() -> None:
+    assert {key.name.replace("_", "").lower(): int(key) for key in ApiKey} == {
+        api.name.lower(): api.key for api in APIS.values()
+    }
 
 
 def test_unknown_versions_are_refused() -> None:

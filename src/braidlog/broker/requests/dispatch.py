@@ -2,51 +2,70 @@
 
 Two kinds of handler:
 
-    Call    `handle(request, exchange) -> response`   answered at once, or, where it returns a coroutine or a generator
-                                                      (`time_slicing`), when that is done; the connection is muted
-                                                      meanwhile
-    Flow    `handle(request, exchange) -> None`       answers the exchange itself, later (produce, fetch)
+    Returning     `handle(request, exchange) -> response`   answered at once, or, where it returns a coroutine or a
+                                                            generator (`time_slicing`), when that is done; the
+                                                            connection is muted meanwhile
+    Responding    `handle(request, exchange) -> None`       answers the exchange itself, later (produce, fetch, groups)
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, Protocol, TypeVar
 
-from braidlog.broker.requests.error_mapping import log_error_response, to_protocol_error
+from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
-from braidlog.broker.requests.time_slicing import TimeSlicer
+from braidlog.broker.requests.time_slicing import SlicedWork, TimeSlicer
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel, FrameHandler
-from braidlog.net.exchange import Exchange, RequestTimes
-from braidlog.wire.apis import APIS, PRODUCE, encode_response
+from braidlog.net.exchange import Exchange, MakeErrorResponse, RequestTimes
+from braidlog.wire.apis import API_VERSIONS, APIS, PRODUCE
 from braidlog.wire.errors import MalformedError, TooManyElementsError
+from braidlog.wire.generated.api_keys import ApiKey
+from braidlog.wire.generated.headers import RequestHeader
+from braidlog.wire.headers import read_request_header
 from braidlog.wire.message import Message
 from braidlog.wire.reader import Reader
 
 log = logging.getLogger("braidlog.dispatch")
 
-API_VERSIONS: Final = 18
 # Elements in all arrays of one request: more than any client needs, and more than a second of work.
 MOST_ELEMENTS: Final = 1_000_000
 # A request of more elements, or of more bytes where records are not most of it, is decoded in a thread.
 FEW_ELEMENTS: Final = 5_000
 LONG_REQUEST: Final = 1 << 16
 
-CALL: Final = 0
-FLOW: Final = 1
+RETURNS: Final = 0
+RESPONDS: Final = 1
 
-# Builds the response that tells a client that all of its request failed; None where the protocol has no such thing.
-MakeErrorResponse = Callable[[Any, int, ProtocolError], Message | None]
+Req = TypeVar("Req", bound=Message, contravariant=True)
+
+
+class ReturningHandler(Protocol[Req]):
+    """Answers with what `handle` returns, or what that coroutine or generator returns."""
+
+    def handle(self, request: Req, exchange: Exchange) -> Message | Coroutine[Any, Any, Message] | SlicedWork: ...
+
+    def error_response(self, request: Req, version: int, error: ProtocolError) -> Message | None:
+        """The response to a request that failed as a whole; None where the api has none."""
+
+
+class RespondingHandler(Protocol[Req]):
+    """Answers the exchange, now or later."""
+
+    def handle(self, request: Req, exchange: Exchange) -> None: ...
+
+    def error_response(self, request: Req, version: int, error: ProtocolError) -> Message | None: ...
 
 
 class Route:
-    """How one api is served: the versions offered, and who handles them."""
+    """How one api is served: the versions offered, and its handler, which is made for the first request."""
 
     __slots__ = (
+        "_make",
         "api_key",
         "decode",
         "error_response",
@@ -60,27 +79,40 @@ class Route:
         "times",
     )
 
-    def __init__(
-        self,
-        api_key: int,
-        kind: int,
-        handle: Callable[..., Any],
-        error_response: MakeErrorResponse | None,
-        max_version: int | None = None,
-    ) -> None:
+    def __init__(self, api_key: int, kind: int, make: Callable[[], Any]) -> None:
+        """Use `returning` or `responding`, which check the type of handler."""
         api = APIS[api_key]
-        self.api_key = api_key
+        self.api_key = int(api_key)
         self.name = api.name
         self.min_version = api.min_version
-        self.max_version = api.max_version if max_version is None else max_version
+        self.max_version = api.max_version
         self.flexible_from = api.flexible_from
-        self.decode: Callable[[Reader, int], Message] | None = None
         self.kind = kind
-        self.handle = handle
-        self.error_response = error_response
+        self._make = make
+        # All three are set by the first request.
+        self.decode: Callable[[Reader, int], Message] | None = None
+        self.handle: Callable[[Any, Exchange], Any] | None = None
+        self.error_response: MakeErrorResponse | None = None
         # Counted here, read by the metrics page.
         self.requests = 0
         self.times: RequestTimes | None = None
+
+    def load(self) -> Callable[[Reader, int], Message]:
+        """Import what the api needs, and make its handler."""
+        handler = self._make()
+        self.handle = handler.handle
+        self.error_response = handler.error_response
+        decode: Callable[[Reader, int], Message] = APIS[self.api_key].request.decode
+        self.decode = decode
+        return decode
+
+
+def returning(api_key: ApiKey, make: Callable[[], ReturningHandler[Any]]) -> Route:
+    return Route(api_key, RETURNS, make)
+
+
+def responding(api_key: ApiKey, make: Callable[[], RespondingHandler[Any]]) -> Route:
+    return Route(api_key, RESPONDS, make)
 
 
 class Dispatch(FrameHandler):
@@ -119,7 +151,37 @@ class Dispatch(FrameHandler):
             channel.close("the broker is stopping")
             return
         try:
-            self._handle(channel, Reader(buffer, start, end))
+            reader = Reader(buffer, start, end)
+            header = read_request_header(reader)
+            route = self._routes.get(header.request_api_key)
+            version = header.request_api_version
+            if route is None or version < route.min_version or version > route.max_version:
+                self._unsupported(channel, route, header)
+                return
+            decode = route.decode
+            if decode is None:
+                decode = route.load()
+            exchange = Exchange(
+                channel,
+                route.api_key,
+                version,
+                header.correlation_id,
+                header.client_id,
+                self._clock.monotonic(),
+                route.times,
+            )
+            request = self._decoded(route, decode, reader, version)
+            if request is None:
+                channel.begin(exchange)
+                channel.mute()
+                _BackgroundDecoding(self, route, reader, decode, exchange).begin()
+                return
+            if route.api_key != PRODUCE and channel.open_exchanges and self.commit is not None:
+                # A peer's requests take effect in their order: what it produced before must be there for what it asks
+                # now.
+                self.commit()
+            channel.begin(exchange)
+            self.serve(route, request, exchange)
         except Exception as problem:
             self.give_up(channel, problem)
 
@@ -132,34 +194,6 @@ class Dispatch(FrameHandler):
             log_message = "closed the connection from %s: a bug in braidlog, please report it"
             log.error(log_message, channel.peer_host, exc_info=problem)
             channel.close("internal error")
-
-    def _handle(self, channel: Channel, reader: Reader) -> None:
-        api_key = int(reader.int16())
-        version = int(reader.int16())
-        correlation_id = int(reader.int32())
-        route = self._routes.get(api_key)
-        if route is None or version < route.min_version or version > route.max_version:
-            self._unsupported(channel, route, api_key, version, correlation_id)
-            return
-        # The first header of ControlledShutdown has no client id.
-        client_id = None if api_key == 7 and version == 0 else reader.nullable_string(False)
-        if 0 <= route.flexible_from <= version:
-            reader.skip_tags()
-        decode = route.decode
-        if decode is None:
-            decode = route.decode = APIS[api_key].request.decode
-        exchange = Exchange(channel, api_key, version, correlation_id, client_id, self._clock.monotonic(), route.times)
-        request = self._decoded(route, decode, reader, version)
-        if request is None:
-            channel.begin(exchange)
-            channel.mute()
-            _BackgroundDecoding(self, route, reader, decode, exchange).begin()
-            return
-        if api_key != PRODUCE and channel.open_exchanges and self.commit is not None:
-            # A peer's requests take effect in their order: what it produced before must be there for what it asks now.
-            self.commit()
-        channel.begin(exchange)
-        self.serve(route, request, exchange)
 
     def _decoded(
         self, route: Route, decode: Callable[[Reader, int], Message], reader: Reader, version: int
@@ -180,76 +214,64 @@ class Dispatch(FrameHandler):
 
     def serve(self, route: Route, request: Message, exchange: Exchange) -> None:
         route.requests += 1
-        if route.kind == FLOW:
-            route.handle(request, exchange)
-        else:
-            self._answer(route, request, exchange)
+        exchange.request = request
+        exchange.error_response = route.error_response
+        assert route.handle is not None
+        try:
+            response = route.handle(request, exchange)
+            if route.kind == RETURNS:
+                self._answer(route, exchange, response)
+        except Exception as problem:
+            self._refuse(route, exchange, problem)
         if not exchange.finished:
             exchange.handled = self._clock.monotonic()
 
-    def _answer(self, route: Route, request: Message, exchange: Exchange) -> None:
-        try:
-            response = route.handle(request, exchange)
-        except Exception as problem:
-            response = self._refusal(route, request, exchange, problem)
-        if response is None or isinstance(response, Message):
-            self._reply(route, exchange, response)
-        elif self.time_slicer is not None and hasattr(response, "__next__"):
+    def _answer(self, route: Route, exchange: Exchange, response: object) -> None:
+        if isinstance(response, Message):
+            exchange.answer(response)
+        elif isinstance(response, Generator):
+            assert self.time_slicer is not None
             self.time_slicer.run(
                 response,
                 exchange.channel,
-                lambda message: self._reply(route, exchange, message),
-                lambda problem: self._reply(route, exchange, self._refusal(route, request, exchange, problem)),
+                exchange.answer,
+                lambda problem: self._refuse(route, exchange, problem),
             )
         else:
+            assert isinstance(response, Coroutine)
             exchange.channel.mute()
-            self._tasks.spawn(route.name, self._answer_later(route, request, exchange, response))
+            self._tasks.spawn(route.name, self._answer_later(route, exchange, response))
 
-    async def _answer_later(
-        self, route: Route, request: Message, exchange: Exchange, work: Coroutine[Any, Any, Message]
-    ) -> None:
+    async def _answer_later(self, route: Route, exchange: Exchange, work: Coroutine[Any, Any, Message]) -> None:
         try:
-            response: Message | None = await work
+            exchange.answer(await work)
         except Exception as problem:
-            response = self._refusal(route, request, exchange, problem)
-        self._reply(route, exchange, response)
+            self._refuse(route, exchange, problem)
 
     def count_error(self, api: str, code: int) -> None:
         key = (api, code)
         self.errors[key] = self.errors.get(key, 0) + 1
 
-    def _refusal(self, route: Route, request: Message, exchange: Exchange, problem: Exception) -> Message | None:
+    def _refuse(self, route: Route, exchange: Exchange, problem: Exception) -> None:
         error = to_protocol_error(problem, f"{route.name} v{exchange.version}")
         self.count_error(route.name, error.code)
-        log_error_response(exchange, error)
-        if route.error_response is None:
-            return None
-        return route.error_response(request, exchange.version, error)
+        exchange.fail(error)
 
-    def _reply(self, route: Route, exchange: Exchange, response: Message | None) -> None:
-        if response is None:
-            exchange.finish_silently()
-            exchange.channel.close(f"{route.name} failed and has no way to say so")
-            return
-        exchange.reply(encode_response(route.api_key, exchange.version, exchange.correlation_id, response).parts())
-
-    def _unsupported(
-        self, channel: Channel, route: Route | None, api_key: int, version: int, correlation_id: int
-    ) -> None:
-        if api_key == API_VERSIONS and route is not None:
-            # Whoever asks in a version from the future is told in version 0 which ones there are (KIP-511).
+    def _unsupported(self, channel: Channel, route: Route | None, header: RequestHeader) -> None:
+        version = header.request_api_version
+        if header.request_api_key == API_VERSIONS and route is not None:
+            # A version from the future is answered in version 0 with those that there are (KIP-511).
             log_message = "ApiVersions v%d of %s is not offered: answered in v0 with the versions that are"
             log.debug(log_message, version, channel.peer_host)
-            exchange = Exchange(channel, api_key, 0, correlation_id, None, self._clock.monotonic())
+            if route.decode is None:
+                route.load()
+            exchange = Exchange(channel, API_VERSIONS, 0, header.correlation_id, None, self._clock.monotonic())
+            exchange.error_response = route.error_response
             channel.begin(exchange)
-            response = (
-                route.error_response(None, 0, UnsupportedVersionError()) if route.error_response is not None else None
-            )
-            self._reply(route, exchange, response)
+            exchange.fail(UnsupportedVersionError())
             return
         self.malformed += 1
-        known = APIS.get(api_key)
-        name = known.name if known is not None else f"api key {api_key}"
+        name = APIS[header.request_api_key].name
         offered = f"v{route.min_version}–v{route.max_version} are" if route is not None else "it is not"
         log_message = "closed the connection from %s: %s v%d is not supported (%s offered)"
         log.info(log_message, channel.peer_host, name, version, offered)

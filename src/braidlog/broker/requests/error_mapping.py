@@ -7,8 +7,6 @@ import logging
 from braidlog.cluster.store import StoreFailedError
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import KafkaStorageError, ProtocolError, UnknownServerError
-from braidlog.net.exchange import Exchange
-from braidlog.wire.apis import APIS
 
 log = logging.getLogger("braidlog.broker")
 
@@ -22,10 +20,3 @@ def to_protocol_error(problem: Exception, doing: str) -> ProtocolError:
         return KafkaStorageError(str(problem))
     log.error("%s failed: this is a bug in braidlog, please report it", doing, exc_info=problem)
     return UnknownServerError("the broker met a bug; its log has the details")
-
-
-def log_error_response(exchange: Exchange, error: ProtocolError) -> None:
-    """A request that is refused as a whole leaves a line for whoever looks for the reason."""
-    if log.isEnabledFor(logging.DEBUG):
-        name, peer = APIS[exchange.api_key].name, exchange.channel.peer_host
-        log.debug("refused %s v%d of client %s at %s: %s", name, exchange.version, exchange.client_id, peer, error)

@@ -1,106 +1,400 @@
-"""Which handler answers which api; modules that clients rarely call are imported by their first request."""
+"""Which handler serves which api, and of what it is made.
+
+Each api has a function that makes its handler when its first request comes. What clients rarely ask for is imported
+there, too, so that a broker starts without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from braidlog.broker.coordinators.coordinators import ImageTopics
 from braidlog.broker.handlers.cluster.api_versions import ApiVersionsHandler
 from braidlog.broker.handlers.records.list_offsets import ListOffsetsHandler
-from braidlog.broker.handlers.topics import metadata
 from braidlog.broker.handlers.topics.metadata import MetadataHandler
-from braidlog.broker.requests.dispatch import CALL, FLOW, Route
-from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.broker.requests.responders import ExchangeResponder
-from braidlog.core.protocol_errors import ProtocolError
-from braidlog.net.exchange import Exchange
-from braidlog.wire.message import Message
+from braidlog.broker.requests.dispatch import RespondingHandler, ReturningHandler, responding, returning
+from braidlog.cluster.legacy_offsets import LegacyOffsets
+from braidlog.wire.generated.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from braidlog.broker.broker import Broker
-
-
-class LazyHandler:
-    """A handler whose module is imported when first called."""
-
-    def __init__(
-        self, module: str, make: Callable[[ModuleType], Any], error_response: str | None = "error_response"
-    ) -> None:
-        self._module = f"braidlog.broker.handlers.{module}"
-        self._make = make
-        self._error_response_name = error_response
-        self._loaded: ModuleType | None = None
-        self._handler: Any = None
-
-    def _load(self) -> Any:
-        if self._handler is None:
-            self._loaded = import_module(self._module)
-            self._handler = self._make(self._loaded)
-        return self._handler
-
-    def handle(self, request: Message, exchange: Exchange) -> Any:
-        return self._load().handle(request, exchange)
-
-    def flow(self, request: Message, exchange: Exchange) -> None:
-        """For handlers that answer the exchange themselves; what fails before they took it on is told here."""
-        try:
-            self._load().handle(request, exchange)
-        except Exception as problem:
-            error = to_protocol_error(problem, f"{self._module} v{exchange.version}")
-            ExchangeResponder(exchange, request, self.error_response).fail(error)
-
-    def error_response(self, request: Message, version: int, error: ProtocolError) -> Message | None:
-        handler = self._load()
-        owner = handler if hasattr(handler, "error_response") else self._loaded
-        error_response = getattr(owner, self._error_response_name or "", None)
-        response: Message | None = error_response(request, version, error) if error_response is not None else None
-        return response
+    from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from braidlog.wire.generated.alter_configs import AlterConfigsRequest
+    from braidlog.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+    from braidlog.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from braidlog.wire.generated.api_versions import ApiVersionsRequest
+    from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
+    from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from braidlog.wire.generated.create_partitions import CreatePartitionsRequest
+    from braidlog.wire.generated.create_topics import CreateTopicsRequest
+    from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
+    from braidlog.wire.generated.delete_records import DeleteRecordsRequest
+    from braidlog.wire.generated.delete_topics import DeleteTopicsRequest
+    from braidlog.wire.generated.describe_cluster import DescribeClusterRequest
+    from braidlog.wire.generated.describe_configs import DescribeConfigsRequest
+    from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
+    from braidlog.wire.generated.describe_log_dirs import DescribeLogDirsRequest
+    from braidlog.wire.generated.describe_producers import DescribeProducersRequest
+    from braidlog.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest
+    from braidlog.wire.generated.describe_transactions import DescribeTransactionsRequest
+    from braidlog.wire.generated.elect_leaders import ElectLeadersRequest
+    from braidlog.wire.generated.end_txn import EndTxnRequest
+    from braidlog.wire.generated.fetch import FetchRequest
+    from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
+    from braidlog.wire.generated.heartbeat import HeartbeatRequest
+    from braidlog.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
+    from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
+    from braidlog.wire.generated.join_group import JoinGroupRequest
+    from braidlog.wire.generated.leave_group import LeaveGroupRequest
+    from braidlog.wire.generated.list_client_metrics_resources import ListClientMetricsResourcesRequest
+    from braidlog.wire.generated.list_groups import ListGroupsRequest
+    from braidlog.wire.generated.list_offsets import ListOffsetsRequest
+    from braidlog.wire.generated.list_partition_reassignments import ListPartitionReassignmentsRequest
+    from braidlog.wire.generated.list_transactions import ListTransactionsRequest
+    from braidlog.wire.generated.metadata import MetadataRequest
+    from braidlog.wire.generated.offset_commit import OffsetCommitRequest
+    from braidlog.wire.generated.offset_delete import OffsetDeleteRequest
+    from braidlog.wire.generated.offset_fetch import OffsetFetchRequest
+    from braidlog.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+    from braidlog.wire.generated.produce import ProduceRequest
+    from braidlog.wire.generated.sync_group import SyncGroupRequest
+    from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
+    from braidlog.wire.generated.write_txn_markers import WriteTxnMarkersRequest
 
 
 def add_routes(broker: Broker) -> None:
-    dispatch = broker.dispatch
-    settings = broker.settings.current
-    controller = broker.controller
+    for key, make_returning in RETURNING.items():
+        broker.dispatch.add(returning(key, partial(make_returning, broker)))
+    for key, make_responding in RESPONDING.items():
+        broker.dispatch.add(responding(key, partial(make_responding, broker)))
 
-    def lazy(
-        key: int, module: str, make: Callable[[ModuleType], Any], error_response: str | None = "error_response"
-    ) -> None:
-        handler = LazyHandler(module, make, error_response)
-        dispatch.add(Route(key, CALL, handler.handle, handler.error_response))
 
-    versions = ApiVersionsHandler(dispatch.routes)
-    auto_create = settings.get_bool("auto.create.topics.enable")
-    topics = MetadataHandler(controller, broker.registry, auto_create, broker.coordinators.topics.wanted)
-    dispatch.add(Route(0, FLOW, broker.produce.handle, None))
-    dispatch.add(Route(1, FLOW, broker.fetch.handle, None))
-    dispatch.add(Route(2, CALL, ListOffsetsHandler(broker.registry).handle, None))
-    dispatch.add(Route(3, CALL, topics.handle, metadata.error_response))
-    dispatch.add(Route(18, CALL, versions.handle, versions.error_response))
-    lazy(19, "topics.create_topics", lambda m: m.CreateTopicsHandler(controller, broker.settings))
-    lazy(20, "topics.delete_topics", lambda m: m.DeleteTopicsHandler(controller))
-    lazy(21, "records.delete_records", lambda m: m.DeleteRecordsHandler(broker.registry))
-    lazy(23, "records.offset_for_leader_epoch", lambda m: m.OffsetForLeaderEpochHandler(broker.registry))
-    lazy(
-        32,
-        "cluster.describe_configs",
-        lambda m: m.DescribeConfigsHandler(controller, broker.settings, broker.broker_id),
+# Records
+
+
+def _produce(broker: Broker) -> RespondingHandler[ProduceRequest]:
+    return broker.produce
+
+
+def _fetch(broker: Broker) -> RespondingHandler[FetchRequest]:
+    return broker.fetch
+
+
+def _list_offsets(broker: Broker) -> ReturningHandler[ListOffsetsRequest]:
+    return ListOffsetsHandler(broker.registry)
+
+
+def _offset_for_leader_epoch(broker: Broker) -> ReturningHandler[OffsetForLeaderEpochRequest]:
+    from braidlog.broker.handlers.records.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+
+    return OffsetForLeaderEpochHandler(broker.registry)
+
+
+def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
+    from braidlog.broker.handlers.records.delete_records import DeleteRecordsHandler
+
+    return DeleteRecordsHandler(broker.registry)
+
+
+# Topics
+
+
+def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
+    auto_create = broker.settings.current.get_bool("auto.create.topics.enable")
+    return MetadataHandler(broker.controller, broker.registry, auto_create, broker.coordinators.topics.wanted)
+
+
+def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
+    from braidlog.broker.handlers.topics.create_topics import CreateTopicsHandler
+
+    return CreateTopicsHandler(broker.controller, broker.settings)
+
+
+def _delete_topics(broker: Broker) -> ReturningHandler[DeleteTopicsRequest]:
+    from braidlog.broker.handlers.topics.delete_topics import DeleteTopicsHandler
+
+    return DeleteTopicsHandler(broker.controller)
+
+
+def _create_partitions(broker: Broker) -> ReturningHandler[CreatePartitionsRequest]:
+    from braidlog.broker.handlers.topics.create_partitions import CreatePartitionsHandler
+
+    return CreatePartitionsHandler(broker.controller)
+
+
+def _describe_topic_partitions(broker: Broker) -> ReturningHandler[DescribeTopicPartitionsRequest]:
+    from braidlog.broker.handlers.topics.describe_topic_partitions import DescribeTopicPartitionsHandler
+
+    most = broker.settings.current.get_int("max.request.partition.size.limit")
+    return DescribeTopicPartitionsHandler(broker.controller, broker.registry, most)
+
+
+def _elect_leaders(broker: Broker) -> ReturningHandler[ElectLeadersRequest]:
+    from braidlog.broker.handlers.topics.elect_leaders import ElectLeadersHandler
+
+    return ElectLeadersHandler(broker.controller)
+
+
+def _alter_partition_reassignments(broker: Broker) -> ReturningHandler[AlterPartitionReassignmentsRequest]:
+    from braidlog.broker.handlers.topics.reassignments import AlterReassignmentsHandler
+
+    return AlterReassignmentsHandler(broker.controller)
+
+
+def _list_partition_reassignments(broker: Broker) -> ReturningHandler[ListPartitionReassignmentsRequest]:
+    from braidlog.broker.handlers.topics.reassignments import ListReassignmentsHandler
+
+    return ListReassignmentsHandler(broker.controller)
+
+
+# The cluster
+
+
+def _api_versions(broker: Broker) -> ReturningHandler[ApiVersionsRequest]:
+    return ApiVersionsHandler(broker.dispatch.routes)
+
+
+def _describe_cluster(broker: Broker) -> ReturningHandler[DescribeClusterRequest]:
+    from braidlog.broker.handlers.cluster.describe_cluster import DescribeClusterHandler
+
+    return DescribeClusterHandler(broker.controller)
+
+
+def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest]:
+    from braidlog.broker.handlers.cluster.describe_configs import DescribeConfigsHandler
+
+    return DescribeConfigsHandler(broker.controller, broker.settings, broker.broker_id)
+
+
+def _alter_configs(broker: Broker) -> ReturningHandler[AlterConfigsRequest]:
+    from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler
+
+    return AlterConfigsHandler(broker.controller)
+
+
+def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAlterConfigsRequest]:
+    from braidlog.broker.handlers.cluster.alter_configs import IncrementalAlterConfigsHandler
+
+    return IncrementalAlterConfigsHandler(broker.controller, broker.broker_id)
+
+
+def _describe_log_dirs(broker: Broker) -> ReturningHandler[DescribeLogDirsRequest]:
+    from braidlog.broker.handlers.cluster.describe_log_dirs import DescribeLogDirsHandler
+
+    return DescribeLogDirsHandler(broker.logs)
+
+
+def _alter_replica_log_dirs(broker: Broker) -> ReturningHandler[AlterReplicaLogDirsRequest]:
+    from braidlog.broker.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirsHandler
+
+    return AlterReplicaLogDirsHandler(broker.logs, broker.moves)
+
+
+def _list_client_metrics_resources(broker: Broker) -> ReturningHandler[ListClientMetricsResourcesRequest]:
+    from braidlog.broker.handlers.cluster.list_client_metrics_resources import ListClientMetricsResourcesHandler
+
+    return ListClientMetricsResourcesHandler()
+
+
+def _find_coordinator(broker: Broker) -> ReturningHandler[FindCoordinatorRequest]:
+    from braidlog.broker.handlers.cluster.find_coordinator import FindCoordinatorHandler
+
+    return FindCoordinatorHandler(broker.controller, broker.coordinators.topics)
+
+
+# Groups
+
+
+def _offset_commit(broker: Broker) -> RespondingHandler[OffsetCommitRequest]:
+    from braidlog.broker.handlers.groups.offset_commit import OffsetCommitHandler
+
+    return OffsetCommitHandler(
+        broker.coordinators.groups,
+        ImageTopics(broker.controller),
+        LegacyOffsets(broker.session),
+        broker.tasks,
+        lambda: broker.settings.current.get_int("offset.metadata.max.bytes"),
     )
-    lazy(33, "cluster.alter_configs", lambda m: m.AlterConfigsHandler(controller))
-    lazy(34, "cluster.alter_replica_log_dirs", lambda m: m.AlterReplicaLogDirsHandler(broker.logs, broker.moves))
-    lazy(35, "cluster.describe_log_dirs", lambda m: m.DescribeLogDirsHandler(broker.logs))
-    lazy(37, "topics.create_partitions", lambda m: m.CreatePartitionsHandler(controller))
-    lazy(43, "topics.elect_leaders", lambda m: m.ElectLeadersHandler(controller))
-    lazy(44, "cluster.alter_configs", lambda m: m.IncrementalAlterConfigsHandler(controller, broker.broker_id))
-    lazy(45, "topics.reassignments", lambda m: m.AlterReassignmentsHandler(controller), "alter_error_response")
-    lazy(46, "topics.reassignments", lambda m: m.ListReassignmentsHandler(controller), "list_error_response")
-    lazy(60, "cluster.describe_cluster", lambda m: m.DescribeClusterHandler(controller))
-    lazy(74, "cluster.list_client_metrics_resources", lambda m: m.ListClientMetricsResourcesHandler())
-    most = settings.get_int("max.request.partition.size.limit")
-    lazy(
-        75,
-        "topics.describe_topic_partitions",
-        lambda m: m.DescribeTopicPartitionsHandler(controller, broker.registry, most),
+
+
+def _offset_fetch(broker: Broker) -> RespondingHandler[OffsetFetchRequest]:
+    from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
+
+    return OffsetFetchHandler(
+        broker.coordinators.groups, ImageTopics(broker.controller), LegacyOffsets(broker.session), broker.tasks
     )
+
+
+def _offset_delete(broker: Broker) -> RespondingHandler[OffsetDeleteRequest]:
+    from braidlog.broker.handlers.groups.offset_delete import OffsetDeleteHandler
+
+    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.controller))
+
+
+def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitRequest]:
+    from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
+
+    return TxnOffsetCommitHandler(
+        broker.coordinators.groups,
+        broker.coordinators.add_partitions_manager,
+        ImageTopics(broker.controller),
+        broker.verifies_transactions,
+    )
+
+
+def _join_group(broker: Broker) -> RespondingHandler[JoinGroupRequest]:
+    from braidlog.broker.handlers.groups.join_group import JoinGroupHandler
+
+    return JoinGroupHandler(broker.coordinators.groups)
+
+
+def _sync_group(broker: Broker) -> RespondingHandler[SyncGroupRequest]:
+    from braidlog.broker.handlers.groups.sync_group import SyncGroupHandler
+
+    return SyncGroupHandler(broker.coordinators.groups)
+
+
+def _heartbeat(broker: Broker) -> RespondingHandler[HeartbeatRequest]:
+    from braidlog.broker.handlers.groups.heartbeat import HeartbeatHandler
+
+    return HeartbeatHandler(broker.coordinators.groups)
+
+
+def _leave_group(broker: Broker) -> RespondingHandler[LeaveGroupRequest]:
+    from braidlog.broker.handlers.groups.leave_group import LeaveGroupHandler
+
+    return LeaveGroupHandler(broker.coordinators.groups)
+
+
+def _consumer_group_heartbeat(broker: Broker) -> RespondingHandler[ConsumerGroupHeartbeatRequest]:
+    from braidlog.broker.handlers.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
+
+    return ConsumerGroupHeartbeatHandler(broker.coordinators.groups)
+
+
+def _describe_groups(broker: Broker) -> ReturningHandler[DescribeGroupsRequest]:
+    from braidlog.broker.handlers.groups.describe_groups import DescribeGroupsHandler
+
+    return DescribeGroupsHandler(broker.coordinators.groups)
+
+
+def _list_groups(broker: Broker) -> ReturningHandler[ListGroupsRequest]:
+    from braidlog.broker.handlers.groups.list_groups import ListGroupsHandler
+
+    return ListGroupsHandler(broker.coordinators.groups)
+
+
+def _delete_groups(broker: Broker) -> ReturningHandler[DeleteGroupsRequest]:
+    from braidlog.broker.handlers.groups.delete_groups import DeleteGroupsHandler
+
+    return DeleteGroupsHandler(broker.coordinators.groups)
+
+
+def _consumer_group_describe(broker: Broker) -> ReturningHandler[ConsumerGroupDescribeRequest]:
+    from braidlog.broker.handlers.groups.consumer_group_describe import ConsumerGroupDescribeHandler
+
+    return ConsumerGroupDescribeHandler(broker.coordinators.groups)
+
+
+# Transactions
+
+
+def _init_producer_id(broker: Broker) -> ReturningHandler[InitProducerIdRequest]:
+    from braidlog.broker.handlers.transactions.init_producer_id import InitProducerIdHandler
+
+    return InitProducerIdHandler(broker.producer_ids, broker.coordinators.transactions)
+
+
+def _add_partitions_to_txn(broker: Broker) -> RespondingHandler[AddPartitionsToTxnRequest]:
+    from braidlog.broker.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxnHandler
+
+    return AddPartitionsToTxnHandler(broker.coordinators.transactions, broker.controller)
+
+
+def _add_offsets_to_txn(broker: Broker) -> RespondingHandler[AddOffsetsToTxnRequest]:
+    from braidlog.broker.handlers.transactions.add_offsets_to_txn import AddOffsetsToTxnHandler
+
+    return AddOffsetsToTxnHandler(broker.coordinators.transactions, broker.coordinators.groups)
+
+
+def _end_txn(broker: Broker) -> RespondingHandler[EndTxnRequest]:
+    from braidlog.broker.handlers.transactions.end_txn import EndTxnHandler
+
+    return EndTxnHandler(broker.coordinators.transactions)
+
+
+def _write_txn_markers(broker: Broker) -> RespondingHandler[WriteTxnMarkersRequest]:
+    from braidlog.broker.handlers.transactions.write_txn_markers import WriteTxnMarkersHandler
+
+    return WriteTxnMarkersHandler(broker.coordinators.markers)
+
+
+def _describe_producers(broker: Broker) -> ReturningHandler[DescribeProducersRequest]:
+    from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
+
+    return DescribeProducersHandler(broker.registry)
+
+
+def _describe_transactions(broker: Broker) -> ReturningHandler[DescribeTransactionsRequest]:
+    from braidlog.broker.handlers.transactions.describe_transactions import DescribeTransactionsHandler
+
+    return DescribeTransactionsHandler(broker.coordinators.transactions)
+
+
+def _list_transactions(broker: Broker) -> ReturningHandler[ListTransactionsRequest]:
+    from braidlog.broker.handlers.transactions.list_transactions import ListTransactionsHandler
+
+    return ListTransactionsHandler(broker.coordinators.transactions)
+
+
+RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.METADATA: _metadata,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.LIST_GROUPS: _list_groups,
+    ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: _list_transactions,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
+    ApiKey.LIST_CLIENT_METRICS_RESOURCES: _list_client_metrics_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+}
+
+RESPONDING: Final[dict[ApiKey, Callable[[Broker], RespondingHandler[Any]]]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.HEARTBEAT: _heartbeat,
+    ApiKey.LEAVE_GROUP: _leave_group,
+    ApiKey.SYNC_GROUP: _sync_group,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets_to_txn,
+    ApiKey.END_TXN: _end_txn,
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.OFFSET_DELETE: _offset_delete,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+}

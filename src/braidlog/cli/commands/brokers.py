@@ -13,7 +13,7 @@ from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.cluster_description import BrokerDescription, ClusterCalls
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.wire.apis import API_VERSIONS
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _COLUMNS: Final = ("broker", "address", "rack", "controller", "reachable", "answer_ms", "apis")
@@ -85,7 +85,7 @@ def _answer(cluster: ClusterConnection, broker_id: int, broker: BrokerDescriptio
     try:
         if broker is None:
             raise cluster.absent(broker_id)
-        answer = cluster.node(broker_id).call(API_VERSIONS, _REQUEST, ApiVersionsResponse)
+        answer = cluster.node(broker_id).call(ApiKey.API_VERSIONS, _REQUEST, ApiVersionsResponse)
     except (BraidlogError, ProtocolError) as problem:
         remark_failure(problem)
         return {"reachable": False, "answer_ms": None, "apis": None}

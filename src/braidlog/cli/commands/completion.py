@@ -17,7 +17,7 @@ from braidlog.cli.command_tree import (
     TOPIC_SETTING,
     commands_of,
 )
-from braidlog.cli.completion_scripts import completion_bash, completion_fish, completion_zsh
+from braidlog.cli.completion_scripts import bash_script, fish_script, zsh_script
 from braidlog.cli.options import add_connection, connect
 from braidlog.config.setting import READ_ONLY
 from braidlog.core.errors import BraidlogError, UserError
@@ -37,9 +37,9 @@ switch it on:
 """
 
 _SCRIPTS: Final = {
-    "bash": completion_bash.script,
-    "zsh": completion_zsh.script,
-    "fish": completion_fish.script,
+    "bash": bash_script,
+    "zsh": zsh_script,
+    "fish": fish_script,
 }
 
 

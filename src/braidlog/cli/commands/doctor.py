@@ -13,10 +13,10 @@ from braidlog.cli.checks.data_directories import (
     check_clock,
     check_directory,
     check_identity,
+    stored_cluster_id,
 )
 from braidlog.cli.checks.finding import OK, PROBLEM, WARNING, Finding, ok, problem, warning
 from braidlog.cli.checks.listening import check_listeners, check_open_files
-from braidlog.cli.checks.stored_cluster import stored_cluster_id
 from braidlog.cli.cli_terms import in_cli_terms
 from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
 from braidlog.cli.options import (

@@ -10,27 +10,29 @@ from typing import Any
 import pytest
 
 from braidlog.broker.handlers.cluster.api_versions import ApiVersionsHandler
-from braidlog.broker.requests.dispatch import API_VERSIONS, CALL, FEW_ELEMENTS, FLOW, MOST_ELEMENTS, Dispatch, Route
+from braidlog.broker.requests.dispatch import FEW_ELEMENTS, MOST_ELEMENTS, RESPONDS, RETURNS, Dispatch, Route, returning
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.core.tasks import Tasks
 from braidlog.net.channel import Channel
-from braidlog.net.exchange import Exchange, Part
+from braidlog.net.exchange import Exchange, MakeErrorResponse, Part
 from braidlog.net.fair_queue import FairQueue
 from braidlog.net.memory import MemoryBudget, MemoryPool
 from braidlog.net.round import Round
 from braidlog.wire.apis import decode_response, encode_request
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from braidlog.wire.message import Message
 
-METADATA = 3
-LIST_OFFSETS = 2
-PRODUCE = 0
+API_VERSIONS = ApiKey.API_VERSIONS
+METADATA = ApiKey.METADATA
+LIST_OFFSETS = ApiKey.LIST_OFFSETS
+PRODUCE = ApiKey.PRODUCE
 
 
 class Loop:
@@ -64,6 +66,16 @@ class MemoryChannel(Channel):
         self.handler.channel_closed(self)
 
 
+def no_error_response(request: Any, version: int, error: ProtocolError) -> None:
+    return None
+
+
+class FunctionHandler:
+    def __init__(self, handle: Callable[[Any, Exchange], Any], error_response: MakeErrorResponse) -> None:
+        self.handle = handle
+        self.error_response = error_response
+
+
 class World:
     def __init__(self) -> None:
         self.loop = Loop()
@@ -72,8 +84,25 @@ class World:
         self.clock = ManualClock()
         self.dispatch = Dispatch(self.clock, self.tasks)
         self.channel = MemoryChannel(self.dispatch, self.round)
-        versions = ApiVersionsHandler(self.dispatch.routes)
-        self.dispatch.add(Route(API_VERSIONS, CALL, versions.handle, versions.error_response))
+        self.dispatch.add(returning(API_VERSIONS, lambda: ApiVersionsHandler(self.dispatch.routes)))
+
+    def returns(
+        self,
+        api_key: ApiKey,
+        handle: Callable[[Any, Exchange], Any],
+        error_response: MakeErrorResponse = no_error_response,
+    ) -> Route:
+        route = Route(api_key, RETURNS, lambda: FunctionHandler(handle, error_response))
+        self.dispatch.add(route)
+        return route
+
+    def responds(
+        self,
+        api_key: ApiKey,
+        handle: Callable[[Any, Exchange], Any],
+        error_response: MakeErrorResponse = no_error_response,
+    ) -> None:
+        self.dispatch.add(Route(api_key, RESPONDS, lambda: FunctionHandler(handle, error_response)))
 
     def frame(self, body: bytes) -> None:
         self.dispatch.handle_frame(self.channel, body, 0, len(body))
@@ -93,7 +122,7 @@ def world() -> World:
     return World()
 
 
-def metadata_refusal(request: MetadataRequest, version: int, error: ProtocolError) -> MetadataResponse:
+def metadata_error(request: MetadataRequest, version: int, error: ProtocolError) -> MetadataResponse:
     return MetadataResponse(cluster_id=error.name)
 
 
@@ -104,7 +133,7 @@ def test_a_request_reaches_its_handler_and_its_answer_the_peer(world: World) -> 
         seen.append((request, exchange))
         return MetadataResponse(cluster_id="here", controller_id=5)
 
-    world.dispatch.add(Route(METADATA, CALL, handle, None))
+    world.returns(METADATA, handle)
     world.ask(METADATA, 12, MetadataRequest(topics=None), correlation=99)
     correlation, response = world.answer(METADATA, 12)
     assert correlation == 99
@@ -120,7 +149,7 @@ def test_a_handlers_failure_becomes_an_answer(world: World, failure: Exception) 
     def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
         raise failure
 
-    world.dispatch.add(Route(METADATA, CALL, handle, metadata_refusal))
+    world.returns(METADATA, handle, metadata_error)
     world.ask(METADATA, 12, MetadataRequest())
     _, response = world.answer(METADATA, 12)
     expected = "INVALID_REQUEST" if isinstance(failure, InvalidRequestError) else "UNKNOWN_SERVER_ERROR"
@@ -130,16 +159,44 @@ def test_a_handlers_failure_becomes_an_answer(world: World, failure: Exception) 
     assert sum(world.dispatch.errors.values()) == 1
 
 
+@pytest.mark.parametrize("failure", [InvalidRequestError("no"), RuntimeError("bug")])
+def test_a_failure_of_a_handler_that_responds_itself_becomes_an_answer(world: World, failure: Exception) -> None:
+    def handle(request: MetadataRequest, exchange: Exchange) -> None:
+        raise failure
+
+    world.responds(METADATA, handle, metadata_error)
+    world.ask(METADATA, 12, MetadataRequest())
+    _, response = world.answer(METADATA, 12)
+    assert isinstance(response, MetadataResponse)
+    assert response.cluster_id in ("INVALID_REQUEST", "UNKNOWN_SERVER_ERROR")
+    assert not world.channel.closed
+
+
+def test_a_handler_is_made_for_the_first_request(world: World) -> None:
+    made: list[FunctionHandler] = []
+
+    def make() -> FunctionHandler:
+        made.append(FunctionHandler(lambda request, exchange: MetadataResponse(), no_error_response))
+        return made[-1]
+
+    world.dispatch.add(Route(METADATA, RETURNS, make))
+    assert made == []
+    for _ in range(2):
+        world.ask(METADATA, 12, MetadataRequest())
+        world.answer(METADATA, 12)
+    assert len(made) == 1
+
+
 def test_a_failure_without_a_protocol_form_closes_the_connection(world: World) -> None:
     def handle(request: ListOffsetsRequest, exchange: Exchange) -> ListOffsetsResponse:
         raise RuntimeError("bug")
 
-    world.dispatch.add(Route(LIST_OFFSETS, CALL, handle, None))
+    world.returns(LIST_OFFSETS, handle)
     world.ask(LIST_OFFSETS, 7, ListOffsetsRequest())
     assert world.channel.closed
 
 
-def test_api_versions_from_the_future_are_told_what_there_is_in_version_0(world: World) -> None:
+def test_api_versions_from_the_future_are_answered_in_version_0(world: World) -> None:
     world.frame(struct.pack(">hhih", 18, 99, 4711, -1) + b"whatever comes in version 99")
     correlation, response = world.answer(API_VERSIONS, 0)
     assert correlation == 4711
@@ -150,7 +207,7 @@ def test_api_versions_from_the_future_are_told_what_there_is_in_version_0(world:
 
 
 def test_api_versions_lists_what_is_served(world: World) -> None:
-    world.dispatch.add(Route(METADATA, CALL, lambda request, exchange: MetadataResponse(), None, max_version=9))
+    world.returns(METADATA, lambda request, exchange: MetadataResponse()).max_version = 9
     request = ApiVersionsRequest(client_software_name="some-client", client_software_version="1.2.3")
     world.ask(API_VERSIONS, 3, request)
     _, response = world.answer(API_VERSIONS, 3)
@@ -198,7 +255,7 @@ def test_a_handler_that_takes_time_mutes_the_connection_until_it_is_done(world: 
         def handle(request: MetadataRequest, exchange: Exchange) -> Coroutine[Any, Any, MetadataResponse]:
             return wait()
 
-        world.dispatch.add(Route(METADATA, CALL, handle, metadata_refusal))
+        world.returns(METADATA, handle, metadata_error)
         world.ask(METADATA, 12, MetadataRequest())
         await asyncio.sleep(0)
         assert world.channel.muted
@@ -216,13 +273,13 @@ def test_a_handler_that_takes_time_mutes_the_connection_until_it_is_done(world: 
 def test_what_a_peer_produced_is_committed_before_its_next_request(world: World) -> None:
     order: list[str] = []
     world.dispatch.commit = lambda: order.append("commit")
-    world.dispatch.add(Route(PRODUCE, FLOW, lambda request, exchange: order.append("produce"), None))
+    world.responds(PRODUCE, lambda request, exchange: order.append("produce"))
 
     def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
         order.append("metadata")
         return MetadataResponse()
 
-    world.dispatch.add(Route(METADATA, CALL, handle, None))
+    world.returns(METADATA, handle)
     from braidlog.wire.generated.produce import ProduceRequest
 
     world.ask(PRODUCE, 9, ProduceRequest(acks=1))
@@ -239,7 +296,7 @@ def test_a_stopping_broker_takes_no_more_requests(world: World) -> None:
 
 
 class Threads:
-    """Work for threads, done when told."""
+    """Work for threads, done when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], None], Callable[[Exception | None], None]]] = []
@@ -271,7 +328,7 @@ def test_a_long_request_is_decoded_elsewhere_while_its_peer_waits(world: World) 
         seen.append(len(request.topics))
         return MetadataResponse(cluster_id="here")
 
-    world.dispatch.add(Route(METADATA, CALL, handle, None))
+    world.returns(METADATA, handle)
     world.ask(METADATA, 8, many_names(), correlation=5)
     assert world.channel.muted
     assert seen == []
@@ -287,7 +344,7 @@ def test_a_long_request_is_decoded_elsewhere_while_its_peer_waits(world: World) 
 def test_a_long_request_that_makes_no_sense_closes_its_connection(world: World) -> None:
     threads = Threads()
     world.dispatch.handler_pool = RequestHandlerPool(threads.run, MemoryPool(1 << 20))
-    world.dispatch.add(Route(METADATA, CALL, lambda request, exchange: MetadataResponse(), None))
+    world.returns(METADATA, lambda request, exchange: MetadataResponse())
     whole = encode_request(METADATA, 8, 7, "test", many_names()).getvalue()[4:]
     world.frame(whole[:-3])
     threads.finish()
@@ -299,7 +356,7 @@ def test_a_produce_to_very_many_partitions_is_decoded_elsewhere(world: World) ->
     threads = Threads()
     world.dispatch.handler_pool = RequestHandlerPool(threads.run, MemoryPool(1 << 20))
     seen: list[int] = []
-    world.dispatch.add(Route(PRODUCE, FLOW, lambda request, exchange: seen.append(len(request.topic_data)), None))
+    world.responds(PRODUCE, lambda request, exchange: seen.append(len(request.topic_data)))
 
     def produce(topics: int, records: bytes) -> ProduceRequest:
         data = [PartitionProduceData(index=0, records=records)]
@@ -316,7 +373,7 @@ def test_a_produce_to_very_many_partitions_is_decoded_elsewhere(world: World) ->
 def test_a_request_of_too_many_elements_is_refused(world: World) -> None:
     threads = Threads()
     world.dispatch.handler_pool = RequestHandlerPool(threads.run, MemoryPool(1 << 20))
-    world.dispatch.add(Route(METADATA, CALL, lambda request, exchange: MetadataResponse(), None))
+    world.returns(METADATA, lambda request, exchange: MetadataResponse())
     names = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * (MOST_ELEMENTS + 1))
     world.ask(METADATA, 8, names)
     threads.finish()
@@ -337,13 +394,13 @@ def test_a_handler_that_yields_is_answered_in_slices(world: World) -> None:
         yield
         raise InvalidRequestError("no")
 
-    world.dispatch.add(Route(METADATA, CALL, handle, None))
+    world.returns(METADATA, handle)
     world.ask(METADATA, 8, MetadataRequest(topics=None))
     assert world.channel.muted
     _, response = world.answer(METADATA, 8)
     assert isinstance(response, MetadataResponse)
     assert response.cluster_id == "slowly"
-    world.dispatch.add(Route(METADATA, CALL, fail, metadata_refusal))
+    world.returns(METADATA, fail, metadata_error)
     world.ask(METADATA, 8, MetadataRequest(topics=None))
     _, response = world.answer(METADATA, 8)
     assert isinstance(response, MetadataResponse)

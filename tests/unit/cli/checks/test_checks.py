@@ -12,11 +12,17 @@ from pathlib import Path
 import pytest
 
 from braidlog.cli.checks import data_directories, listening, live_cluster, processes
-from braidlog.cli.checks.data_directories import DataDirectory, check_clock, check_identity, judge_disk, survey
+from braidlog.cli.checks.data_directories import (
+    DataDirectory,
+    check_clock,
+    check_identity,
+    judge_disk,
+    stored_cluster_id,
+    survey,
+)
 from braidlog.cli.checks.finding import OK, PROBLEM, WARNING, Finding, listing
 from braidlog.cli.checks.listening import check_advertised, check_listeners, check_port, judge_open_files
 from braidlog.cli.checks.live_cluster import TopicSafety, check_partitions, check_safety
-from braidlog.cli.checks.stored_cluster import stored_cluster_id
 from braidlog.cluster.journal_files import PREFIX
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.types import Endpoint

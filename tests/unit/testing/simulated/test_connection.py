@@ -15,6 +15,7 @@ from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
 from braidlog.testing.simulated.loop import Process, SimulatedLoop
+from support.exchanges import reply
 
 
 class Echo(FrameHandler):
@@ -35,9 +36,9 @@ class Echo(FrameHandler):
         parts = [struct.pack(">ii", 4 + len(text), correlation), body]
         if text.startswith(b"slow"):
             channel.mute()
-            self.loop.call_later(1.0, exchange.reply, parts)
+            self.loop.call_later(1.0, reply, exchange, parts)
         else:
-            exchange.reply(parts)
+            reply(exchange, parts)
 
     def channel_closed(self, channel: Channel) -> None:
         self.closed += 1

@@ -42,7 +42,8 @@ class AlterConfigsHandler:
             await time_slice.yield_if_over()
         return response
 
-    def error_response(self, request: AlterConfigsRequest, version: int, error: ProtocolError) -> AlterConfigsResponse:
+    @staticmethod
+    def error_response(request: AlterConfigsRequest, version: int, error: ProtocolError) -> AlterConfigsResponse:
         return AlterConfigsResponse(
             responses=[
                 _full(ConfigResult(ConfigResource(resource.resource_type, resource.resource_name), error))
@@ -92,8 +93,9 @@ class IncrementalAlterConfigsHandler:
             return ConfigResult(wanted.resource, error)
         return ConfigResult(wanted.resource)
 
+    @staticmethod
     def error_response(
-        self, request: IncrementalAlterConfigsRequest, version: int, error: ProtocolError
+        request: IncrementalAlterConfigsRequest, version: int, error: ProtocolError
     ) -> IncrementalAlterConfigsResponse:
         return IncrementalAlterConfigsResponse(
             responses=[

@@ -44,6 +44,19 @@ class AlterReplicaLogDirsHandler:
             return to_protocol_error(problem, f"moving {partition} to {path}").code
         return NONE
 
+    @staticmethod
+    def error_response(
+        request: AlterReplicaLogDirsRequest, version: int, error: ProtocolError
+    ) -> AlterReplicaLogDirsResponse:
+        results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                results.setdefault(topic.name, []).extend(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in topic.partitions
+                )
+        return _response(results)
+
 
 def _response(results: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
@@ -52,16 +65,3 @@ def _response(results: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> Al
             for topic, partitions in results.items()
         ]
     )
-
-
-def error_response(
-    request: AlterReplicaLogDirsRequest, version: int, error: ProtocolError
-) -> AlterReplicaLogDirsResponse:
-    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            results.setdefault(topic.name, []).extend(
-                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
-                for index in topic.partitions
-            )
-    return _response(results)

@@ -41,6 +41,6 @@ class DescribeClusterHandler:
             ),
         )
 
-
-def error_response(request: DescribeClusterRequest, version: int, error: ProtocolError) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=error.code, error_message=error.message)
+    @staticmethod
+    def error_response(request: DescribeClusterRequest, version: int, error: ProtocolError) -> DescribeClusterResponse:
+        return DescribeClusterResponse(error_code=error.code, error_message=error.message)

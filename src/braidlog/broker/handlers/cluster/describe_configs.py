@@ -91,6 +91,20 @@ class DescribeConfigsHandler:
             return []
         raise InvalidRequestError(f"resource type {wanted.resource_type} has no settings here")
 
+    @staticmethod
+    def error_response(request: DescribeConfigsRequest, version: int, error: ProtocolError) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(
+                    error_code=error.code,
+                    error_message=error.message,
+                    resource_type=wanted.resource_type,
+                    resource_name=wanted.resource_name,
+                )
+                for wanted in request.resources
+            ]
+        )
+
 
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
@@ -107,18 +121,4 @@ def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         ]
         if request.include_synonyms
         else [],
-    )
-
-
-def error_response(request: DescribeConfigsRequest, version: int, error: ProtocolError) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=wanted.resource_type,
-                resource_name=wanted.resource_name,
-            )
-            for wanted in request.resources
-        ]
     )

@@ -65,6 +65,6 @@ class DescribeLogDirsHandler:
             usable_bytes=facts.usable_bytes,
         )
 
-
-def error_response(request: DescribeLogDirsRequest, version: int, error: ProtocolError) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=error.code)
+    @staticmethod
+    def error_response(request: DescribeLogDirsRequest, version: int, error: ProtocolError) -> DescribeLogDirsResponse:
+        return DescribeLogDirsResponse(error_code=error.code)

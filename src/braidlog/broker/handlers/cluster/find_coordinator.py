@@ -65,12 +65,12 @@ class FindCoordinatorHandler:
 
         return find
 
+    @staticmethod
+    def error_response(request: FindCoordinatorRequest, version: int, error: ProtocolError) -> FindCoordinatorResponse:
+        if version < _MANY_KEYS_FROM:
+            return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
+        return FindCoordinatorResponse(coordinators=[_refused(key, error) for key in request.coordinator_keys])
+
 
 def _refused(key: str, error: ProtocolError) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
-
-
-def error_response(request: FindCoordinatorRequest, version: int, error: ProtocolError) -> FindCoordinatorResponse:
-    if version < _MANY_KEYS_FROM:
-        return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
-    return FindCoordinatorResponse(coordinators=[_refused(key, error) for key in request.coordinator_keys])

@@ -19,8 +19,8 @@ class ListClientMetricsResourcesHandler:
     ) -> ListClientMetricsResourcesResponse:
         return ListClientMetricsResourcesResponse()
 
-
-def error_response(
-    request: ListClientMetricsResourcesRequest, version: int, error: ProtocolError
-) -> ListClientMetricsResourcesResponse:
-    return ListClientMetricsResourcesResponse(error_code=error.code)
+    @staticmethod
+    def error_response(
+        request: ListClientMetricsResourcesRequest, version: int, error: ProtocolError
+    ) -> ListClientMetricsResourcesResponse:
+        return ListClientMetricsResourcesResponse(error_code=error.code)

@@ -47,12 +47,12 @@ class ConsumerGroupDescribeHandler:
         assert isinstance(answer, DescribedGroup)
         return answer
 
+    @staticmethod
+    def error_response(
+        request: ConsumerGroupDescribeRequest, version: int, error: ProtocolError
+    ) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(groups=[failed(group_id, error) for group_id in request.group_ids])
+
 
 def failed(group_id: str, error: ProtocolError) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-
-
-def error_response(
-    request: ConsumerGroupDescribeRequest, version: int, error: ProtocolError
-) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[failed(group_id, error) for group_id in request.group_ids])

@@ -5,7 +5,7 @@ v1   members choose their own ids, and may subscribe with a regular expression
 
 from __future__ import annotations
 
-from braidlog.broker.requests.responders import ExchangeResponder, caller_of
+from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import ProtocolError
@@ -21,14 +21,13 @@ class ConsumerGroupHeartbeatHandler:
         self._groups = groups
 
     def handle(self, request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         caller = caller_of(exchange)
         self._groups.submit(
-            request.group_id, responder, lambda shard, now: shard.consumer_heartbeat(request, caller, responder, now)
+            request.group_id, exchange, lambda shard, now: shard.consumer_heartbeat(request, caller, exchange, now)
         )
 
-
-def error_response(
-    request: ConsumerGroupHeartbeatRequest, version: int, error: ProtocolError
-) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    @staticmethod
+    def error_response(
+        request: ConsumerGroupHeartbeatRequest, version: int, error: ProtocolError
+    ) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

@@ -33,9 +33,9 @@ class DeleteGroupsHandler:
         assert isinstance(answer, DeletableGroupResult)
         return answer
 
-
-def error_response(request: DeleteGroupsRequest, version: int, error: ProtocolError) -> DeleteGroupsResponse:
-    code = error.code
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
-    )
+    @staticmethod
+    def error_response(request: DeleteGroupsRequest, version: int, error: ProtocolError) -> DeleteGroupsResponse:
+        code = error.code
+        return DeleteGroupsResponse(
+            results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
+        )

@@ -48,6 +48,10 @@ class DescribeGroupsHandler:
         assert isinstance(answer, DescribedGroup)
         return answer
 
+    @staticmethod
+    def error_response(request: DescribeGroupsRequest, version: int, error: ProtocolError) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[failed(group_id, version, error) for group_id in request.groups])
+
 
 def failed(group_id: str, version: int, error: ProtocolError, state: str = "") -> DescribedGroup:
     return DescribedGroup(
@@ -56,7 +60,3 @@ def failed(group_id: str, version: int, error: ProtocolError, state: str = "") -
         error_message=error.message if version >= SAYS_NOT_FOUND_FROM else None,
         group_state=state,
     )
-
-
-def error_response(request: DescribeGroupsRequest, version: int, error: ProtocolError) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[failed(group_id, version, error) for group_id in request.groups])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from braidlog.broker.requests.responders import ExchangeResponder, caller_of
+from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import NONE, CoordinatorLoadInProgressError, ProtocolError
@@ -15,15 +15,14 @@ class HeartbeatHandler:
         self._groups = groups
 
     def handle(self, request: HeartbeatRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         caller = caller_of(exchange)
         self._groups.submit(
-            request.group_id, responder, lambda shard, now: shard.heartbeat(request, caller, responder, now)
+            request.group_id, exchange, lambda shard, now: shard.heartbeat(request, caller, exchange, now)
         )
 
-
-def error_response(request: HeartbeatRequest, version: int, error: ProtocolError) -> HeartbeatResponse:
-    if error.code == CoordinatorLoadInProgressError.code:
-        # Nobody's session ends while the coordinator loads, and a client has no use for the news.
-        return HeartbeatResponse(error_code=NONE)
-    return HeartbeatResponse(error_code=error.code)
+    @staticmethod
+    def error_response(request: HeartbeatRequest, version: int, error: ProtocolError) -> HeartbeatResponse:
+        if error.code == CoordinatorLoadInProgressError.code:
+            # Nobody's session ends while the coordinator loads, and a client has no use for the news.
+            return HeartbeatResponse(error_code=NONE)
+        return HeartbeatResponse(error_code=error.code)

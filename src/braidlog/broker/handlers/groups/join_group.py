@@ -7,7 +7,7 @@ v5   static members (KIP-345)                         v9   a static leader may b
 
 from __future__ import annotations
 
-from braidlog.broker.requests.responders import ExchangeResponder, caller_of
+from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import GroupMaxSizeReachedError, ProtocolError
@@ -20,20 +20,19 @@ class JoinGroupHandler:
         self._groups = groups
 
     def handle(self, request: JoinGroupRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         caller = caller_of(exchange)
         self._groups.submit(
-            request.group_id, responder, lambda shard, now: shard.join_group(request, caller, responder, now)
+            request.group_id, exchange, lambda shard, now: shard.join_group(request, caller, exchange, now)
         )
         if not exchange.finished:
             # Others must join first: what this member sends next waits, too.
             exchange.channel.mute()
 
-
-def error_response(request: JoinGroupRequest, version: int, error: ProtocolError) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=error.code,
-        protocol_name=None if version >= 7 else "",
-        # Whoever was turned away has no id in this group any more.
-        member_id="" if isinstance(error, GroupMaxSizeReachedError) else request.member_id,
-    )
+    @staticmethod
+    def error_response(request: JoinGroupRequest, version: int, error: ProtocolError) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=error.code,
+            protocol_name=None if version >= 7 else "",
+            # Whoever was turned away has no id in this group any more.
+            member_id="" if isinstance(error, GroupMaxSizeReachedError) else request.member_id,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from braidlog.broker.requests.responders import ExchangeResponder, caller_of
+from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import ProtocolError
@@ -15,12 +15,11 @@ class LeaveGroupHandler:
         self._groups = groups
 
     def handle(self, request: LeaveGroupRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         caller = caller_of(exchange)
         self._groups.submit(
-            request.group_id, responder, lambda shard, now: shard.leave_group(request, caller, responder, now)
+            request.group_id, exchange, lambda shard, now: shard.leave_group(request, caller, exchange, now)
         )
 
-
-def error_response(request: LeaveGroupRequest, version: int, error: ProtocolError) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
+    @staticmethod
+    def error_response(request: LeaveGroupRequest, version: int, error: ProtocolError) -> LeaveGroupResponse:
+        return LeaveGroupResponse(error_code=error.code)

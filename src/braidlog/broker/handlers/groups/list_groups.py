@@ -31,6 +31,6 @@ class ListGroupsHandler:
             response.groups += answer.groups
         return response
 
-
-def error_response(request: ListGroupsRequest, version: int, error: ProtocolError) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=error.code)
+    @staticmethod
+    def error_response(request: ListGroupsRequest, version: int, error: ProtocolError) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code=error.code)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.broker.handlers.groups.known_partitions import MergingResponder, split_existing
+from braidlog.broker.handlers.groups.group_requests import MergingResponder, caller_of, merged_topics, split_existing
 from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.broker.requests.responders import caller_of
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.coordinator.group.offset_records import text_units
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
@@ -59,7 +58,11 @@ class OffsetCommitHandler:
 
     def handle(self, request: OffsetCommitRequest, exchange: Exchange) -> None:
         refused = self._take_out_unknown(request, exchange.version)
-        responder = MergingResponder(exchange, request, error_response, refused)
+
+        def merge(response: OffsetCommitResponse) -> None:
+            response.topics = merged_topics(refused, response.topics, lambda topic: (topic.name, topic.topic_id))
+
+        responder = MergingResponder(exchange, OffsetCommitResponse, self.error_response, merge)
         if not request.topics:
             responder.answer(OffsetCommitResponse())
         elif exchange.version == 0:
@@ -82,7 +85,9 @@ class OffsetCommitHandler:
             _answer(topic, missing, _UNKNOWN_ID if by_id and not topic.name else _UNKNOWN) for topic, missing in unknown
         ]
 
-    async def _commit_to_store(self, request: OffsetCommitRequest, responder: MergingResponder) -> None:
+    async def _commit_to_store(
+        self, request: OffsetCommitRequest, responder: MergingResponder[OffsetCommitResponse]
+    ) -> None:
         limit = self._metadata_limit()
         offsets: list[tuple[TopicPartition, int]] = []
         topics: list[OffsetCommitResponseTopic] = []
@@ -104,6 +109,11 @@ class OffsetCommitHandler:
         else:
             responder.answer(OffsetCommitResponse(topics=topics))
 
+    @staticmethod
+    def error_response(request: OffsetCommitRequest, version: int, error: ProtocolError) -> OffsetCommitResponse:
+        code = error.code
+        return OffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])
+
 
 def _answer(
     topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: int
@@ -116,8 +126,3 @@ def _answer(
             for wanted in partitions
         ],
     )
-
-
-def error_response(request: OffsetCommitRequest, version: int, error: ProtocolError) -> OffsetCommitResponse:
-    code = error.code
-    return OffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
+from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.broker.requests.responders import caller_of
 from braidlog.broker.requests.time_slicing import TimeSlice, run_in_slices
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.coordinator.effects import Caller, Responder
@@ -24,7 +24,6 @@ from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicIdErr
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
-from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -62,7 +61,7 @@ class OffsetFetchHandler:
             exchange.channel.mute()
             self._tasks.spawn("a large OffsetFetch", self._fetch_much(wanted, request.require_stable, exchange))
             return
-        results = GroupResults(version, len(wanted), lambda groups: _reply(exchange, _response(groups, version)))
+        results = GroupResults(version, len(wanted), lambda groups: exchange.answer(_response(groups, version)))
         if version == 0:
             exchange.channel.mute()
             self._tasks.spawn("OffsetFetch v0", self._fetch_from_store(wanted[0], results))
@@ -112,7 +111,7 @@ class OffsetFetchHandler:
         except Exception as problem:
             error = to_protocol_error(problem, "OffsetFetch")
             response = _response([_failed(group, version, error) for group in wanted], version)
-        _reply(exchange, response)
+        exchange.answer(response)
 
     async def _fetch_from_store(self, wanted: OffsetFetchRequestGroup, results: GroupResults) -> None:
         """There a partition that is unknown and one without an offset get the same answer."""
@@ -141,6 +140,10 @@ class OffsetFetchHandler:
         facts = self._topics.get(topic.name)
         count = 0 if facts is None else facts.partitions
         return [TopicPartition(topic.name, index) for index in topic.partition_indexes if 0 <= index < count]
+
+    @staticmethod
+    def error_response(request: OffsetFetchRequest, version: int, error: ProtocolError) -> OffsetFetchResponse:
+        return _response([_failed(wanted, version, error) for wanted in _wanted(request, version)], version)
 
 
 class GroupResults:
@@ -315,10 +318,6 @@ def _pieces(wanted: OffsetFetchRequestGroup) -> list[Piece]:
     return pieces
 
 
-def _reply(exchange: Exchange, response: OffsetFetchResponse) -> None:
-    exchange.reply(encode_response(exchange.api_key, exchange.version, exchange.correlation_id, response).parts())
-
-
 def _wanted(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
     """The groups, in the form of version 8, whatever the request's version."""
     if version >= _MANY_GROUPS_FROM:
@@ -390,7 +389,3 @@ def _before_groups(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespo
         metadata=partition.metadata,
         error_code=partition.error_code,
     )
-
-
-def error_response(request: OffsetFetchRequest, version: int, error: ProtocolError) -> OffsetFetchResponse:
-    return _response([_failed(wanted, version, error) for wanted in _wanted(request, version)], version)

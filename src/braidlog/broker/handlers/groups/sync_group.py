@@ -5,7 +5,7 @@ v3   static members (KIP-345)     v5   names the protocol, so that a mix-up is n
 
 from __future__ import annotations
 
-from braidlog.broker.requests.responders import ExchangeResponder, caller_of
+from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import ProtocolError
@@ -18,14 +18,13 @@ class SyncGroupHandler:
         self._groups = groups
 
     def handle(self, request: SyncGroupRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         caller = caller_of(exchange)
         self._groups.submit(
-            request.group_id, responder, lambda shard, now: shard.sync_group(request, caller, responder, now)
+            request.group_id, exchange, lambda shard, now: shard.sync_group(request, caller, exchange, now)
         )
         if not exchange.finished:
             exchange.channel.mute()
 
-
-def error_response(request: SyncGroupRequest, version: int, error: ProtocolError) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=error.code)
+    @staticmethod
+    def error_response(request: SyncGroupRequest, version: int, error: ProtocolError) -> SyncGroupResponse:
+        return SyncGroupResponse(error_code=error.code)

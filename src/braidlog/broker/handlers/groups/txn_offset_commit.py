@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
-from braidlog.broker.handlers.groups.known_partitions import MergingResponder, split_existing
-from braidlog.broker.requests.responders import caller_of
+from braidlog.broker.handlers.groups.group_requests import MergingResponder, caller_of, merged_topics, split_existing
 from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import Topics
@@ -59,7 +58,11 @@ class TxnOffsetCommitHandler:
     def handle(self, request: TxnOffsetCommitRequest, exchange: Exchange) -> None:
         request.topics, unknown = split_existing(request.topics, self._topics)
         refused = [_answer(topic, missing, UnknownTopicOrPartitionError.code) for topic, missing in unknown]
-        responder = MergingResponder(exchange, request, error_response, refused)
+
+        def merge(response: TxnOffsetCommitResponse) -> None:
+            response.topics = merged_topics(refused, response.topics, lambda topic: topic.name)
+
+        responder = MergingResponder(exchange, TxnOffsetCommitResponse, self.error_response, merge)
         if not request.topics:
             responder.answer(TxnOffsetCommitResponse())
             return
@@ -89,6 +92,19 @@ class TxnOffsetCommitHandler:
             # The check may take longer than a round; what the producer sends next must not overtake its offsets.
             exchange.channel.mute()
 
+    @staticmethod
+    def error_response(request: TxnOffsetCommitRequest, version: int, error: ProtocolError) -> TxnOffsetCommitResponse:
+        code = error.code
+        if code == NetworkError.code:
+            # The transaction could not be verified; this is what older clients try again after.
+            code = CoordinatorLoadInProgressError.code
+        if code == CoordinatorLoadInProgressError.code and version < _LOADING_IS_UNDERSTOOD_FROM:
+            # Producers of that time crash over the other one.
+            code = CoordinatorNotAvailableError.code
+        elif code == TransactionAbortableError.code and version < _ABORTABLE_IS_UNDERSTOOD_FROM:
+            code = InvalidTxnStateError.code
+        return TxnOffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])
+
 
 def _answer(
     topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitRequestPartition], code: int
@@ -100,16 +116,3 @@ def _answer(
             for wanted in partitions
         ],
     )
-
-
-def error_response(request: TxnOffsetCommitRequest, version: int, error: ProtocolError) -> TxnOffsetCommitResponse:
-    code = error.code
-    if code == NetworkError.code:
-        # The transaction could not be verified; this is what older clients try again after.
-        code = CoordinatorLoadInProgressError.code
-    if code == CoordinatorLoadInProgressError.code and version < _LOADING_IS_UNDERSTOOD_FROM:
-        # Producers of that time crash over the other one.
-        code = CoordinatorNotAvailableError.code
-    elif code == TransactionAbortableError.code and version < _ABORTABLE_IS_UNDERSTOOD_FROM:
-        code = InvalidTxnStateError.code
-    return TxnOffsetCommitResponse(topics=[_answer(topic, topic.partitions, code) for topic in request.topics])

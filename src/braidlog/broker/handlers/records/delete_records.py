@@ -49,19 +49,19 @@ class DeleteRecordsHandler:
             answer.error_code = to_protocol_error(problem, f"delete records of {topic}-{wanted.partition_index}").code
         return answer
 
-
-def error_response(request: DeleteRecordsRequest, version: int, error: ProtocolError) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    DeleteRecordsPartitionResult(
-                        partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
-                    )
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    @staticmethod
+    def error_response(request: DeleteRecordsRequest, version: int, error: ProtocolError) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        DeleteRecordsPartitionResult(
+                            partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+                        )
+                        for wanted in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )

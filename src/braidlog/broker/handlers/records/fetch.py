@@ -38,7 +38,6 @@ from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.partition import READ_COMMITTED, Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.log.unified_log import FetchDataInfo, UnifiedLog
-from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -169,7 +168,7 @@ class FetchHandler:
         try:
             context = self._context(request, version, list(targets.values()))
         except ProtocolError as error:
-            self._answer(exchange, FetchResponse(error_code=error.code, session_id=0))
+            exchange.answer(FetchResponse(error_code=error.code, session_id=0))
             return
         if len(context.targets) > _MANY:
             self._read_many(
@@ -355,66 +354,62 @@ class FetchHandler:
         self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
     ) -> PartitionData:
         try:
-            partition = self._partition(target, version)
-            if _replica_id(request, version) >= 0:
-                raise NotLeaderOrFollowerError("this broker has no followers")
-            partition.check_epoch(target.current_leader_epoch)
-            log_ = partition.require_log()
-            if target.last_fetched_epoch >= 0:
-                known = log_.end_offset_for_epoch(target.last_fetched_epoch)
-                if known is None:
-                    raise OffsetOutOfRangeError
-                epoch, end = known
-                if epoch < target.last_fetched_epoch or end < target.fetch_offset:
-                    return PartitionData(
-                        partition_index=target.index,
-                        high_watermark=log_.high_watermark,
-                        last_stable_offset=log_.last_stable_offset,
-                        log_start_offset=log_.log_start_offset,
-                        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
-                        records=b"",
-                    )
-            isolation = request.isolation_level
-            read = partition.read(target.fetch_offset, min(target.max_bytes, budget), isolation, min_one)
-            slice_ = read.slice
-            answer = PartitionData(
-                partition_index=target.index,
-                high_watermark=log_.high_watermark,
-                last_stable_offset=log_.last_stable_offset,
-                log_start_offset=log_.log_start_offset,
-                records=slice_ if slice_ is not None else b"",
-                aborted_transactions=None,
-            )
-            if isolation == READ_COMMITTED:
-                answer.aborted_transactions = (
-                    []
-                    if slice_ is None
-                    else [
-                        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                        for aborted in log_.aborted_transactions(target.fetch_offset, _end(read, log_))
-                    ]
-                )
-            if version < _WITHOUT_CONVERSION_FROM and slice_ is not None:
-                _require_conversion_allowed(log_)
-            partition.meter.fetches += 1
-            if slice_ is not None:
-                partition.meter.bytes_out += slice_.size
-            return answer
+            return self._read_partition(request, target, version, budget, min_one)
         except Exception as problem:
-            error = to_protocol_error(problem, f"fetch from {target.topic}-{target.index}")
-            failed = self._registry.get(target.topic, target.index)
-            data = PartitionData(
-                partition_index=target.index,
-                error_code=error.code,
-                high_watermark=-1,
-                aborted_transactions=[] if error.code in _UNKNOWN else None,
-                records=b"",
-            )
-            if failed is not None:
-                failed.meter.failed_fetches += 1
-                if version >= _HINTS_FROM and error.code in _LEADER_HINTS:
-                    data.current_leader = LeaderIdAndEpoch(leader_id=failed.leader, leader_epoch=failed.leader_epoch)
-            return data
+            return self._failed_partition(target, version, problem)
+
+    def _read_partition(
+        self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
+    ) -> PartitionData:
+        partition = self._partition(target, version)
+        if _replica_id(request, version) >= 0:
+            raise NotLeaderOrFollowerError("this broker has no followers")
+        partition.check_epoch(target.current_leader_epoch)
+        log_ = partition.require_log()
+        if target.last_fetched_epoch >= 0:
+            diverging = _divergence(log_, target)
+            if diverging is not None:
+                return PartitionData(
+                    partition_index=target.index,
+                    high_watermark=log_.high_watermark,
+                    last_stable_offset=log_.last_stable_offset,
+                    log_start_offset=log_.log_start_offset,
+                    diverging_epoch=diverging,
+                    records=b"",
+                )
+        isolation = request.isolation_level
+        read = partition.read(target.fetch_offset, min(target.max_bytes, budget), isolation, min_one)
+        slice_ = read.slice
+        answer = PartitionData(
+            partition_index=target.index,
+            high_watermark=log_.high_watermark,
+            last_stable_offset=log_.last_stable_offset,
+            log_start_offset=log_.log_start_offset,
+            records=slice_ if slice_ is not None else b"",
+            aborted_transactions=_aborted(log_, target, read) if isolation == READ_COMMITTED else None,
+        )
+        if version < _WITHOUT_CONVERSION_FROM and slice_ is not None:
+            _require_conversion_allowed(log_)
+        partition.meter.fetches += 1
+        if slice_ is not None:
+            partition.meter.bytes_out += slice_.size
+        return answer
+
+    def _failed_partition(self, target: FetchTarget, version: int, problem: Exception) -> PartitionData:
+        error = to_protocol_error(problem, f"fetch from {target.topic}-{target.index}")
+        data = PartitionData(
+            partition_index=target.index,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=[] if error.code in _UNKNOWN else None,
+            records=b"",
+        )
+        partition = self._registry.get(target.topic, target.index)
+        if partition is not None:
+            partition.meter.failed_fetches += 1
+            if version >= _HINTS_FROM and error.code in _LEADER_HINTS:
+                data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        return data
 
     def _partition(self, target: FetchTarget, version: int) -> Partition:
         if version >= 13:
@@ -487,10 +482,11 @@ class FetchHandler:
         session = answer.context.session
         if session is not None and answer.served:
             session.had_data(answer.served)
-        self._answer(exchange, FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
+        exchange.answer(FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
 
-    def _answer(self, exchange: Exchange, response: FetchResponse) -> None:
-        exchange.reply(encode_response(1, exchange.version, exchange.correlation_id, response).parts())
+    @staticmethod
+    def error_response(request: FetchRequest, version: int, error: ProtocolError) -> None:
+        """There is no such response: the connection is closed."""
 
 
 class _FetchResponseBuilder:
@@ -562,6 +558,26 @@ class _DownConversion:
 def _require_conversion_allowed(log_: UnifiedLog) -> None:
     if not log_.settings.message_downconversion_enable:
         raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
+
+
+def _divergence(log_: UnifiedLog, target: FetchTarget) -> EpochEndOffset | None:
+    """Where the reader's log and this one part, if its last epoch ended elsewhere (KIP-595)."""
+    known = log_.end_offset_for_epoch(target.last_fetched_epoch)
+    if known is None:
+        raise OffsetOutOfRangeError
+    epoch, end = known
+    if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end)
+    return None
+
+
+def _aborted(log_: UnifiedLog, target: FetchTarget, read: FetchDataInfo) -> list[AbortedTransaction]:
+    if read.slice is None:
+        return []
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log_.aborted_transactions(target.fetch_offset, _end(read, log_))
+    ]
 
 
 def _end(read: FetchDataInfo, log_: UnifiedLog) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Final
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.core.protocol_errors import InvalidRequestError, UnsupportedVersionError
+from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnsupportedVersionError
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import READ_COMMITTED
 from braidlog.replication.partition_registry import PartitionRegistry
@@ -73,6 +73,10 @@ class ListOffsetsHandler:
         except Exception as problem:
             answer.error_code = to_protocol_error(problem, f"list offsets of {topic}-{wanted.partition_index}").code
         return answer
+
+    @staticmethod
+    def error_response(request: ListOffsetsRequest, version: int, error: ProtocolError) -> None:
+        """There is no such response: the connection is closed."""
 
 
 def _find(log: UnifiedLog, timestamp: int, limit: int, version: int, answer: ListOffsetsPartitionResponse) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.wire.generated.offset_for_leader_epoch import (
@@ -43,3 +44,7 @@ class OffsetForLeaderEpochHandler:
         except Exception as problem:
             answer.error_code = to_protocol_error(problem, f"epoch end of {topic}-{wanted.partition}").code
         return answer
+
+    @staticmethod
+    def error_response(request: OffsetForLeaderEpochRequest, version: int, error: ProtocolError) -> None:
+        """There is no such response: the connection is closed."""

@@ -49,7 +49,6 @@ from braidlog.net.fair_queue import FairQueue
 from braidlog.replication.group_commit import Committer, PendingAck
 from braidlog.replication.partition import ACKS_ALL, Partition
 from braidlog.replication.partition_registry import PartitionRegistry
-from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -117,9 +116,7 @@ class ProduceAck(PendingAck):
             if self.rejected:
                 self.exchange.channel.close("a produce with acks=0 was rejected")
             return
-        response = ProduceResponse(responses=self.topics)
-        exchange = self.exchange
-        exchange.reply(encode_response(0, exchange.version, exchange.correlation_id, response).parts())
+        self.exchange.answer(ProduceResponse(responses=self.topics))
 
     def _report_failures(self) -> None:
         self.rejected = True
@@ -349,6 +346,10 @@ class ProduceHandler:
             partition.meter.failed_produces += 1
         error = to_protocol_error(problem, f"produce to {topic}-{data.index}")
         return _refusal(data.index, error, partition, version)
+
+    @staticmethod
+    def error_response(request: ProduceRequest, version: int, error: ProtocolError) -> None:
+        """There is no such response: the connection is closed."""
 
 
 class _RemainingPartitions:

@@ -37,17 +37,19 @@ class CreatePartitionsHandler:
             await time_slice.yield_if_over()
         return CreatePartitionsResponse(results=answers)
 
+    @staticmethod
+    def error_response(
+        request: CreatePartitionsRequest, version: int, error: ProtocolError
+    ) -> CreatePartitionsResponse:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+                for topic in request.topics
+            ]
+        )
+
 
 def _assignments(topic: CreatePartitionsTopic) -> tuple[tuple[int, ...], ...] | None:
     if topic.assignments is None:
         return None
     return tuple(tuple(assignment.broker_ids) for assignment in topic.assignments)
-
-
-def error_response(request: CreatePartitionsRequest, version: int, error: ProtocolError) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-            for topic in request.topics
-        ]
-    )

@@ -50,6 +50,10 @@ class CreateTopicsHandler:
             answers.append(_failed(name, error))
         return CreateTopicsResponse(topics=answers)
 
+    @staticmethod
+    def error_response(request: CreateTopicsRequest, version: int, error: ProtocolError) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
+
 
 class _ConfigDescriber:
     """Topics that were created with the same overrides have the same settings: they are described once."""
@@ -103,7 +107,3 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _failed(name: str, error: ProtocolError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
-
-
-def error_response(request: CreateTopicsRequest, version: int, error: ProtocolError) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])

@@ -30,19 +30,19 @@ class DeleteTopicsHandler:
             await time_slice.yield_if_over()
         return DeleteTopicsResponse(responses=answers)
 
+    @staticmethod
+    def error_response(request: DeleteTopicsRequest, version: int, error: ProtocolError) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(
+            responses=[
+                DeletableTopicResult(
+                    name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
+                )
+                for topic in _wanted(request, version)
+            ]
+        )
+
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[TopicRef]:
     if version >= 6:
         return [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     return [TopicRef(name) for name in request.topic_names]
-
-
-def error_response(request: DeleteTopicsRequest, version: int, error: ProtocolError) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
-            )
-            for topic in _wanted(request, version)
-        ]
-    )

@@ -85,12 +85,12 @@ class DescribeTopicPartitionsHandler:
                 )
         return DescribeTopicPartitionsResponse(topics=topics)
 
-
-def error_response(
-    request: DescribeTopicPartitionsRequest, version: int, error: ProtocolError
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics
-        ]
-    )
+    @staticmethod
+    def error_response(
+        request: DescribeTopicPartitionsRequest, version: int, error: ProtocolError
+    ) -> DescribeTopicPartitionsResponse:
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics
+            ]
+        )

@@ -43,20 +43,20 @@ class ElectLeadersHandler:
             ]
         )
 
-
-def error_response(request: ElectLeadersRequest, version: int, error: ProtocolError) -> ElectLeadersResponse:
-    response = ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or []
-        ]
-    )
-    if version >= 1:
-        response.error_code = error.code
-    return response
+    @staticmethod
+    def error_response(request: ElectLeadersRequest, version: int, error: ProtocolError) -> ElectLeadersResponse:
+        response = ElectLeadersResponse(
+            replica_election_results=[
+                ReplicaElectionResult(
+                    topic=topic.topic,
+                    partition_result=[
+                        PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+                        for index in topic.partitions
+                    ],
+                )
+                for topic in request.topic_partitions or []
+            ]
+        )
+        if version >= 1:
+            response.error_code = error.code
+        return response

@@ -121,6 +121,16 @@ class MetadataHandler:
             ),
         )
 
+    @staticmethod
+    def error_response(request: MetadataRequest, version: int, error: ProtocolError) -> MetadataResponse:
+        return MetadataResponse(
+            error_code=error.code,
+            topics=[
+                MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+                for topic in request.topics or []
+            ],
+        )
+
 
 def _lookup(
     image: ClusterImage,
@@ -178,13 +188,3 @@ def describe_topic(
 def _name_error(name: str) -> ProtocolError | None:
     problem = problem_with(name)
     return None if problem is None else InvalidTopicError(problem)
-
-
-def error_response(request: MetadataRequest, version: int, error: ProtocolError) -> MetadataResponse:
-    return MetadataResponse(
-        error_code=error.code,
-        topics=[
-            MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
-            for topic in request.topics or []
-        ],
-    )

@@ -52,6 +52,12 @@ class AlterReassignmentsHandler:
             ],
         )
 
+    @staticmethod
+    def error_response(
+        request: AlterPartitionReassignmentsRequest, version: int, error: ProtocolError
+    ) -> AlterPartitionReassignmentsResponse:
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
 
 class ListReassignmentsHandler:
     def __init__(self, controller: Controller) -> None:
@@ -80,14 +86,8 @@ class ListReassignmentsHandler:
             topics=[OngoingTopicReassignment(name=topic, partitions=moves) for topic, moves in by_topic.items()],
         )
 
-
-def alter_error_response(
-    request: AlterPartitionReassignmentsRequest, version: int, error: ProtocolError
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
-
-
-def list_error_response(
-    request: ListPartitionReassignmentsRequest, version: int, error: ProtocolError
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    @staticmethod
+    def error_response(
+        request: ListPartitionReassignmentsRequest, version: int, error: ProtocolError
+    ) -> ListPartitionReassignmentsResponse:
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
-from braidlog.broker.requests.responders import ExchangeResponder
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
@@ -29,13 +28,12 @@ class AddOffsetsToTxnHandler:
         self._groups = groups
 
     def handle(self, request: AddOffsetsToTxnRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         offsets = self._groups.partition_of(request.group_id)
         self._transactions.submit(
-            request.transactional_id, responder, lambda shard, now: shard.add_offsets(request, offsets, responder, now)
+            request.transactional_id, exchange, lambda shard, now: shard.add_offsets(request, offsets, exchange, now)
         )
 
-
-def error_response(request: AddOffsetsToTxnRequest, version: int, error: ProtocolError) -> AddOffsetsToTxnResponse:
-    code = error_code_for_version(error, version, _FENCED_FROM)
-    return AddOffsetsToTxnResponse(error_code=code)
+    @staticmethod
+    def error_response(request: AddOffsetsToTxnRequest, version: int, error: ProtocolError) -> AddOffsetsToTxnResponse:
+        code = error_code_for_version(error, version, _FENCED_FROM)
+        return AddOffsetsToTxnResponse(error_code=code)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
-from braidlog.broker.requests.responders import ExchangeResponder
 from braidlog.controller.controller import Controller
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
@@ -45,11 +44,8 @@ class AddPartitionsToTxnHandler:
 
     def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
         version = exchange.version
-        responder = ExchangeResponder(exchange, request, error_response)
         wanted = transactions_of(request, version)
-        pending_results = _TransactionResults(
-            len(wanted), lambda results: responder.answer(_response(results, version))
-        )
+        pending_results = _TransactionResults(len(wanted), lambda results: exchange.answer(_response(results, version)))
         for transaction in wanted:
             self._ask(transaction, version, pending_results)
         pending_results.part_done()
@@ -80,6 +76,16 @@ class AddPartitionsToTxnHandler:
         """One partition that does not exist keeps all others out."""
         known = self._exists(topic, index)
         return OperationNotAttemptedError.code if known else UnknownTopicOrPartitionError.code
+
+    @staticmethod
+    def error_response(
+        request: AddPartitionsToTxnRequest, version: int, error: ProtocolError
+    ) -> AddPartitionsToTxnResponse:
+        code = error_code_for_version(error, version, _FENCED_FROM)
+        results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
+        response = _response(results, version)
+        response.error_code = code if version >= _MANY_FROM else NONE
+        return response
 
 
 class _TransactionResults:
@@ -149,13 +155,3 @@ def _topic_result(topic: AddPartitionsToTxnTopic, code_of: Callable[[str, int], 
         for index in topic.partitions
     ]
     return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
-
-
-def error_response(
-    request: AddPartitionsToTxnRequest, version: int, error: ProtocolError
-) -> AddPartitionsToTxnResponse:
-    code = error_code_for_version(error, version, _FENCED_FROM)
-    results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
-    response = _response(results, version)
-    response.error_code = code if version >= _MANY_FROM else NONE
-    return response

@@ -47,6 +47,23 @@ class DescribeProducersHandler:
             error = to_protocol_error(failure, f"describe the producers of {topic}-{index}")
             return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
 
+    @staticmethod
+    def error_response(
+        request: DescribeProducersRequest, version: int, error: ProtocolError
+    ) -> DescribeProducersResponse:
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
 
 def producers_of(log: UnifiedLog) -> list[ProducerState]:
     return [
@@ -60,18 +77,3 @@ def producers_of(log: UnifiedLog) -> list[ProducerState]:
         )
         for entry in log.producer_state.producers.values()
     ]
-
-
-def error_response(request: DescribeProducersRequest, version: int, error: ProtocolError) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

@@ -36,12 +36,12 @@ class DescribeTransactionsHandler:
         assert isinstance(state, TransactionState)
         return state
 
-
-def error_response(
-    request: DescribeTransactionsRequest, version: int, error: ProtocolError
-) -> DescribeTransactionsResponse:
-    states = [
-        TransactionState(transactional_id=transactional_id, error_code=error.code)
-        for transactional_id in request.transactional_ids
-    ]
-    return DescribeTransactionsResponse(transaction_states=states)
+    @staticmethod
+    def error_response(
+        request: DescribeTransactionsRequest, version: int, error: ProtocolError
+    ) -> DescribeTransactionsResponse:
+        states = [
+            TransactionState(transactional_id=transactional_id, error_code=error.code)
+            for transactional_id in request.transactional_ids
+        ]
+        return DescribeTransactionsResponse(transaction_states=states)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
-from braidlog.broker.requests.responders import ExchangeResponder
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.core.protocol_errors import ProtocolError
@@ -25,13 +24,12 @@ class EndTxnHandler:
         self._transactions = transactions
 
     def handle(self, request: EndTxnRequest, exchange: Exchange) -> None:
-        responder = ExchangeResponder(exchange, request, error_response)
         bumps_epoch = exchange.version >= _MOVES_EPOCH_FROM
         self._transactions.submit(
-            request.transactional_id, responder, lambda shard, now: shard.end_txn(request, bumps_epoch, responder, now)
+            request.transactional_id, exchange, lambda shard, now: shard.end_txn(request, bumps_epoch, exchange, now)
         )
 
-
-def error_response(request: EndTxnRequest, version: int, error: ProtocolError) -> EndTxnResponse:
-    code = error_code_for_version(error, version, _FENCED_FROM)
-    return EndTxnResponse(error_code=code)
+    @staticmethod
+    def error_response(request: EndTxnRequest, version: int, error: ProtocolError) -> EndTxnResponse:
+        code = error_code_for_version(error, version, _FENCED_FROM)
+        return EndTxnResponse(error_code=code)

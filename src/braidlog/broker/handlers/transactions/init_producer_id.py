@@ -39,7 +39,7 @@ class InitProducerIdHandler:
             transactional_id, lambda shard, responder, now: shard.init_producer_id(request, responder, now)
         )
 
-
-def error_response(request: InitProducerIdRequest, version: int, error: ProtocolError) -> InitProducerIdResponse:
-    code = error_code_for_version(error, version, _FENCED_FROM)
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    @staticmethod
+    def error_response(request: InitProducerIdRequest, version: int, error: ProtocolError) -> InitProducerIdResponse:
+        code = error_code_for_version(error, version, _FENCED_FROM)
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

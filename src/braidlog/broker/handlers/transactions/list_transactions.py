@@ -38,6 +38,12 @@ class ListTransactionsHandler:
         answer.unknown_state_filters = unknown
         return answer
 
+    @staticmethod
+    def error_response(
+        request: ListTransactionsRequest, version: int, error: ProtocolError
+    ) -> ListTransactionsResponse:
+        return ListTransactionsResponse(error_code=error.code)
+
 
 class _TransactionalIdPattern:
     """A pattern for transactional ids, which unlike names of topics may have any characters."""
@@ -51,7 +57,3 @@ class _TransactionalIdPattern:
             self._alphabet |= set(transactional_id)
             self._pattern = Pattern(self._pattern.text, self._alphabet)
         return self._pattern.matches(transactional_id)
-
-
-def error_response(request: ListTransactionsRequest, version: int, error: ProtocolError) -> ListTransactionsResponse:
-    return ListTransactionsResponse(error_code=error.code)

@@ -10,7 +10,6 @@ from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
-from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -19,8 +18,6 @@ from braidlog.wire.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-WRITE_TXN_MARKERS = 27
 
 
 class WriteTxnMarkersHandler:
@@ -47,6 +44,14 @@ class WriteTxnMarkersHandler:
             )
         progress.release()
 
+    @staticmethod
+    def error_response(request: WriteTxnMarkersRequest, version: int, error: ProtocolError) -> WriteTxnMarkersResponse:
+        return WriteTxnMarkersResponse(
+            markers=[
+                _result(marker.producer_id, dict.fromkeys(targets_of(marker), error.code)) for marker in request.markers
+            ]
+        )
+
 
 class MarkerResults:
     """A request on its way to its answer: as many results as it has partitions."""
@@ -64,12 +69,10 @@ class MarkerResults:
     def release(self) -> None:
         self.outstanding -= 1
         if self.outstanding == 0:
-            exchange = self._exchange
-            response = WriteTxnMarkersResponse(
-                markers=[_result(producer_id, results) for producer_id, results in self._results.items()]
-            )
-            exchange.reply(
-                encode_response(WRITE_TXN_MARKERS, exchange.version, exchange.correlation_id, response).parts()
+            self._exchange.answer(
+                WriteTxnMarkersResponse(
+                    markers=[_result(producer_id, results) for producer_id, results in self._results.items()]
+                )
             )
 
 
@@ -97,11 +100,3 @@ def _result(producer_id: int, results: dict[TopicPartition, int]) -> WritableTxn
         topic = topics.setdefault(target.topic, WritableTxnMarkerTopicResult(name=target.topic, partitions=[]))
         topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=target.partition, error_code=code))
     return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))
-
-
-def error_response(request: WriteTxnMarkersRequest, version: int, error: ProtocolError) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            _result(marker.producer_id, dict.fromkeys(targets_of(marker), error.code)) for marker in request.markers
-        ]
-    )

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from braidlog.broker.handlers.groups import offset_commit, offset_fetch
 from braidlog.broker.handlers.groups.offset_commit import OffsetCommitHandler
 from braidlog.broker.handlers.groups.offset_delete import OffsetDeleteHandler
 from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
@@ -146,7 +145,9 @@ class World:
 
     def begin(self, name: str, version: int, request: Message) -> Exchange:
         exchange = self.exchange(name, version)
-        self._handler(name).handle(request, exchange)
+        handler = self._handler(name)
+        exchange.request, exchange.error_response = request, handler.error_response
+        handler.handle(request, exchange)
         return exchange
 
     def ask(self, name: str, version: int, request: Message) -> Any:
@@ -259,7 +260,9 @@ def test_a_failed_fetch_in_the_form_of_each_version(version: int) -> None:
     assert answer.error_code == (NotCoordinatorError.code if 2 <= version < 8 else 0)
     if version >= 8:
         assert [(group.group_id, group.error_code) for group in answer.groups] == [("g", NotCoordinatorError.code)]
-    refused: Any = offset_fetch.error_response(fetch_request(version, "g", {"t": [0]}), version, NotCoordinatorError())
+    refused: Any = OffsetFetchHandler.error_response(
+        fetch_request(version, "g", {"t": [0]}), version, NotCoordinatorError()
+    )
     assert codes(refused) == codes(answer)
 
 
@@ -339,7 +342,7 @@ def test_a_failed_fetch_of_very_many_partitions_is_told_as_any(version: int) -> 
     world = World()
     world.groups.error = NotCoordinatorError()
     answer = world.ask_much("OffsetFetch", version, fetch_request(version, "g", {"t": MANY}))
-    assert answer == offset_fetch.error_response(
+    assert answer == OffsetFetchHandler.error_response(
         fetch_request(version, "g", {"t": MANY}), version, NotCoordinatorError()
     )
 
@@ -455,5 +458,5 @@ def test_without_verification_only_joining_asks() -> None:
 
 def test_a_refused_commit_names_every_partition() -> None:
     request = commit_request(3, "g", {("t", 0): 1, ("u", 1): 2})
-    reported = codes(offset_commit.error_response(request, 3, NotCoordinatorError()))
+    reported = codes(OffsetCommitHandler.error_response(request, 3, NotCoordinatorError()))
     assert reported == {("t", 0): NotCoordinatorError.code, ("u", 1): NotCoordinatorError.code}

@@ -158,12 +158,11 @@ class World:
         line.begin(exchange)
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
         topic = TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
-        self.handler.handle(
-            TxnOffsetCommitRequest(
-                transactional_id="tx", group_id="g", producer_id=PRODUCER, producer_epoch=0, topics=[topic]
-            ),
-            exchange,
+        request = TxnOffsetCommitRequest(
+            transactional_id="tx", group_id="g", producer_id=PRODUCER, producer_epoch=0, topics=[topic]
         )
+        exchange.request, exchange.error_response = request, self.handler.error_response
+        self.handler.handle(request, exchange)
         return exchange
 
     def settle(self) -> None:

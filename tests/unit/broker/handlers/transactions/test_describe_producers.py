@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.broker.handlers.transactions.describe_producers import error_response
+from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
 from braidlog.core.protocol_errors import (
     InvalidTopicError,
     NotLeaderOrFollowerError,
@@ -64,7 +64,7 @@ def test_what_is_not_here(world: DataPath) -> None:
 
 def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
     request = DescribeProducersRequest(topics=[TopicRequest(name="orders", partition_indexes=[0, 4])])
-    answers = error_response(request, 0, NotLeaderOrFollowerError("no")).topics[0].partitions
+    answers = DescribeProducersHandler.error_response(request, 0, NotLeaderOrFollowerError("no")).topics[0].partitions
     assert [(answer.partition_index, answer.error_code) for answer in answers] == [
         (0, NotLeaderOrFollowerError.code),
         (4, NotLeaderOrFollowerError.code),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.config.topic_names import validate_name
-from braidlog.testing.topics import config_texts, unique_topic
+from braidlog.testing.running_broker import config_texts, unique_topic
 
 
 @given(st.text(max_size=300))

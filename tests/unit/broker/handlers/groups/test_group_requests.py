@@ -1,10 +1,10 @@
-"""What does not exist is told apart before a coordinator is asked."""
+"""Partitions that do not exist are answered without the coordinator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from braidlog.broker.handlers.groups.known_partitions import split_existing
+from braidlog.broker.handlers.groups.group_requests import split_existing
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.wire.generated.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 

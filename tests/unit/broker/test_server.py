@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from braidlog.broker.reachability import explain_unreachable, problem_with
+from braidlog.broker.server import explain_unreachable, problem_with
 from braidlog.core.types import Endpoint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.broker.handlers.cluster.features import add_features
+from braidlog.broker.handlers.cluster.api_versions import add_features
 from braidlog.wire.generated.api_versions import ApiVersionsResponse
 
 

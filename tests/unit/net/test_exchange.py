@@ -1,21 +1,21 @@
+"""A request that is answered, or fails as a whole."""
+
 from __future__ import annotations
 
 import pytest
 
-from braidlog.broker.handlers.cluster import find_coordinator
-from braidlog.broker.requests.responders import ExchangeResponder
+from braidlog.broker.handlers.cluster.find_coordinator import FindCoordinatorHandler
 from braidlog.core.protocol_errors import InvalidRequestError
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
-
-FIND_COORDINATOR = 10
 
 
 class SilentChannel(Channel):
-    """Nobody reads it."""
+    """A channel that sends nothing."""
 
     def __init__(self) -> None:
         super().__init__(FrameHandler(), Round(self), MemoryBudget(1 << 20), "PLAINTEXT", "192.0.2.1")
@@ -29,10 +29,11 @@ class SilentChannel(Channel):
 
 def test_a_refused_request_leaves_a_line_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     def refuse_one() -> None:
-        exchange = Exchange(SilentChannel(), FIND_COORDINATOR, 4, 7, "shop", 0.0)
+        exchange = Exchange(SilentChannel(), ApiKey.FIND_COORDINATOR, 4, 7, "shop", 0.0)
         exchange.channel.begin(exchange)
-        responder = ExchangeResponder(exchange, FindCoordinatorRequest(), find_coordinator.error_response)
-        responder.fail(InvalidRequestError("no such thing"))
+        exchange.request = FindCoordinatorRequest()
+        exchange.error_response = FindCoordinatorHandler.error_response
+        exchange.fail(InvalidRequestError("no such thing"))
         assert exchange.finished
 
     with caplog.at_level("INFO"):

@@ -1,0 +1,47 @@
+"""The table of handlers: each api once, for the request that its key stands for, imported when first asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, get_args, get_type_hints
+from unittest.mock import MagicMock
+
+import pytest
+
+from braidlog.broker.handlers.records.fetch import FetchHandler
+from braidlog.broker.handlers.records.produce import ProduceHandler
+from braidlog.broker.requests.routes import RESPONDING, RETURNING
+from braidlog.wire.apis import APIS
+from braidlog.wire.generated.api_keys import ApiKey
+
+FACTORIES: dict[ApiKey, Callable[[Any], Any]] = {**RETURNING, **RESPONDING}
+EAGER = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS}
+
+
+def made(key: ApiKey) -> type:
+    if key in (ApiKey.PRODUCE, ApiKey.FETCH):
+        return ProduceHandler if key == ApiKey.PRODUCE else FetchHandler
+    handler: type = type(FACTORIES[key](MagicMock()))
+    return handler
+
+
+def test_no_api_is_served_twice() -> None:
+    assert not RETURNING.keys() & RESPONDING.keys()
+
+
+@pytest.mark.parametrize("key", list(FACTORIES), ids=lambda key: key.name)
+def test_a_handler_takes_the_request_of_its_key(key: ApiKey) -> None:
+    handler: Any = made(key)
+    request = APIS[key].request
+    assert get_type_hints(handler.handle)["request"] is request
+    taken = get_type_hints(handler.error_response)["request"]
+    assert taken is request or request in get_args(taken)
+
+
+def test_a_broker_starts_without_handlers_that_clients_rarely_ask_for() -> None:
+    lazy = {made(key).__module__ for key in FACTORIES if key not in EAGER}
+    program = "import sys, braidlog.broker.broker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert lazy & set(done.stdout.split()) == set()
