@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from braidlog.client.cluster_view import PartitionView
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_batch import Guard, Part, ProducerBatch
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits
 from braidlog.client.producer.delivery import Delivery
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record, read_records

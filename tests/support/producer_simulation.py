@@ -14,9 +14,8 @@ from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnecti
 from braidlog.client.network.connection import OnAnswer
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.incomplete_batches import IncompleteBatches

@@ -6,11 +6,9 @@ from typing import Any
 
 from braidlog.client.cluster_view import PartitionView, TopicView
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.draining import drain
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_batch import notify_waiters
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.send_path import SendPath
 from braidlog.core.clock import SystemClock
 from braidlog.wire.records.reading import Record, read_records
@@ -31,7 +29,7 @@ class FakeMetadataWait:
         self.awaited.append((topic, partition))
         partitions = tuple(PartitionView(at, 1, 0, (), (), ()) for at in range(4))
         view = TopicView(topic, bytes(16), 0, False, partitions)
-        self.accumulator.learn(topic, view, bytes(16), [1] * 4, [0] * 4, 0.0)
+        self.accumulator.update_topic(topic, view, bytes(16), [1] * 4, [0] * 4, 0.0)
 
 
 class SendPathHarness:
@@ -58,7 +56,7 @@ class SendPathHarness:
         found: dict[int, list[Record]] = {}
         batch_encoder = BatchEncoder(0, None)
         self.accumulator.wakeup_received()
-        while requests := drain(self.accumulator, 1e9, {1: 100}).requests:
+        while requests := self.accumulator.drain(1e9, {1: 100}).requests:
             for batch in requests[1]:
                 batch_encoder.encode(batch, self.accumulator.pool)
                 assert batch.head is not None

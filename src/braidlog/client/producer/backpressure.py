@@ -13,16 +13,14 @@ from typing import Final, Protocol
 from librt.time import time
 from mypy_extensions import i64
 
-from braidlog.client.errors import BufferFullError, RecordTooLargeError
+from braidlog.client.errors import BufferFullError
 from braidlog.client.producer.accumulator.buffer_pool import MemoryWaiter
-from braidlog.client.producer.accumulator.limits import RECORD_OVERHEAD, too_large_for
 from braidlog.client.producer.accumulator.partition_queue import PartitionQueue, TopicQueues
 from braidlog.client.producer.accumulator.pending_send import PendingSend
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import RECORD_OVERHEAD, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery, OnDelivery
 from braidlog.core.errors import UserError
-from braidlog.wire.records.batch import HEADER_SIZE
 
 # The longest that a thread rests for the engine's sake, when it is far ahead of it.
 _THROTTLE_S: Final = 0.005
@@ -44,8 +42,7 @@ class Backpressure:
     def __init__(self, accumulator: RecordAccumulator, metadata_wait: MetadataWait) -> None:
         self.accumulator = accumulator
         self.metadata_wait = metadata_wait
-        limits = accumulator.limits
-        self.largest: i64 = min(limits.max_request - HEADER_SIZE, limits.memory)
+        self.largest: i64 = accumulator.limits.largest_record
 
     def append(
         self,
@@ -63,7 +60,7 @@ class Backpressure:
         if value is not None:
             size += len(value)
         if size > self.largest:
-            raise RecordTooLargeError(too_large_for(self.accumulator.limits, size) or "")
+            raise self.accumulator.limits.too_large(size)
         if timestamp < 0:
             timestamp = i64(int(time() * 1000.0))
         accumulator = self.accumulator
@@ -93,7 +90,7 @@ class Backpressure:
         accumulator.check_accepting()
         size: i64 = len(body)
         if size > self.largest:
-            raise RecordTooLargeError(too_large_for(accumulator.limits, size) or "")
+            raise accumulator.limits.too_large(size)
         deadline = accumulator.clock.monotonic() + accumulator.limits.max_block_s
         granted = False
         batch: ProducerBatch | None = None
@@ -135,7 +132,7 @@ class Backpressure:
     def _wait_for_memory(self, waiter: MemoryWaiter, topic: str, timeout: float) -> None:
         """Return with the memory granted, or raise."""
         accumulator = self.accumulator
-        accumulator.call()
+        accumulator.wake()
         try:
             granted = waiter.wait(timeout)
         except BaseException:
@@ -288,7 +285,7 @@ class Backpressure:
                 delivery._call_on_delivery(on_delivery)
         finally:
             accumulator.lock.release()
-        accumulator.call()
+        accumulator.wake()
         return delivery
 
 

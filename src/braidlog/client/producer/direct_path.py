@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.network.connection import Connection, OnAnswer, TakeDirectly
-from braidlog.client.producer.accumulator.draining import drain
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, Waiter, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.delivery import CompletionLatch
@@ -157,7 +156,7 @@ class DirectPath:
         if connection is None or not connection.may_post_directly(self._requests.timeout_s):
             return False
         accumulator.wakeup_received()
-        batches = drain(accumulator, now, {node: 1}).requests.get(node)
+        batches = accumulator.drain(now, {node: 1}).requests.get(node)
         if batches is None:
             return False
         try:

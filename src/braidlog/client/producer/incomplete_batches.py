@@ -6,7 +6,6 @@ import time
 
 from braidlog.client.errors import ConcurrentUseError
 from braidlog.client.producer.accumulator.admission import fail_pending_sends
-from braidlog.client.producer.accumulator.draining import fail_all
 from braidlog.client.producer.accumulator.producer_batch import notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.async_delivery import latch_released
@@ -22,7 +21,7 @@ class IncompleteBatches:
 
     @property
     def has_pending(self) -> bool:
-        return self._accumulator.has_pending
+        return self._accumulator.has_incomplete
 
     def refuse(self, error: Exception | None) -> None:
         self._accumulator.refuse(error)
@@ -40,7 +39,7 @@ class IncompleteBatches:
         latch = self._accumulator.flush_latch()
         if latch is None:
             return True
-        self._accumulator.stop_lingering(True)
+        self._accumulator.begin_flush()
         direct = self._accumulator.guard.direct
         try:
             if direct is not None:
@@ -49,7 +48,7 @@ class IncompleteBatches:
                 timeout_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
             return latch.wait(timeout_s)
         finally:
-            self._accumulator.stop_lingering(False)
+            self._accumulator.end_flush()
 
     async def drained(self) -> None:
         """As `wait`, without end."""
@@ -57,12 +56,12 @@ class IncompleteBatches:
         latch = self._accumulator.flush_latch()
         if latch is None:
             return
-        self._accumulator.stop_lingering(True)
+        self._accumulator.begin_flush()
         self._accumulator.guard.let_engine_read()
         try:
             await latch_released(latch)
         finally:
-            self._accumulator.stop_lingering(False)
+            self._accumulator.end_flush()
 
     def abort_unsent(self, error: Exception) -> None:
         """Fail what no broker can have; the rest goes on, retries included."""
@@ -80,6 +79,6 @@ class IncompleteBatches:
     def _fail(self, error: Exception, *, unsent_only: bool, quietly: bool = False) -> None:
         for topic in list(self._accumulator.pending_sends):
             notify_waiters(fail_pending_sends(self._accumulator, topic, error))
-        failed, to_notify = fail_all(self._accumulator, error, unsent_only)
+        failed, to_notify = self._accumulator.abort_batches(error, unsent_only)
         self._response_handler.report_failed(failed, error, quietly=quietly)
         notify_waiters(to_notify)

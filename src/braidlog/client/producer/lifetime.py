@@ -162,7 +162,7 @@ class ProducerLifetime:
 
     def flush_soon(self) -> None:
         """Let nothing linger: the program waits."""
-        self._accumulator.stop_lingering(True)
+        self._accumulator.begin_flush()
 
     def exit(self, deadline: float) -> None:
         """Send what is left until the deadline, then say what was not sent, and end."""
@@ -192,7 +192,7 @@ class ProducerLifetime:
 
     def _warn_of_unsent(self, waited_s: float) -> None:
         with self._accumulator.lock:
-            pending = self._accumulator.pending()
+            pending = list(self._accumulator.incomplete.values())
         if not pending:
             return
         records = Counter[str]()

@@ -18,7 +18,6 @@ from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
 from braidlog.client.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
-from braidlog.client.producer.accumulator.splitting import may_split, split
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.produce import PartitionProduceResponse
@@ -90,7 +89,7 @@ class ProduceResponseHandler:
             # A duplicate was written by an earlier try whose answer got lost.
             self.written(batch, answer.base_offset, answer.log_append_time_ms)
             return
-        if code in _TOO_LARGE and may_split(batch):
+        if code in _TOO_LARGE and batch.count > 1:
             self._split(batch)
             return
         error = broker_error(code, _where(batch), answer.error_message)
@@ -188,10 +187,10 @@ class ProduceResponseHandler:
 
     def _split(self, batch: ProducerBatch) -> None:
         self.batches_split += 1
-        parts = split(self._accumulator, batch)
+        parts = self._accumulator.split_and_reenqueue(batch)
         log.info(
             "a batch of %d records (%d bytes) is too large for %s-%d; sending it as %d",
-            batch.count, batch.raw_size, batch.topic, batch.partition, len(parts),
+            batch.count, batch.raw_size, batch.topic, batch.partition, parts,
         )  # fmt: skip
 
     def note_unreachable(self, node: int, problem: Exception, since: float) -> None:

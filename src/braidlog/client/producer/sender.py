@@ -20,9 +20,8 @@ from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator.admission import admit_pending_sends, fail_pending_sends
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.draining import NEVER, Drained, drain, expire, next_expiry
-from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator, TransactionHooks
+from braidlog.client.producer.accumulator.producer_batch import NEVER, ProducerBatch, notify_waiters
+from braidlog.client.producer.accumulator.record_accumulator import Drained, RecordAccumulator, TransactionHooks
 from braidlog.client.producer.direct_path import WANT_S, DirectPath, release
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
@@ -126,8 +125,8 @@ class Sender:
     def _run_once(self, now: float) -> float:
         """Do what can be done; when to look again."""
         accumulator = self._accumulator
-        if next_expiry(accumulator) <= now:
-            expired, to_notify = expire(accumulator, now)
+        if accumulator.next_expiry() <= now:
+            expired, to_notify = accumulator.expire_batches(now)
             for batch in expired:
                 assert batch.error is not None
                 self._response_handler.report_failed([batch], batch.error)
@@ -138,7 +137,7 @@ class Sender:
             self._request_producer_id()
         capacity = self._capacity()
         while True:
-            drained = drain(accumulator, now, capacity)
+            drained = accumulator.drain(now, capacity)
             for node, batches in drained.requests.items():
                 capacity[node] -= 1
                 self._send(node, batches)
@@ -147,7 +146,7 @@ class Sender:
         look_at = min(look_at, self._seek(drained, now))
         if self._guarantees.acks == 0 and accumulator.active:
             look_at = min(look_at, now + _UNSENT_PAUSE_S)
-        return min(look_at, drained.look_at, next_expiry(accumulator))
+        return min(look_at, drained.look_at, accumulator.next_expiry())
 
     def _set_timer(self, when: float) -> None:
         delay = max(when - self._accumulator.clock.monotonic(), 0.0)
@@ -262,11 +261,11 @@ class Sender:
             topic = view.topic(name)
             if topic is None:
                 if name in view.topics:
-                    accumulator.unlearn(name, now)
+                    accumulator.mark_leaderless(name, now)
                 continue
             leaders = [each.leader for each in topic.partitions]
             epochs = [each.leader_epoch for each in topic.partitions]
-            accumulator.learn(name, topic, topic.topic_id, leaders, epochs, now)
+            accumulator.update_topic(name, topic, topic.topic_id, leaders, epochs, now)
         self.turn_soon()
 
     # Requests

@@ -16,10 +16,9 @@ from braidlog.client.errors import ClientError
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.direct_path import DirectPath
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
@@ -80,7 +79,7 @@ class Scene:
         self.accumulator = RecordAccumulator(
             AccumulatorLimits(), ProducerIdState(False, False), clock, _any(None), self._wake
         )
-        self.accumulator.learn(TOPIC, None, bytes(16), [0, 1], [0, 0], clock.monotonic())
+        self.accumulator.update_topic(TOPIC, None, bytes(16), [0, 1], [0, 0], clock.monotonic())
         requests = ProduceRequests(BatchEncoder(0, None), None, -1, TIMEOUT_S)
         self.direct = DirectPath(self.engine.busy, self.engine.loop, self.accumulator, requests, self, self)
         self.direct.has_timer = True

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from braidlog.client.errors import BufferFullError, ClosedError, SerializationError
-from braidlog.client.producer.accumulator.draining import fail_all
 from braidlog.client.producer.accumulator.producer_batch import notify_waiters
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.send_path import encoded_headers
@@ -182,7 +181,7 @@ def test_who_is_refused_does_not_wait_for_a_lock_that_nobody_releases() -> None:
 def test_errors_that_many_meet_do_not_gather_their_frames() -> None:
     scene = SendPathHarness()
     failed = [scene.send_path.send("t", b"", partition=0) for _ in range(2)]
-    notify_waiters(fail_all(scene.accumulator, ClosedError("failed"), unsent_only=False)[1])
+    notify_waiters(scene.accumulator.abort_batches(ClosedError("failed"), unsent_only=False)[1])
     scene.accumulator.refuse(ClosedError("closed"))
 
     def frames(call: Callable[[], object]) -> int:

@@ -278,7 +278,7 @@ def test_times_and_sizes_are_told() -> None:
 def test_a_record_that_no_request_can_carry_is_refused_at_once(world: ProducerSimulation) -> None:
     with pytest.raises(RecordTooLargeError, match=r"max.request.size \(1048576\)"):
         world.send(bytes(2_000_000))
-    assert not world.accumulator.has_pending
+    assert not world.accumulator.has_incomplete
 
 
 def test_what_must_wait_for_memory_in_a_loop_is_let_in_later_in_order() -> None:

@@ -71,7 +71,7 @@ def test_every_record_ends_once_and_in_order(
     world.run(300.0)
     check_books(world, sent)
     assert set(calls.values()) == {1}
-    assert not world.accumulator.has_pending
+    assert not world.accumulator.has_incomplete
     assert world.accumulator.pool.available == world.limits.memory
     assert world.accumulator.backlog == 0
     assert world.most_in_flight <= 5

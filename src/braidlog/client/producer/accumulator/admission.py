@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from braidlog.client.errors import BufferFullError
-from braidlog.client.producer.accumulator.draining import NEVER
 from braidlog.client.producer.accumulator.pending_send import PendingSend
-from braidlog.client.producer.accumulator.producer_batch import Part, Waiter
+from braidlog.client.producer.accumulator.producer_batch import NEVER, Part, Waiter
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 
 

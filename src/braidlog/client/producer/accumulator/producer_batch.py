@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NO_OFFSET: Final = -1
 NO_SEQUENCE: Final = -1
+# A monotonic time that never comes.
+NEVER: Final = 1e18
 # The waiter is for the batch as a whole, not for one of its records.
 WHOLE: Final = -1
 
