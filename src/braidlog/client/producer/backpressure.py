@@ -7,16 +7,13 @@ deferred, and the engine appends it later, in order.
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections import deque
 from typing import Final, Protocol
 
 from librt.time import time
 from mypy_extensions import i64
 
-from braidlog.client.errors import BufferFullError
 from braidlog.client.producer.accumulator.buffer_pool import MemoryWaiter
 from braidlog.client.producer.accumulator.partition_queue import PartitionQueue, TopicQueues
-from braidlog.client.producer.accumulator.pending_send import PendingSend
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch
 from braidlog.client.producer.accumulator.record_accumulator import RECORD_OVERHEAD, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery, OnDelivery
@@ -70,7 +67,7 @@ class Backpressure:
         try:
             accumulator.check_accepting()
             known = accumulator.topics.get(topic)
-            if known is not None and len(accumulator.pending_sends) == 0:
+            if known is not None and accumulator.pending_sends.count == 0:
                 delivery = accumulator.place(known, partition, timestamp, key, value, headers, size)
                 if delivery is not None and on_delivery is not None:
                     delivery._call_on_delivery(on_delivery)
@@ -142,7 +139,7 @@ class Backpressure:
             return
         self._cancel_wait(waiter)
         accumulator.check_accepting()
-        raise BufferFullError(self._full(topic))
+        raise accumulator.buffer_full(topic)
 
     def _cancel_wait(self, waiter: MemoryWaiter) -> None:
         self.accumulator.lock.acquire()
@@ -185,9 +182,9 @@ class Backpressure:
     ) -> Delivery:
         if not isinstance(topic, str):
             raise UserError(f"the topic {topic!r} is no text")
-        if self.metadata_wait.runs_loop():
-            return self._defer_send(topic, value, key, partition, timestamp, headers, size, on_delivery)
         accumulator = self.accumulator
+        if self.metadata_wait.runs_loop():
+            return accumulator.pending_sends.defer(topic, value, key, partition, timestamp, headers, size, on_delivery)
         deadline = accumulator.clock.monotonic() + accumulator.limits.max_block_s
         while True:
             remaining = max(deadline - accumulator.clock.monotonic(), 0.0)
@@ -238,54 +235,6 @@ class Backpressure:
                 delivery._call_on_delivery(on_delivery)
         finally:
             accumulator.lock.release()
-        return delivery
-
-    def _full(self, topic: str) -> str:
-        limits = self.accumulator.limits
-        return (
-            f"no memory for a record of {topic} within max.block.ms ({limits.max_block_s:g} s): buffer.memory "
-            f"({limits.memory} bytes) is full of records that are not acknowledged yet; "
-            "are the brokers reachable? Else send more slowly, or raise buffer.memory"
-        )
-
-    # Threads that run an event loop
-
-    def _defer_send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: i64,
-        timestamp: i64,
-        headers: bytes,
-        size: i64,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery:
-        accumulator = self.accumulator
-        placeholder = ProducerBatch(topic, max(partition, -1), None, accumulator.guard, None)
-        placeholder.count = 1
-        placeholder.is_placeholder = True
-        delivery = Delivery(
-            placeholder, 0, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
-        )
-        expires = accumulator.clock.monotonic() + accumulator.limits.max_block_s
-        # At the latest: once it is let in, its batch says.
-        placeholder.expires = expires + accumulator.limits.delivery_timeout_s
-        pending = PendingSend(delivery, partition, key, value, headers, size, expires)
-        accumulator.lock.acquire()
-        try:
-            accumulator.check_accepting()
-            accumulator.register(placeholder)
-            row = accumulator.pending_sends.get(topic)
-            if row is None:
-                row = deque()
-                accumulator.pending_sends[topic] = row
-            row.append(pending)
-            if on_delivery is not None:
-                delivery._call_on_delivery(on_delivery)
-        finally:
-            accumulator.lock.release()
-        accumulator.wake()
         return delivery
 
 

@@ -140,7 +140,7 @@ class DirectPath:
         active = accumulator.active
         if len(active) != 1 or not self.has_timer or self._requests.acks == 0:
             return False
-        if accumulator.in_flight_requests > 0 or len(accumulator.pending_sends) > 0:
+        if accumulator.in_flight_requests > 0 or accumulator.pending_sends.count > 0:
             return False
         queue = active[0]
         if len(queue.batches) == 0:
@@ -230,7 +230,7 @@ class DirectPath:
         if self._sender.has_problems():
             self._on_engine(partial(self._sender.recovered, sent.request.batches))
         self._tell(to_notify)
-        if len(accumulator.active) > 0 or len(accumulator.pending_sends) > 0:
+        if len(accumulator.active) > 0 or accumulator.pending_sends.count > 0:
             self._sender.wake_engine()
         return True
 
@@ -296,7 +296,9 @@ class DirectPath:
         """Whether one request is all there is: else a thread would read here, and miss what comes elsewhere."""
         accumulator = self._accumulator
         return (
-            accumulator.in_flight_requests == 1 and len(accumulator.active) == 0 and len(accumulator.pending_sends) == 0
+            accumulator.in_flight_requests == 1
+            and len(accumulator.active) == 0
+            and accumulator.pending_sends.count == 0
         )
 
     def _is_habit(self, now: float) -> bool:

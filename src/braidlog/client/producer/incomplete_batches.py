@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from braidlog.client.errors import ConcurrentUseError
-from braidlog.client.producer.accumulator.admission import fail_pending_sends
 from braidlog.client.producer.accumulator.producer_batch import notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.async_delivery import latch_released
@@ -77,8 +76,7 @@ class IncompleteBatches:
         self.fail_all(error)
 
     def _fail(self, error: Exception, *, unsent_only: bool, quietly: bool = False) -> None:
-        for topic in list(self._accumulator.pending_sends):
-            notify_waiters(fail_pending_sends(self._accumulator, topic, error))
+        notify_waiters(self._accumulator.pending_sends.fail_all(error))
         failed, to_notify = self._accumulator.abort_batches(error, unsent_only)
         self._response_handler.report_failed(failed, error, quietly=quietly)
         notify_waiters(to_notify)

@@ -18,7 +18,6 @@ from braidlog.client.metadata import Metadata
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.accumulator.admission import admit_pending_sends, fail_pending_sends
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
 from braidlog.client.producer.accumulator.producer_batch import NEVER, ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import Drained, RecordAccumulator, TransactionHooks
@@ -131,7 +130,7 @@ class Sender:
                 assert batch.error is not None
                 self._response_handler.report_failed([batch], batch.error)
             notify_waiters(to_notify)
-        look_at = self._admit(now) if accumulator.pending_sends else NEVER
+        look_at = self._admit(now) if accumulator.pending_sends.count > 0 else NEVER
         producer_id_state = accumulator.producer_id_state
         if producer_id_state.wants_id and accumulator.active:
             self._request_producer_id()
@@ -183,8 +182,8 @@ class Sender:
     # What is missing
 
     def _admit(self, now: float) -> float:
-        admitted = admit_pending_sends(self._accumulator, now)
-        for topic in admitted.unknown:
+        admitted = self._accumulator.pending_sends.admit(now)
+        for topic in admitted.unknown_topics:
             self.request_topic(topic)
         notify_waiters(admitted.to_notify)
         return admitted.look_at
@@ -198,7 +197,7 @@ class Sender:
         try:
             await self.wait_for_topic(topic, self._accumulator.limits.max_block_s)
         except (ClientError, ProtocolError) as problem:
-            notify_waiters(fail_pending_sends(self._accumulator, topic, problem))
+            notify_waiters(self._accumulator.pending_sends.fail(topic, problem))
         finally:
             self._asked.discard(topic)
         self.turn_soon()
@@ -309,7 +308,7 @@ class Sender:
         else:
             self._response_handler.unanswered(sent.request.batches, problem)
             self._metadata.request_update()
-        if self._accumulator.active or self._accumulator.pending_sends:
+        if self._accumulator.active or self._accumulator.pending_sends.count > 0:
             self.turn_soon()
 
     def has_problems(self) -> bool:

@@ -7,17 +7,16 @@ drains what is ready, and reports what became of it.
 from __future__ import annotations
 
 from _thread import LockType
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from braidlog.client.errors import DeliveryTimeoutError, RecordTooLargeError
+from braidlog.client.errors import BufferFullError, DeliveryTimeoutError, RecordTooLargeError
 from braidlog.client.producer.accumulator.buffer_pool import BufferPool
 from braidlog.client.producer.accumulator.partition_queue import PartitionChooser, PartitionQueue, TopicQueues
-from braidlog.client.producer.accumulator.pending_send import PendingSend
+from braidlog.client.producer.accumulator.pending_sends import PendingSends
 from braidlog.client.producer.accumulator.producer_batch import (
     NEVER,
     NO_SEQUENCE,
@@ -138,8 +137,6 @@ class RecordAccumulator:
         self.throttled: list[LockType] = []
         # Requests under way: while there are none, it is not the engine that the backlog waits for.
         self.in_flight_requests: i64 = 0
-        # Records that wait for metadata or memory where a thread must not, by topic, in order.
-        self.pending_sends: dict[str, deque[PendingSend]] = {}
         self.records_accepted: i64 = 0
         self.records_written: i64 = 0
         self._step: i64 = min(_STEP, max(limits.batch_size, 1))
@@ -151,6 +148,7 @@ class RecordAccumulator:
         self._wakeup_pending = False
         # Something changed that the engine has not seen.
         self.must_wake = False
+        self.pending_sends = PendingSends(self)
 
     # Programs' threads, under the lock
 
@@ -184,6 +182,14 @@ class RecordAccumulator:
     def needed(self, size: i64) -> i64:
         """Memory that a new batch for a record of this size takes at first."""
         return size if size > self._step else self._step
+
+    def buffer_full(self, topic: str) -> BufferFullError:
+        limits = self.limits
+        return BufferFullError(
+            f"no memory for a record of {topic} within max.block.ms ({limits.max_block_s:g} s): buffer.memory "
+            f"({limits.memory} bytes) is full of records that are not acknowledged yet; are the brokers reachable? "
+            "If so, wait for deliveries as you send, or raise buffer.memory"
+        )
 
     def _batch_with_room(self, queue: PartitionQueue, size: i64) -> ProducerBatch | None:
         """The open batch with more memory, or a new one; none when there is too little."""
@@ -670,7 +676,7 @@ class RecordAccumulator:
         try:
             self.flushes_in_progress += 1
             # What comes later wakes the engine by itself.
-            has_records = len(self.active) > 0 or len(self.pending_sends) > 0
+            has_records = len(self.active) > 0 or self.pending_sends.count > 0
         finally:
             self.lock.release()
         if has_records:
