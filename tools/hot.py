@@ -158,7 +158,6 @@ UNITS: dict[str, list[str]] = {
         "braidlog.client.producer.accumulator.partition_queue",
         "braidlog.client.producer.accumulator.producer_id_state",
         "braidlog.client.producer.accumulator.record_accumulator",
-        "braidlog.client.producer.backpressure",
         "braidlog.client.producer.send_path",
         "braidlog.client.producer.accumulator.batch_encoder",
         "braidlog.client.producer.produce_requests",

@@ -335,11 +335,11 @@ class ProducerSimulation:
             request_timeout_s=30.0,
             backoff_s=0.1,
         )
-        self.intake = SendPath(self.accumulator, self, None)
+        self.send_path = SendPath(self.accumulator, self, None)
 
-    # For the intake
+    # For the send path
 
-    def runs_loop(self) -> bool:
+    def in_event_loop(self) -> bool:
         return True
 
     def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
@@ -356,7 +356,7 @@ class ProducerSimulation:
         self.sender._on_view(self.view, TOPIC)
 
     def send(self, value: bytes, partition: int = 0, **options: Any) -> Delivery:
-        return self.intake.send(TOPIC, value, partition=partition, **options)
+        return self.send_path.send(TOPIC, value, partition=partition, **options)
 
     def run(self, seconds: float) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))

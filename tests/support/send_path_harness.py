@@ -22,7 +22,7 @@ class FakeMetadataWait:
         self.accumulator: Any = None
         self.awaited: list[tuple[str, int]] = []
 
-    def runs_loop(self) -> bool:
+    def in_event_loop(self) -> bool:
         return False
 
     def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:

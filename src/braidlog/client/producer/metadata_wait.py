@@ -25,7 +25,7 @@ class EngineMetadataWait:
         self._sender = sender
         self._metadata = metadata
 
-    def runs_loop(self) -> bool:
+    def in_event_loop(self) -> bool:
         return asyncio._get_running_loop() is not None
 
     def wake(self) -> None:
@@ -42,7 +42,7 @@ class EngineMetadataWait:
         if self._metadata is None:
             return None
         found = self._metadata.view.topic(topic)
-        if found is None and not self.runs_loop():
+        if found is None and not self.in_event_loop():
             self.await_topic(topic, -1, self._max_block_s)
             found = self._metadata.view.topic(topic)
         return found

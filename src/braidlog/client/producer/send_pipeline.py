@@ -52,7 +52,7 @@ class SendPipeline:
 
     def send(
         self,
-        intake: SendPath,
+        send_path: SendPath,
         topic: str,
         value: Any,
         key: Any,
@@ -63,12 +63,12 @@ class SendPipeline:
     ) -> Delivery:
         interceptors = self._interceptors
         if interceptors is None:
-            return self._send(intake, topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            return self._send(send_path, topic, value, key, partition, timestamp_ms, headers, on_delivery)
         pairs: tuple[Any, ...] = tuple(headers.items() if isinstance(headers, Mapping) else headers or ())
         record = interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, pairs))
         try:
             delivery = self._send(
-                intake, record.topic, record.value, record.key, record.partition, record.timestamp_ms,
+                send_path, record.topic, record.value, record.key, record.partition, record.timestamp_ms,
                 record.headers, on_delivery,
             )  # fmt: skip
         except Exception as problem:
@@ -84,7 +84,7 @@ class SendPipeline:
 
     def _send(
         self,
-        intake: SendPath,
+        send_path: SendPath,
         topic: str,
         value: Any,
         key: Any,
@@ -101,7 +101,7 @@ class SendPipeline:
             if view is not None:
                 chosen = self._partitioner.partition(topic, key_bytes, value_bytes, view)
                 partition = None if chosen == UNDECIDED else chosen
-        return intake._send_serialized(topic, value_bytes, key_bytes, partition, timestamp_ms, headers, on_delivery)
+        return send_path._send_serialized(topic, value_bytes, key_bytes, partition, timestamp_ms, headers, on_delivery)
 
     @property
     def partitioner(self) -> Partitioner | None:
@@ -125,7 +125,7 @@ class TransactionalSendPipeline:
 
     def send(
         self,
-        intake: SendPath,
+        send_path: SendPath,
         topic: str,
         value: Any,
         key: Any,
@@ -135,7 +135,7 @@ class TransactionalSendPipeline:
         on_delivery: OnDelivery | None,
     ) -> Delivery:
         try:
-            return self._inner.send(intake, topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            return self._inner.send(send_path, topic, value, key, partition, timestamp_ms, headers, on_delivery)
         except FAILS_TRANSACTION as problem:
             self.report(problem)
             raise

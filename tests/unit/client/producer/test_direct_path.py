@@ -87,7 +87,7 @@ class Scene:
         self.accumulator.guard.direct = self.direct
         self.problems = False
         self.recoveries: SimpleQueue[tuple[threading.Thread, int]] = SimpleQueue()
-        self._intake = SendPath(self.accumulator, _any(None), None)
+        self._send_path = SendPath(self.accumulator, _any(None), None)
 
     def close(self) -> None:
         for broker in self.brokers:
@@ -96,7 +96,7 @@ class Scene:
         self.engine.close()
 
     def send(self, partition: int) -> Delivery:
-        return self._intake.send(TOPIC, b"value", partition=partition)
+        return self._send_path.send(TOPIC, b"value", partition=partition)
 
     def _wake(self) -> None:
         # There is no sender that would do it otherwise.

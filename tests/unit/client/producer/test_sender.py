@@ -366,7 +366,7 @@ def test_a_batch_handed_over_whole_keeps_its_place(world: ProducerSimulation) ->
         write_record(out, 0, index, index, None, b"whole %d" % index, ())
     world.run(1.0)
     world.send(b"before")
-    whole = world.intake._append_batch(TOPIC, 0, out.getvalue(), 3, 1_000, 1_002)
+    whole = world.send_path._append_batch(TOPIC, 0, out.getvalue(), 3, 1_000, 1_002)
     world.send(b"after")
     world.run(1.0)
     assert values(world) == [b"before", b"whole 0", b"whole 1", b"whole 2", b"after"]
