@@ -18,9 +18,7 @@ from braidlog.client.producer.accumulator.producer_id_state import ProducerIdSta
 from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees
-from braidlog.client.producer.incomplete_batches import IncompleteBatches
-from braidlog.client.producer.init_producer_id import InitProducerIdHandler
-from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
+from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.client.producer.send_path import SendPath
 from braidlog.client.producer.sender import Sender
 from braidlog.testing.simulated.clock import SimulatedClock
@@ -314,14 +312,6 @@ class ProducerSimulation:
             random=self.random,
         )
         self.incomplete_batches = IncompleteBatches(self.accumulator, self.response_handler)
-        producer_id_state = InitProducerIdHandler(
-            self.producer_id_state,
-            _any(engine),
-            _any(self.nodes),
-            pause_s=0.1,
-            adopted=self._wake,
-            failed=self.incomplete_batches.end,
-        )
         self.sender = Sender(
             self.accumulator,
             BatchEncoder(codec, None),
@@ -330,8 +320,7 @@ class ProducerSimulation:
             _any(self.nodes),
             _any(self.metadata),
             self.response_handler,
-            producer_id_state.start,
-            refused=self.incomplete_batches.fail_all,
+            self.incomplete_batches,
             request_timeout_s=30.0,
             backoff_s=0.1,
         )

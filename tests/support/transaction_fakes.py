@@ -217,25 +217,27 @@ class Scene:
         coordinator = TransactionCoordinatorClient(
             "tid", self.cluster, self.cluster.refresh, timeout_ms=60_000, pauses_s=(0.0, 0.0)
         )
-        self.flow = TransactionManager("tid", LoopWorker(), coordinator, self.identity, self.records, self._wake)
+        self.manager = TransactionManager(
+            "tid", LoopWorker(), coordinator, self.identity, self.records, self.records, self._wake
+        )
 
     def _wake(self) -> None:
         self.wakes += 1
 
     async def begun(self) -> Scene:
         """In a transaction, with a batch sent."""
-        await self.flow.initialise()
-        self.flow.begin()
+        await self.manager.initialise()
+        self.manager.begin()
         await self.send("t", 0)
         self.cluster.asked.clear()
         return self
 
     async def send(self, topic: str, partition: int) -> FakeBatch:
         """A record's way: noted, waiting for its partition to be added, sent."""
-        self.flow.on_first_record(topic, partition)
-        await until(lambda: self.flow.may_send(topic, partition))
+        self.manager.on_first_record(topic, partition)
+        await until(lambda: self.manager.may_send(topic, partition))
         batch = FakeBatch(topic, partition)
-        self.flow.on_batch_sent(batch)
+        self.manager.on_batch_sent(batch)
         return batch
 
 

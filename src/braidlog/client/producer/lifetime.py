@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from braidlog.client.network.engine import Engine
     from braidlog.client.network.nodes import Nodes
     from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
-    from braidlog.client.producer.incomplete_batches import IncompleteBatches
+    from braidlog.client.producer.produce_response_handler import IncompleteBatches
     from braidlog.client.producer.send_pipeline import SendPipeline
     from braidlog.client.producer.sender import Sender
-    from braidlog.client.producer.transactions.blocking import BlockingTransactions
+    from braidlog.client.producer.transactions.transaction_manager import TransactionManager
 
 log = logging.getLogger("braidlog.client")
 
@@ -50,7 +50,7 @@ class ProducerLifetime:
         sender: Sender,
         metadata: Metadata,
         nodes: Nodes,
-        transactions: BlockingTransactions | None,
+        transactions: TransactionManager | None,
         pipeline: SendPipeline | None,
     ) -> None:
         self._engine = engine
@@ -101,7 +101,7 @@ class ProducerLifetime:
 
     def _end(self, why: str, *, quietly: bool = False) -> None:
         _living.discard(self)
-        if self._incomplete_batches.has_pending:
+        if self._accumulator.has_incomplete:
             self._incomplete_batches.fail_all(ClosedError(why), quietly=quietly)
         # Whoever closed it meanwhile has done the rest.
         with suppress(ClosedError):

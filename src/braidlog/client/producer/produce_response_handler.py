@@ -14,10 +14,11 @@ from random import Random
 from typing import Final, Protocol
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.errors import ClientError, ConcurrentUseError, NoConnection
 from braidlog.client.metadata import Metadata
 from braidlog.client.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.async_delivery import latch_released
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.produce import PartitionProduceResponse
@@ -46,9 +47,7 @@ _IN_DOUBT: Final = (errors.RequestTimedOutError, errors.NotEnoughReplicasAfterAp
 
 
 class BatchListener(Protocol):
-    """Who hears how batches ended: transactions."""
-
-    def on_batch_done(self, batch: ProducerBatch) -> None: ...
+    """Transactions, which fail with any of their batches."""
 
     def on_batch_failed(self, batch: ProducerBatch, error: Exception) -> None: ...
 
@@ -117,8 +116,6 @@ class ProduceResponseHandler:
     def written(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.recovered(batch)
         waiters = self._accumulator.acknowledge(batch, base_offset, append_time_ms)
-        if self.transactions is not None:
-            self.transactions.on_batch_done(batch)
         notify_waiters(waiters)
 
     def recovered(self, batch: ProducerBatch) -> None:
@@ -203,6 +200,72 @@ class ProduceResponseHandler:
     @staticmethod
     def lost(node: int) -> NoConnection:
         return NoConnection(f"the connection to broker {node} ended before the request was written")
+
+
+class IncompleteBatches:
+    """What was accepted and is not done yet: waiting for it, or failing it.
+
+    Any thread may call; `drained` is for event loops, `wait` for threads.
+    """
+
+    def __init__(self, accumulator: RecordAccumulator, response_handler: ProduceResponseHandler) -> None:
+        self._accumulator = accumulator
+        self._response_handler = response_handler
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Until everything accepted before this call is done; false when time was too short."""
+        accumulator = self._accumulator
+        if accumulator.guard.is_engine_thread():
+            raise ConcurrentUseError(
+                "a delivery callback cannot flush: it runs on the thread that would have to send; flush elsewhere"
+            )
+        accumulator.guard.check()
+        latch = accumulator.flush_latch()
+        if latch is None:
+            return True
+        accumulator.begin_flush()
+        direct = accumulator.guard.direct
+        try:
+            if direct is not None:
+                began = accumulator.clock.monotonic()
+                direct.read_until_over(latch, timeout_s)
+                timeout_s = None if timeout_s is None else timeout_s - (accumulator.clock.monotonic() - began)
+            return latch.wait(timeout_s)
+        finally:
+            accumulator.end_flush()
+
+    async def drained(self) -> None:
+        """As `wait`, without a timeout."""
+        accumulator = self._accumulator
+        accumulator.guard.check()
+        latch = accumulator.flush_latch()
+        if latch is None:
+            return
+        accumulator.begin_flush()
+        accumulator.guard.let_engine_read()
+        try:
+            await latch_released(latch)
+        finally:
+            accumulator.end_flush()
+
+    def abort_unsent(self, error: Exception) -> None:
+        """Fail what no broker can have; the rest goes on, retries included."""
+        self._fail(error, unsent_only=True)
+
+    def fail_all(self, error: Exception, *, quietly: bool = False) -> None:
+        """Fail everything; responses that still come are ignored. `quietly`: the error was logged already."""
+        self._fail(error, unsent_only=False, quietly=quietly)
+
+    def end(self, error: Exception) -> None:
+        """Nothing can be sent any more."""
+        self._accumulator.refuse(error)
+        self.fail_all(error)
+
+    def _fail(self, error: Exception, *, unsent_only: bool, quietly: bool = False) -> None:
+        notify_waiters(self._accumulator.pending_sends.fail_all(error))
+        failed, to_notify = self._accumulator.abort_batches(error, unsent_only)
+        self._response_handler.report_failed(failed, error, quietly=quietly)
+        notify_waiters(to_notify)
 
 
 def _partition_names(batches: list[ProducerBatch]) -> str:

@@ -8,45 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from braidlog.client.cluster_view import ClusterView
-from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.cluster_view import ClusterView, TopicView
+from braidlog.client.errors import ClientError, NoConnection, ProducerFailedError
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.connection import Connection
-from braidlog.client.network.engine import Engine
+from braidlog.client.network.engine import Engine, in_event_loop
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
 from braidlog.client.producer.accumulator.producer_batch import NEVER, ProducerBatch, notify_waiters
-from braidlog.client.producer.accumulator.record_accumulator import Drained, RecordAccumulator, TransactionHooks
+from braidlog.client.producer.accumulator.record_accumulator import Drained, RecordAccumulator
 from braidlog.client.producer.direct_path import WANT_S, DirectPath, release
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
-from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
+from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.apis import PRODUCE
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 log = logging.getLogger("braidlog.client")
 
 # Unanswered requests (acks=0) may pile up in the socket's queue to so many bytes.
 _MOST_UNSENT: Final = 4 * 1024 * 1024
 _UNSENT_PAUSE_S: Final = 0.001
+_INIT_PRODUCER_ID: Final = 22
+# Without a transactional id there is no transaction to time out.
+_NO_TIMEOUT: Final = 0x7FFFFFFF
+_ID_REQUEST: Final = "the request for a producer id"
 
 
-class SenderTransactions(TransactionHooks, Protocol):
-    """What the sender asks of, and tells, transactions."""
+class SenderTransactions(Protocol):
+    """What the sender needs of transactions."""
 
     @property
     def produce_at_most(self) -> int | None: ...
 
     def on_batch_sent(self, batch: ProducerBatch) -> None: ...
-
-    def on_batch_done(self, batch: ProducerBatch) -> None: ...
-
-    def on_batch_failed(self, batch: ProducerBatch, error: Exception) -> None: ...
 
 
 class Sender:
@@ -59,9 +60,8 @@ class Sender:
         nodes: Nodes,
         metadata: Metadata,
         response_handler: ProduceResponseHandler,
-        request_producer_id: Callable[[], None],
+        incomplete_batches: IncompleteBatches,
         *,
-        refused: Callable[[Exception], None],
         request_timeout_s: float,
         backoff_s: float,
     ) -> None:
@@ -72,9 +72,7 @@ class Sender:
         self._nodes = nodes
         self._metadata = metadata
         self._response_handler = response_handler
-        self._request_producer_id = request_producer_id
-        # Told when a broker will not have us at all: waiting for it would only hide why.
-        self._refused = refused
+        self._incomplete_batches = incomplete_batches
         self._backoff_s = backoff_s
         self._ask_again_at = 0.0
         self._requests = ProduceRequests(batch_encoder, guarantees.transactional_id, guarantees.acks, request_timeout_s)
@@ -85,6 +83,7 @@ class Sender:
         self._asked: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._turn_due = False
+        self._is_requesting_id = False
         self._closed = False
         metadata.listeners.append(self._on_view)
 
@@ -245,7 +244,8 @@ class Sender:
                 # Batches whose time is up must not wait for a connection.
                 await asyncio.sleep(0.01)
             else:
-                self._refused(problem)
+                # The broker will not have us at all: waiting for it would only hide why.
+                self._incomplete_batches.fail_all(problem)
         finally:
             self._connecting.discard(node)
         self.turn_soon()
@@ -266,6 +266,47 @@ class Sender:
             epochs = [each.leader_epoch for each in topic.partitions]
             accumulator.update_topic(name, topic, topic.topic_id, leaders, epochs, now)
         self.turn_soon()
+
+    # A producer id, without transactions: these get theirs from their coordinator
+
+    def _request_producer_id(self) -> None:
+        if not self._is_requesting_id:
+            self._is_requesting_id = True
+            self._engine.spawn("get a producer id", self._get_producer_id())
+
+    async def _get_producer_id(self) -> None:
+        try:
+            while True:
+                if await self._init_producer_id():
+                    return
+                await asyncio.sleep(self._backoff_s)
+        finally:
+            self._is_requesting_id = False
+
+    async def _init_producer_id(self) -> bool:
+        """One attempt; whether it was the last, successful or not."""
+        problems = self._nodes.problems
+        try:
+            connection = await self._nodes.any()
+            response = await connection.call(
+                _INIT_PRODUCER_ID,
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT),
+                InitProducerIdResponse,
+                timeout_s=self._nodes.request_timeout_s,
+            )
+            if response.error_code != NONE:
+                raise broker_error(response.error_code, _ID_REQUEST)
+        except (ClientError, ProtocolError) as problem:
+            if problem.retriable:
+                problems.failed(_ID_REQUEST, problem)
+                return False
+            reason = f"no producer id, which idempotence needs ({problem}); enable_idempotence=False does without"
+            self._incomplete_batches.end(ProducerFailedError(reason))
+            return True
+        problems.recovered(_ID_REQUEST)
+        self._accumulator.producer_id_state.set_producer_id_and_epoch(response.producer_id, response.producer_epoch)
+        self.wake()
+        return True
 
     # Requests
 
@@ -334,6 +375,47 @@ class Sender:
         self.direct.has_timer = False
         if self._timer is not None:
             self._timer.cancel()
+
+
+class EngineMetadataWait:
+    """Lets a program's thread wait for metadata, on behalf of the send path.
+
+    It is connected after the accumulator was made, which wakes the sender through it. It refers to the engine's parts
+    only, never to the Producer, so that a forgotten Producer can be collected.
+    """
+
+    def __init__(self, max_block_s: float) -> None:
+        self._max_block_s = max_block_s
+        self._engine: Engine | None = None
+        self._sender: Sender | None = None
+        self._metadata: Metadata | None = None
+
+    def connect(self, engine: Engine, sender: Sender, metadata: Metadata) -> None:
+        self._engine = engine
+        self._sender = sender
+        self._metadata = metadata
+
+    def in_event_loop(self) -> bool:
+        return in_event_loop()
+
+    def wake(self) -> None:
+        if self._sender is not None:
+            self._sender.wake()
+
+    def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
+        if self._engine is None or self._sender is None:
+            raise ClientError("the producer is not ready yet")
+        self._engine.run(self._sender.wait_for_topic(topic, timeout_s, partition))
+
+    def find_topic(self, topic: str) -> TopicView | None:
+        """The topic's metadata, waited for unless this thread runs an event loop."""
+        if self._metadata is None:
+            return None
+        found = self._metadata.view.topic(topic)
+        if found is None and not in_event_loop():
+            self.await_topic(topic, -1, self._max_block_s)
+            found = self._metadata.view.topic(topic)
+        return found
 
 
 def unknown_partition(topic: str, partition: int, count: int, timeout_s: float) -> ClientError:
