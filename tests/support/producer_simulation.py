@@ -187,7 +187,7 @@ class FakeNodes:
         for node in self._world.view.brokers:
             if node not in self._world.unreachable:
                 return self.ready(node) or await self.connection(node)
-        raise NoConnection("nobody is there")
+        raise NoConnection("no broker is there")
 
 
 class FakeMetadata:

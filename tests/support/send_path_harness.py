@@ -29,7 +29,7 @@ class FakeMetadataWait:
         self.awaited.append((topic, partition))
         partitions = tuple(PartitionView(at, 1, 0, (), (), ()) for at in range(4))
         view = TopicView(topic, bytes(16), 0, False, partitions)
-        self.accumulator.update_topic(topic, view, bytes(16), [1] * 4, [0] * 4, 0.0)
+        self.accumulator.update_topic(topic, view, bytes(16), [1] * 4)
 
 
 class SendPathHarness:

@@ -1,4 +1,4 @@
-"""A cluster in memory that coordinates transactions as it is told to, and the parts of a producer that these need."""
+"""A cluster in memory that coordinates transactions as a test wants, and the parts of a producer that these need."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FakeCluster:
     async def connection(self, node_id: int, purpose: str = "") -> FakeCluster:
         assert purpose == "coordinator"
         if self.abandoned:
-            # As it is for everybody who waits for a connection that is no longer made.
+            # As for all that wait for a connection that is no longer made.
             self.abandoned -= 1
             raise asyncio.CancelledError
         return self
@@ -162,7 +162,7 @@ class FakeBatch:
 
 
 class FakeRecords:
-    """An accumulator without records: what it was told, and a flush that ends when it may."""
+    """An accumulator without records: the calls it got, and a flush that ends when it may."""
 
     def __init__(self) -> None:
         self.refusal: Exception | None = None

@@ -3,7 +3,7 @@
     closed           what is left is sent for as long as close() allows
     forgotten        what is left is sent, then the engine's thread ends by itself
     program ends     what is left is sent for EXIT_FLUSH_S at most; a warning counts what was not
-    fork             the child has neither the thread nor the records: whoever waits is told
+    fork             the child has neither the thread nor the records: calls that wait fail
 
 A `ProducerLifetime` has everything of a producer but the object that the program holds, so that it can outlive that.
 """
@@ -76,7 +76,7 @@ class ProducerLifetime:
         with self._accumulator.lock:
             self._accumulator.pool.wake_all_waiters()
         if self._engine.is_current or not self._engine_lives():
-            # From a callback nobody can wait for the thread that this is; after its end there is none.
+            # A callback cannot wait for the thread that it runs on; after its end there is none.
             timeout = 0.0
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -103,7 +103,7 @@ class ProducerLifetime:
         _living.discard(self)
         if self._accumulator.has_incomplete:
             self._incomplete_batches.fail_all(ClosedError(why), quietly=quietly)
-        # Whoever closed it meanwhile has done the rest.
+        # If it was closed meanwhile, the rest is done.
         with suppress(ClosedError):
             self._engine.soon(self._sender.close)
             self._engine.soon(self._metadata.close)
@@ -120,7 +120,7 @@ class ProducerLifetime:
         return True
 
     def _on_engine_death(self, death: ClosedError) -> None:
-        """The engine's thread failed: whoever waits must not wait for it."""
+        """The engine's thread failed: nothing may wait for it any more."""
         _living.discard(self)
         self.is_closed = True
         self._accumulator.refuse(death)
@@ -135,7 +135,7 @@ class ProducerLifetime:
     # Forgotten
 
     def abandon(self) -> None:
-        """Nobody has the producer any more: its deliveries may be waited for all the same.
+        """The program dropped the producer without closing it; it may still wait for its deliveries.
 
         Called by a finalizer, which comes at any point of any thread: it takes no lock of the queues and never waits.
         """
@@ -238,7 +238,7 @@ def _at_exit() -> None:
         try:
             each.exit(deadline)
         except KeyboardInterrupt:
-            # The person at the keyboard does not want to wait; what was not sent is told all the same.
+            # Ctrl-C: the program should end now, and the log still says what was not sent.
             deadline = 0.0
             each.exit(deadline)
         except Exception:

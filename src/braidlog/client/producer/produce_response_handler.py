@@ -74,14 +74,14 @@ class ProduceResponseHandler:
         self.batches_retried = 0
         self.batches_split = 0
 
-    # Answers
+    # Responses
 
     def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse | None) -> None:
         if batch.is_done or batch.parts is not None:
-            # It ran out of time meanwhile, and its records were told so.
+            # It ran out of time meanwhile, and its deliveries have failed.
             return
         if answer is None:
-            self._retry_or_fail(batch, errors.UnknownServerError("the broker's answer leaves this partition out"), -1)
+            self._retry_or_fail(batch, errors.UnknownServerError("the broker's response leaves this partition out"), -1)
             return
         code = answer.error_code
         if code in (NONE, errors.DuplicateSequenceNumberError.code):
@@ -123,7 +123,7 @@ class ProduceResponseHandler:
         if not self._metadata.problems.is_empty:
             self._metadata.problems.recovered(_where(batch))
 
-    # Again, or not
+    # Retries
 
     def _retry_or_fail(
         self,
@@ -140,7 +140,7 @@ class ProduceResponseHandler:
             self.batches_retried += 1
             pause = 0.0 if at_once else self._pause(batch.attempts)
             self._metadata.problems.failed(_where(batch), error, part_of=f"topic {batch.topic}")
-            log.debug("%s goes again in %.3f s: %s", batch, pause, error)
+            log.debug("retrying %s in %.3f s: %s", batch, pause, error)
             self._accumulator.reenqueue(batch, now + pause)
         else:
             self.fail(batch, error, record_errors)
@@ -170,7 +170,7 @@ class ProduceResponseHandler:
 
     def report_failed(self, batches: list[ProducerBatch], error: Exception, *, quietly: bool = False) -> None:
         """After batches failed for one reason, here or elsewhere; one line for all of them."""
-        # Records that wait to be let in have no queue yet; those who sent them are told.
+        # Pending sends have no queue yet; their deliveries fail without a line in the log.
         queued = [batch for batch in batches if batch.queue is not None]
         if not queued:
             return
@@ -191,7 +191,7 @@ class ProduceResponseHandler:
         )  # fmt: skip
 
     def note_unreachable(self, node: int, problem: Exception, since: float) -> None:
-        """So that records which run out of time can say why, and people hear of it before."""
+        """Log it, and keep it for the errors of records that run out of time."""
         self._metadata.problems.failed(f"broker {node}", problem, since=since)
         for queue in self._accumulator.active:
             if queue.leader == node and queue.batches:

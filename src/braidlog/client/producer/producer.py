@@ -6,7 +6,7 @@ futures, callbacks ◀── responses ◀── brokers ◀── sender ──
 
 with Producer(bootstrap_servers="localhost:9092") as producer:
     producer.send("topic", "value", key="key").result()       waits for the acknowledgement
-    producer.send("topic", b"value", on_delivery=print)       is told later
+    producer.send("topic", b"value", on_delivery=print)       calls back later
     await producer.send("topic", b"value")                    in an event loop
 """
 
@@ -177,8 +177,8 @@ class Producer(SendPath):
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, for `timeout` seconds at most (none: as long as delivery.timeout.ms allows), then end.
 
-        What is not acknowledged by then fails with ClosedError. An open transaction is aborted. A producer that nobody
-        closes is ended with the program, see `docs/client/producer.md`.
+        What is not acknowledged by then fails with ClosedError. An open transaction is aborted. A producer that is
+        not closed is ended with the program, see `docs/client/producer.md`.
         """
         self._lifetime.close(timeout)
 
@@ -203,7 +203,7 @@ class Producer(SendPath):
         await self.close_async()
 
     def __del__(self) -> None:
-        # None where the making of it failed.
+        # None where the constructor failed.
         lifetime = getattr(self, "_lifetime", None)
         if lifetime is not None:
             lifetime.abandon()
@@ -253,7 +253,7 @@ class Producer(SendPath):
         return self._transactions
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Before the first transaction: take over the transactional id, fence whoever had it."""
+        """Before the first transaction: take over the transactional id, and fence a producer that had it."""
         self._transacting().init_transactions(timeout)
 
     def begin_transaction(self) -> None:
@@ -347,7 +347,7 @@ async def _thread_id() -> int:
 
 def _limits(settings: Settings, guarantees: Guarantees) -> AccumulatorLimits:
     return AccumulatorLimits(
-        # A batch that no request may carry helps nobody.
+        # A batch larger than a request cannot be sent.
         batch_size=min(settings.number("batch.size"), settings.number("max.request.size")),
         linger_s=settings.seconds("linger.ms"),
         max_request=settings.number("max.request.size"),

@@ -1,7 +1,7 @@
 """Carries batches to the brokers that lead their partitions, several requests at a time, until each is done.
 
-Runs on the engine's thread. A *turn* looks at everything: what ran out of time, who waits for room, what is ready. It
-follows a call from a program's thread, an answer, news of the cluster, or the time that the turn before it set.
+Runs on the engine's thread. A *turn* looks at everything: what ran out of time, which sends wait for memory, what is
+ready. It follows a wakeup from a program's thread, a response, new metadata, or the time that the turn before it set.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Sender:
             self.wake_engine()
 
     def wake_engine(self) -> None:
-        # A loop that ended refuses; whoever closed it has failed what was left.
+        # A loop that ended refuses; what was left has failed by then.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._turn)
 
@@ -141,7 +141,7 @@ class Sender:
                 self._send(node, batches)
             if not drained.requests:
                 break
-        look_at = min(look_at, self._seek(drained, now))
+        look_at = min(look_at, self._request_missing(drained, now))
         if self._guarantees.acks == 0 and accumulator.active:
             look_at = min(look_at, now + _UNSENT_PAUSE_S)
         return min(look_at, drained.look_at, accumulator.next_expiry())
@@ -218,8 +218,8 @@ class Sender:
             view = self._metadata.view.topic(topic) or view
         self._on_view(self._metadata.view, topic)
 
-    def _seek(self, drained: Drained, now: float) -> float:
-        """Connections and leaders that are missing; when to ask again."""
+    def _request_missing(self, drained: Drained, now: float) -> float:
+        """Connect to brokers and ask for leaders that are missing; when to ask again."""
         for node in drained.unconnected:
             if node not in self._connecting:
                 self._connecting.add(node)
@@ -252,7 +252,6 @@ class Sender:
 
     def _on_view(self, view: ClusterView, also: str | None = None) -> None:
         accumulator = self._accumulator
-        now = accumulator.clock.monotonic()
         names = list(accumulator.topics)
         if also is not None and also not in accumulator.topics:
             names.append(also)
@@ -260,11 +259,10 @@ class Sender:
             topic = view.topic(name)
             if topic is None:
                 if name in view.topics:
-                    accumulator.mark_leaderless(name, now)
+                    accumulator.mark_leaderless(name)
                 continue
             leaders = [each.leader for each in topic.partitions]
-            epochs = [each.leader_epoch for each in topic.partitions]
-            accumulator.update_topic(name, topic, topic.topic_id, leaders, epochs, now)
+            accumulator.update_topic(name, topic, topic.topic_id, leaders)
         self.turn_soon()
 
     # A producer id, without transactions: these get theirs from their coordinator

@@ -79,7 +79,7 @@ class Scene:
         self.accumulator = RecordAccumulator(
             AccumulatorLimits(), ProducerIdState(False, False), clock, _any(None), self._wake
         )
-        self.accumulator.update_topic(TOPIC, None, bytes(16), [0, 1], [0, 0], clock.monotonic())
+        self.accumulator.update_topic(TOPIC, None, bytes(16), [0, 1])
         requests = ProduceRequests(BatchEncoder(0, None), None, -1, TIMEOUT_S)
         self.direct = DirectPath(self.engine.busy, self.engine.loop, self.accumulator, requests, self, self)
         self.direct.has_timer = True
@@ -147,11 +147,11 @@ def test_no_broker_is_left_unread_for_the_sake_of_another(scene: Scene) -> None:
         for partition in (0, 1):
             reported = threading.Event()
             scene.send(partition).add_done_callback(lambda _, reported=reported: reported.set())  # type: ignore[misc]
-            assert reported.wait(PATIENCE_S), f"nobody reads what broker {partition} answers"
+            assert reported.wait(PATIENCE_S), f"no thread reads what broker {partition} answers"
 
 
 def test_a_record_that_is_written_ends_a_problem_whoever_reads_the_answer(scene: Scene) -> None:
-    """Else the next failure would be told of as the old one going on."""
+    """Else the next failure would be logged as the old one going on."""
     scene.problems = True
     for _ in range(100):
         scene.send(0).result(PATIENCE_S)

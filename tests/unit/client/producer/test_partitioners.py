@@ -154,7 +154,7 @@ def test_without_adaption_only_absence_counts() -> None:
 
 def test_a_broker_that_takes_nothing_gets_nothing() -> None:
     assert set(drawn([-1, 5, -1, 0])) == {1, 3}
-    assert set(drawn([-1, -1])) == {0, 1}, "unless nobody does"
+    assert set(drawn([-1, -1])) == {0, 1}, "unless none does"
 
 
 @given(

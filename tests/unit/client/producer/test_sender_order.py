@@ -143,7 +143,7 @@ def test_a_batch_in_doubt_that_was_written_leaves_the_epoch_alone() -> None:
     world.learn()
     world.send(value(0))
     world.run(1.0)
-    # Two go; the first runs out of time, the answer to the second tells that both were written.
+    # Two are sent; the first runs out of time, the response to the second shows that both were written.
     world.slowest = 0.001
     world.refusals[0] = deque()
     connection = world.nodes.open[1]

@@ -15,7 +15,12 @@ from mypy_extensions import i64
 
 from braidlog.client.errors import BufferFullError, DeliveryTimeoutError, RecordTooLargeError
 from braidlog.client.producer.accumulator.buffer_pool import BufferPool
-from braidlog.client.producer.accumulator.partition_queue import PartitionChooser, PartitionQueue, TopicQueues
+from braidlog.client.producer.accumulator.partition_queue import (
+    NO_LEADER,
+    PartitionChooser,
+    PartitionQueue,
+    TopicQueues,
+)
 from braidlog.client.producer.accumulator.pending_sends import PendingSends
 from braidlog.client.producer.accumulator.producer_batch import (
     NEVER,
@@ -130,21 +135,20 @@ class RecordAccumulator:
         self.flushes_in_progress: i64 = 0
         # Bytes of batches that are closed and not yet taken.
         self.backlog: i64 = 0
-        # A batch was closed while the backlog was long: the program's thread should let the engine work.
+        # A batch was closed while the backlog was long: the program's thread should give way to the engine.
         self.is_backlogged = False
         self.backlog_long: i64 = max(_LONG_BACKLOG, 4 * limits.batch_size)
         # Threads that do so, until the backlog is half as long.
         self.throttled: list[LockType] = []
         # Requests under way: while there are none, it is not the engine that the backlog waits for.
         self.in_flight_requests: i64 = 0
-        self.records_accepted: i64 = 0
         self.records_written: i64 = 0
         self._step: i64 = min(_STEP, max(limits.batch_size, 1))
         self._serial: i64 = 0
         self._chooser = chooser
         self._ignore_keys = ignore_keys
         self._wake = wake
-        # The engine has been called and did not look yet.
+        # The engine was woken and has not looked yet.
         self._wakeup_pending = False
         # Something changed that the engine has not seen.
         self.must_wake = False
@@ -248,7 +252,7 @@ class RecordAccumulator:
             self.must_wake = True
 
     def close_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """No more records; the queue's first to be closed is worth a call, the others the engine sees by itself."""
+        """No more records. Only the queue's first batch wakes the engine, which sees the others by itself."""
         batch.closed = True
         queue.open = None
         writer = batch.writer
@@ -274,7 +278,7 @@ class RecordAccumulator:
         if queue is None:
             return None
         if partition < 0 and (key is None or topic.ignore_keys):
-            # Records without a key move on when a batch is full, or where nobody can take it (KIP-794).
+            # Records without a key move on when a batch is full, or where a partition has no leader (KIP-794).
             topic.sticky_bytes += size
             if queue.leader < 0 or (topic.sticky_bytes >= self.limits.batch_size and self._is_full(queue, size)):
                 queue = topic.switch()
@@ -332,7 +336,7 @@ class RecordAccumulator:
             self._wake()
 
     def release_throttled(self) -> None:
-        """The engine's turn is over: threads that rest may go on if the backlog is short enough."""
+        """The engine's turn is over: throttled threads may go on if the backlog is short enough."""
         if len(self.throttled) > 0 and (2 * self.backlog <= self.backlog_long or self.in_flight_requests == 0):
             throttled = self.throttled
             self.throttled = []
@@ -340,15 +344,13 @@ class RecordAccumulator:
                 latch.release()
 
     def wakeup_received(self) -> None:
-        """The engine looks now: what happens from here on is worth another call."""
+        """The engine looks now: what happens from here on wakes it again."""
         self._wakeup_pending = False
 
     # Metadata
 
-    def update_topic(
-        self, name: str, view: Any, topic_id: bytes, leaders: list[int], epochs: list[int], now: float
-    ) -> None:
-        """What metadata says of a topic; leaders by partition, -1 where there is none."""
+    def update_topic(self, name: str, view: Any, topic_id: bytes, leaders: list[int]) -> None:
+        """Take over what metadata says of a topic; leaders by partition, -1 where there is none."""
         self.lock.acquire()
         try:
             topic = self.topics.get(name)
@@ -359,22 +361,16 @@ class RecordAccumulator:
             topic.topic_id = topic_id
             topic.grow(len(leaders))
             for at in range(len(leaders)):
-                queue = topic.queues[at]
-                if leaders[at] < 0 and queue.leader >= 0:
-                    queue.leaderless_since = now
-                queue.leader = leaders[at]
-                queue.leader_epoch = epochs[at]
+                topic.queues[at].leader = leaders[at]
         finally:
             self.lock.release()
 
-    def mark_leaderless(self, name: str, now: float) -> None:
+    def mark_leaderless(self, name: str) -> None:
         """The topic is not there now: what is queued for it waits until it is back."""
         topic = self.topics.get(name)
         if topic is not None:
             for queue in topic.queues:
-                if queue.leader >= 0:
-                    queue.leader = -1
-                    queue.leaderless_since = now
+                queue.leader = NO_LEADER
 
     # Draining
 
@@ -447,7 +443,7 @@ class RecordAccumulator:
             if not self.producer_id_state.may_drain(queue):
                 return False
         elif self.limits.max_in_flight == 1 and queue.under_way > 0:
-            # The answer may be that it has to go again.
+            # The batch under way may have to be sent again.
             return False
         transactions = self.transactions
         return transactions is None or transactions.may_send(queue.topic.name, queue.partition)
@@ -606,9 +602,9 @@ class RecordAccumulator:
             self.lock.release()
 
     def acknowledge(self, batch: ProducerBatch, base_offset: i64, append_time: i64) -> list[Waiter] | None:
-        """A broker has it; those to be told."""
+        """A broker has the batch; returns those to notify."""
         if batch.is_done or batch.parts is not None:
-            # It ran out of time meanwhile, and its records were told so.
+            # It ran out of time meanwhile, and its deliveries have failed.
             return None
         self.lock.acquire()
         try:
@@ -628,7 +624,7 @@ class RecordAccumulator:
         error: Exception | None,
         record_errors: dict[int, str] | None,
     ) -> list[Waiter] | None:
-        """Under the lock: a batch is done; those to be told, once the lock is released."""
+        """Under the lock: a batch is done; returns those to notify once the lock is released."""
         if self.incomplete.pop(batch.serial, None) is None:
             return None
         writer = batch.writer
@@ -660,10 +656,10 @@ class RecordAccumulator:
         self.refusal = error
 
     def check_accepting(self) -> None:
-        """With or without the lock, which after a fork may never be released: there it is asked without it first."""
+        """With or without the lock; callers check without it first, since after a fork it may never be released."""
         refusal = self.refusal
         if refusal is not None:
-            # One error for all: it must not gather, and keep, the frames of everybody who met it.
+            # One error for all: it must not collect and keep the frames of every caller.
             raise refusal.with_traceback(None)
 
     def begin_transaction(self) -> None:

@@ -73,7 +73,7 @@ class CoordinatorConnections(Protocol):
 
 
 class EpochBumpRequired(Exception):
-    """A verdict that only a new epoch mends; says what the program is told."""
+    """Only a new epoch helps; `error` is what the program gets to see."""
 
     def __init__(self, error: ClientError) -> None:
         super().__init__(str(error))

@@ -94,7 +94,7 @@ COMMITTING_OFFSETS: Final = ErrorPolicy(
         errors.GroupAuthorizationFailedError: ErrorAction.ABORTABLE,
         errors.TopicAuthorizationFailedError: ErrorAction.ABORTABLE,
         errors.OffsetMetadataTooLargeError: ErrorAction.ABORTABLE,
-        # The group went on without the member whose offsets these are: somebody else has its partitions by now.
+        # The group went on without the member whose offsets these are: another one has its partitions by now.
         errors.FencedInstanceIdError: ErrorAction.ABORTABLE,
         errors.UnknownMemberIdError: ErrorAction.ABORTABLE,
         errors.IllegalGenerationError: ErrorAction.ABORTABLE,

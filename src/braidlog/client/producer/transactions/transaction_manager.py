@@ -116,7 +116,7 @@ class TransactionManager:
         self._adding = False
         # Whether the coordinator may know of it; if not there is nothing to end.
         self._started = False
-        # Something that a broker may have got was given up: only a new epoch tells it from what follows.
+        # A batch that a broker may have was given up: only a new epoch sets it apart from what follows.
         self._needs_epoch = False
         # One request at a time to the coordinator, which answers a second one with CONCURRENT_TRANSACTIONS.
         self._turn = asyncio.Lock()
@@ -278,7 +278,7 @@ class TransactionManager:
             await self._end(commit=False)
 
     async def _end(self, commit: bool) -> None:
-        """Tell the coordinator, and be ready for the next."""
+        """End the transaction at the coordinator, and be ready for the next."""
         try:
             if self._started:
                 self._set_producer_id_and_epoch(await self._coordinator.end(self._known, commit))
@@ -383,7 +383,7 @@ class TransactionManager:
             dropped.__cause__ = problem
             self._worker.soon(self._incomplete_batches.abort_unsent, dropped)
         elif self.state is not State.ABORTABLE_ERROR:
-            # While aborting, or between transactions: there is nothing that an abort could mend.
+            # While aborting, or between transactions: no abort can help.
             problem = fatal_error(self.transactional_id, str(problem))
             self._fail(problem)
         return problem

@@ -127,7 +127,7 @@ def test_a_lost_answer_is_asked_for_again(name: str, lost: Exception) -> None:
     cluster.fail(name, lost)
     ask(cluster, name)
     assert cluster.asked == [name] * 2
-    assert len(cluster.finds) == 2, "whoever did not answer may not be it any more"
+    assert len(cluster.finds) == 2, "a broker that did not answer may not be the coordinator any more"
 
 
 @pytest.mark.parametrize("name", ASKED)

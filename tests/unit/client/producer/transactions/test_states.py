@@ -1,4 +1,4 @@
-"""The table of states: every path keeps to it, and every misuse is told what to do."""
+"""The table of states: every path keeps to it, and the error for every misuse says what to do."""
 
 from __future__ import annotations
 

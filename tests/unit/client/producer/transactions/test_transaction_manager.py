@@ -447,7 +447,7 @@ def test_an_abort_waits_for_an_addition_whose_answer_was_lost() -> None:
         await until(lambda: it.manager.state is State.ABORTING)
         held.set()
         await abort
-        # Loading: it was not added, says a definite answer, and nobody wants it any more.
+        # Loading: the response says that it was not added, and it is not wanted any more.
         assert it.cluster.asked == ["init", "add partitions", "add partitions"]
 
     scene(story)
@@ -472,7 +472,7 @@ def test_closing_aborts_what_is_open() -> None:
         await it.begun()
         it.records.refuse(closed := ClosedError("closed"))
         await it.manager.close(1.0)
-        assert it.records.refusal is closed, "that is what sends are told"
+        assert it.records.refusal is closed, "that is what sends raise"
         assert it.cluster.asked == ["end"]
         assert not it.cluster.requests[-1][0].committed
 
