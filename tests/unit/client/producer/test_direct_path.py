@@ -150,7 +150,7 @@ def test_no_broker_is_left_unread_for_the_sake_of_another(scene: Scene) -> None:
             assert reported.wait(PATIENCE_S), f"no thread reads what broker {partition} answers"
 
 
-def test_a_record_that_is_written_ends_a_problem_whoever_reads_the_answer(scene: Scene) -> None:
+def test_a_written_record_ends_a_problem_in_whichever_thread_reads_the_response(scene: Scene) -> None:
     """Else the next failure would be logged as the old one going on."""
     scene.problems = True
     for _ in range(100):

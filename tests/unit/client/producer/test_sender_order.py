@@ -80,7 +80,7 @@ def test_every_record_ends_once_and_in_order(
 
 
 @pytest.mark.parametrize("fault", [LOST_BEFORE, LOST_AFTER])
-def test_a_batch_that_goes_again_keeps_its_sequence(fault: str) -> None:
+def test_a_batch_that_is_sent_again_keeps_its_sequence(fault: str) -> None:
     world = ProducerSimulation()
     world.learn()
     world.faults.append(fault)

@@ -129,8 +129,8 @@ class TransactionScope:
         if problem is None:
             try:
                 self._calls.commit_transaction()
-            except AbortableError as spoilt:
-                self._abort_after(spoilt)
+            except AbortableError as error:
+                self._abort_after(error)
                 raise
         elif self._is_open():
             self._abort_after(problem)
@@ -153,8 +153,8 @@ class TransactionScope:
         if problem is None:
             try:
                 await self._calls.commit_transaction_async()
-            except AbortableError as spoilt:
-                await self._abort_async_after(spoilt)
+            except AbortableError as error:
+                await self._abort_async_after(error)
                 raise
         elif self._is_open():
             await self._abort_async_after(problem)

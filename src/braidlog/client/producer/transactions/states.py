@@ -26,9 +26,9 @@ class State(Enum):
     # What was not sent is dropped, then the transaction is ended.
     ABORTING = "aborting"
     # Something of the transaction was lost: it can only be aborted.
-    ABORTABLE_ERROR = "spoilt, to be aborted"
+    ABORTABLE_ERROR = "failed, to be aborted"
     # There is no way on; the producer can only be closed.
-    FATAL_ERROR = "failed"
+    FATAL_ERROR = "failed for good"
 
 
 _U, _I, _R, _T = State.UNINITIALIZED, State.INITIALIZING, State.READY, State.IN_TRANSACTION

@@ -62,7 +62,7 @@ def harness() -> Iterator[BlockingHarness]:
     harness.engine.close()
 
 
-def test_a_whole_course(harness: BlockingHarness) -> None:
+def test_transactions_are_committed_and_aborted(harness: BlockingHarness) -> None:
     calls = harness.transactions
     calls.init_transactions()
     calls.begin_transaction()
@@ -100,7 +100,7 @@ def test_a_timeout_says_why_and_the_call_may_be_repeated(harness: BlockingHarnes
     assert harness.cluster.asked.count("end") == 1
 
 
-def test_the_reason_for_the_wait_is_told(harness: BlockingHarness) -> None:
+def test_a_timeout_names_the_last_error(harness: BlockingHarness) -> None:
     harness.cluster.fail("init", *[errors.CoordinatorLoadInProgressError.code] * 100_000)
     with pytest.raises(RequestTimeout, match="COORDINATOR_LOAD_IN_PROGRESS"):
         harness.transactions.init_transactions(0.05)
@@ -115,7 +115,7 @@ def test_no_event_loop_is_blocked(harness: BlockingHarness) -> None:
     assert harness.cluster.asked == []
 
 
-def test_closing_ends_who_waits(harness: BlockingHarness) -> None:
+def test_closing_fails_calls_that_wait(harness: BlockingHarness) -> None:
     harness.cluster.hold("init")
     harness.engine.loop.call_later(0.05, harness.engine.close)
     with pytest.raises(ClosedError):

@@ -79,7 +79,7 @@ def test_with_implicit_ones() -> None:
 
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.parametrize("commit", [False, True])
-def test_an_empty_transaction_asks_nobody(implicit: bool, commit: bool) -> None:
+def test_an_empty_transaction_sends_no_request(implicit: bool, commit: bool) -> None:
     async def story(it: Scene) -> None:
         await it.manager.initialise()
         it.manager.begin()
@@ -243,7 +243,7 @@ def test_a_call_that_took_too_long_is_called_again() -> None:
     scene(story)
 
 
-def test_a_failure_that_nobody_waited_for_is_told_later() -> None:
+def test_a_failure_after_a_timeout_is_raised_by_the_next_call() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         held = it.cluster.hold("end")
@@ -258,7 +258,7 @@ def test_a_failure_that_nobody_waited_for_is_told_later() -> None:
     scene(story)
 
 
-def test_initialising_goes_on_while_nobody_waits() -> None:
+def test_initialising_goes_on_after_a_timeout() -> None:
     async def story(it: Scene) -> None:
         held = it.cluster.hold("init")
         it.cluster.fail("init", errors.ConcurrentTransactionsError.code, errors.CoordinatorLoadInProgressError.code)
@@ -376,7 +376,7 @@ def test_a_leader_that_knows_a_newer_epoch_leaves_the_verdict_to_the_coordinator
 # Errors of the coordinator
 
 
-def test_a_topic_that_may_not_be_written_spoils_the_transaction() -> None:
+def test_a_topic_without_authorization_fails_the_transaction() -> None:
     async def story(it: Scene) -> None:
         await it.manager.initialise()
         it.manager.begin()
@@ -394,7 +394,7 @@ def test_a_topic_that_may_not_be_written_spoils_the_transaction() -> None:
 
 
 @pytest.mark.parametrize("implicit", [False, True])
-def test_a_stale_generation_spoils_the_transaction(implicit: bool) -> None:
+def test_a_stale_generation_fails_the_transaction(implicit: bool) -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         it.cluster.fail("commit offsets", errors.IllegalGenerationError.code)
@@ -497,7 +497,7 @@ STEPS = ["begin", "send", "offsets", "commit", "abort", "lose", "drop", "stale",
 
 @settings(max_examples=150, deadline=None)
 @given(st.booleans(), st.lists(st.sampled_from(STEPS), max_size=40))
-def test_whatever_happens_an_end_is_asked_for_as_the_program_was_told(implicit: bool, steps: list[str]) -> None:
+def test_the_transaction_ends_as_its_calls_reported(implicit: bool, steps: list[str]) -> None:
     """Every transaction that was reported committed was ended so, once, after all that was sent; no other was."""
 
     async def story(it: Scene) -> None:
