@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Generator
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i32, i64, mypyc_attr
@@ -118,7 +117,8 @@ class Delivery:
         if batch.guard.is_engine_thread():
             raise ConcurrentUseError("a delivery callback cannot wait for another delivery; use add_done_callback")
         batch.guard.check()
-        began = monotonic()
+        clock = batch.guard.clock
+        began = clock.monotonic()
         direct = batch.guard.direct
         if direct is not None:
             direct.read_until_over(batch, timeout)
@@ -126,7 +126,7 @@ class Delivery:
         if not batch.watch(latch):
             return
         while True:
-            waited = monotonic() - began
+            waited = clock.monotonic() - began
             # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.
             expires = self._current_batch().expires
             late_after = expires + _GRACE_S - began

@@ -78,11 +78,12 @@ class ProducerLifetime:
         if self._engine.is_current or not self._engine_lives():
             # A callback cannot wait for the thread that it runs on; after its end there is none.
             timeout = 0.0
-        deadline = None if timeout is None else time.monotonic() + timeout
+        clock = self._accumulator.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
         try:
             if timeout is None or timeout > 0:
                 self._close_transactions(_ABORT_S if timeout is None else timeout)
-                self._incomplete_batches.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+                self._incomplete_batches.wait(None if deadline is None else max(deadline - clock.monotonic(), 0.0))
         finally:
             self._end(
                 "the producer was closed before this record was acknowledged, and whether a broker has it is not "

@@ -19,6 +19,7 @@ from librt.strings import BytesWriter
 from librt.threading import Lock
 from mypy_extensions import i64, mypyc_attr
 
+from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import InvalidRecordError, ProtocolError
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ class DirectReader(Protocol):
 
 
 class Guard:
-    """The one lock of a producer's queues, and the thread that must never wait for them."""
+    """The one lock of a producer's queues, the clock of its deadlines, and the thread that must never wait."""
 
-    __slots__ = ("direct", "engine_thread", "gone", "lock")
+    __slots__ = ("clock", "direct", "engine_thread", "gone", "lock")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.lock = Lock()
         self.engine_thread = -1
         # Lets a thread that waits read responses in that thread's place.

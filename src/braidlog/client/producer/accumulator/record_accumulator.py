@@ -116,7 +116,7 @@ class RecordAccumulator:
         self.limits = limits
         self.producer_id_state = producer_id_state
         self.clock = clock
-        self.guard = Guard()
+        self.guard = Guard(clock)
         self.lock = self.guard.lock
         self.pool = BufferPool(limits.memory, limits.batch_size)
         self.topics: dict[str, TopicQueues] = {}
