@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, Protocol
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.errors import ClientError, ConcurrentUseError, NoConnection
+from braidlog.client.errors import ClientError, ConcurrentUseError
 from braidlog.client.metadata import Metadata
 from braidlog.client.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
@@ -104,14 +104,10 @@ class ProduceResponseHandler:
         self._retry_or_fail(batch, error, answer.log_start_offset, named or None, at_once=moved)
 
     def unanswered(self, batches: list[ProducerBatch], problem: Exception) -> None:
-        """The connection ended before the answer: whether the broker wrote them is not known."""
+        """Their request was not written, or its connection ended before the response: a broker may have them or not."""
         for batch in batches:
             if not batch.is_done and batch.parts is None:
                 self._retry_or_fail(batch, problem, -1)
-
-    def not_sent(self, batches: list[ProducerBatch], problem: Exception) -> None:
-        """They never left."""
-        self.unanswered(batches, problem)
 
     def written(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.recovered(batch)
@@ -196,10 +192,6 @@ class ProduceResponseHandler:
         for queue in self._accumulator.active:
             if queue.leader == node and queue.batches:
                 queue.batches[0].last_problem = problem
-
-    @staticmethod
-    def lost(node: int) -> NoConnection:
-        return NoConnection(f"the connection to broker {node} ended before the request was written")
 
 
 class IncompleteBatches:

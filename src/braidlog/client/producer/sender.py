@@ -312,7 +312,7 @@ class Sender:
         connection = self._nodes.ready(node)
         try:
             if connection is None:
-                raise self._response_handler.lost(node)
+                raise NoConnection(f"the connection to broker {node} ended before the request was written")
             self._note_use(batches, self._accumulator.clock.monotonic())
             self._post(node, connection, batches)
         except (ClientError, ProtocolError) as problem:
@@ -320,7 +320,7 @@ class Sender:
 
     def not_sent(self, batches: list[ProducerBatch], problem: ClientError | ProtocolError) -> None:
         release(batches)
-        self._response_handler.not_sent(batches, problem)
+        self._response_handler.unanswered(batches, problem)
         self.turn_soon()
 
     def _post(self, node: int, connection: Connection, batches: list[ProducerBatch]) -> None:
