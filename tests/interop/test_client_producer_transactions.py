@@ -130,7 +130,7 @@ def test_the_transaction_version_is_the_clusters(quick_broker: Broker, topic: st
             with producer.transaction():
                 write(producer, topic, "x")
             assert producer._transactions is not None
-            epochs.append(producer._transactions._known.epoch)
+            epochs.append(producer._transactions.manager._known.epoch)
     assert epochs == ([0, 0, 0] if quick_broker.is_kafka else [1, 2, 3])
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from braidlog.client.cluster_view import PartitionView
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_batch import Guard, Part, ProducerBatch
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits
 from braidlog.client.producer.delivery import Delivery
+from braidlog.core.clock import SystemClock
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record, read_records
 
@@ -33,7 +34,7 @@ class KeepingSink:
         self.kept: list[KeptBatch] = []
         self._topics = topics
         self._leaderless = leaderless
-        self._guard = Guard()
+        self._guard = Guard(SystemClock())
 
     def partitions_for(self, topic: str) -> list[PartitionView]:
         return [

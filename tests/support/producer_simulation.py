@@ -14,14 +14,11 @@ from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnecti
 from braidlog.client.network.connection import OnAnswer
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees
-from braidlog.client.producer.incomplete_batches import IncompleteBatches
-from braidlog.client.producer.init_producer_id import InitProducerIdHandler
-from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
+from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.client.producer.send_path import SendPath
 from braidlog.client.producer.sender import Sender
 from braidlog.testing.simulated.loop import SimulatedClock, SimulatedLoop
@@ -189,7 +186,7 @@ class FakeNodes:
         for node in self._world.view.brokers:
             if node not in self._world.unreachable:
                 return self.ready(node) or await self.connection(node)
-        raise NoConnection("nobody is there")
+        raise NoConnection("no broker is there")
 
 
 class FakeMetadata:
@@ -314,14 +311,6 @@ class ProducerSimulation:
             random=self.random,
         )
         self.incomplete_batches = IncompleteBatches(self.accumulator, self.response_handler)
-        producer_id_state = InitProducerIdHandler(
-            self.producer_id_state,
-            _any(engine),
-            _any(self.nodes),
-            pause_s=0.1,
-            adopted=self._wake,
-            failed=self.incomplete_batches.end,
-        )
         self.sender = Sender(
             self.accumulator,
             BatchEncoder(codec, None),
@@ -330,16 +319,15 @@ class ProducerSimulation:
             _any(self.nodes),
             _any(self.metadata),
             self.response_handler,
-            producer_id_state.start,
-            refused=self.incomplete_batches.fail_all,
+            self.incomplete_batches,
             request_timeout_s=30.0,
             backoff_s=0.1,
         )
-        self.intake = SendPath(self.accumulator, self, None)
+        self.send_path = SendPath(self.accumulator, self, None)
 
-    # For the intake
+    # For the send path
 
-    def runs_loop(self) -> bool:
+    def in_event_loop(self) -> bool:
         return True
 
     def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
@@ -356,7 +344,7 @@ class ProducerSimulation:
         self.sender._on_view(self.view, TOPIC)
 
     def send(self, value: bytes, partition: int = 0, **options: Any) -> Delivery:
-        return self.intake.send(TOPIC, value, partition=partition, **options)
+        return self.send_path.send(TOPIC, value, partition=partition, **options)
 
     def run(self, seconds: float) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))

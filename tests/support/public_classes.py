@@ -22,6 +22,7 @@ import braidlog
 import braidlog.client.admin
 import braidlog.errors
 from braidlog.client.producer.accumulator.producer_batch import Guard, ProducerBatch
+from braidlog.core.clock import SystemClock
 from braidlog.core.types import TopicPartition
 
 NOWHERE = "127.0.0.1:1"
@@ -63,7 +64,7 @@ SPECIAL: dict[str, Callable[[], object]] = {
     "ConsumerRecord": lambda: braidlog.ConsumerRecord(
         "orders", 1, 2**40, 1_700_000_000_000, b"k", {"a": [1]}, (("trace", b"1"), ("none", None)), 1, 7
     ),
-    "Delivery": lambda: braidlog.Delivery(ProducerBatch("orders", 1, None, Guard(), None), 0, 5, -1, -1),
+    "Delivery": lambda: braidlog.Delivery(ProducerBatch("orders", 1, None, Guard(SystemClock()), None), 0, 5, -1, -1),
     "Results": lambda: braidlog.client.admin.Results({"a": 1, "b": braidlog.ProtocolError("refused")}),
     "TopicId": lambda: braidlog.client.admin.TopicId(bytes(range(16))),
     "RebalanceListener": braidlog.RebalanceListener,

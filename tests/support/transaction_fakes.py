@@ -1,4 +1,4 @@
-"""A cluster in memory that coordinates transactions as it is told to, and the parts of a producer that these need."""
+"""A cluster in memory that coordinates transactions as a test wants, and the parts of a producer that these need."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FakeCluster:
     async def connection(self, node_id: int, purpose: str = "") -> FakeCluster:
         assert purpose == "coordinator"
         if self.abandoned:
-            # As it is for everybody who waits for a connection that is no longer made.
+            # As for all that wait for a connection that is no longer made.
             self.abandoned -= 1
             raise asyncio.CancelledError
         return self
@@ -162,7 +162,7 @@ class FakeBatch:
 
 
 class FakeRecords:
-    """An accumulator without records: what it was told, and a flush that ends when it may."""
+    """An accumulator without records: the calls it got, and a flush that ends when it may."""
 
     def __init__(self) -> None:
         self.refusal: Exception | None = None
@@ -217,25 +217,27 @@ class Scene:
         coordinator = TransactionCoordinatorClient(
             "tid", self.cluster, self.cluster.refresh, timeout_ms=60_000, pauses_s=(0.0, 0.0)
         )
-        self.flow = TransactionManager("tid", LoopWorker(), coordinator, self.identity, self.records, self._wake)
+        self.manager = TransactionManager(
+            "tid", LoopWorker(), coordinator, self.identity, self.records, self.records, self._wake
+        )
 
     def _wake(self) -> None:
         self.wakes += 1
 
     async def begun(self) -> Scene:
         """In a transaction, with a batch sent."""
-        await self.flow.initialise()
-        self.flow.begin()
+        await self.manager.initialise()
+        self.manager.begin()
         await self.send("t", 0)
         self.cluster.asked.clear()
         return self
 
     async def send(self, topic: str, partition: int) -> FakeBatch:
         """A record's way: noted, waiting for its partition to be added, sent."""
-        self.flow.on_first_record(topic, partition)
-        await until(lambda: self.flow.may_send(topic, partition))
+        self.manager.on_first_record(topic, partition)
+        await until(lambda: self.manager.may_send(topic, partition))
         batch = FakeBatch(topic, partition)
-        self.flow.on_batch_sent(batch)
+        self.manager.on_batch_sent(batch)
         return batch
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from braidlog.client.consumer import interceptors as consumers
 from braidlog.client.errors import SettingError
-from braidlog.client.producer import interceptors as producers
 from braidlog.client.producer.delivery import ProducerRecord
+from braidlog.client.producer.send_pipeline import ProducerInterceptors
 from braidlog.client.settings import CONSUMER, PRODUCER, Settings
 
 RECORD = ProducerRecord("t", "v", None, None, None, ())
@@ -58,8 +58,8 @@ class OnlyCommits:
         self.seen.append(offsets)
 
 
-def producing(*given: object) -> producers.ProducerInterceptors:
-    chain = producers.interceptors_of(Settings.of(PRODUCER, {"client.id": "me", "interceptor.classes": given}))
+def producing(*given: object) -> ProducerInterceptors:
+    chain = ProducerInterceptors.of(Settings.of(PRODUCER, {"client.id": "me", "interceptor.classes": given}))
     assert chain is not None
     return chain
 
@@ -71,7 +71,7 @@ def consuming(*given: object) -> consumers.ConsumerInterceptors:
 
 
 def test_none_are_none() -> None:
-    assert producers.interceptors_of(Settings.of(PRODUCER)) is None
+    assert ProducerInterceptors.of(Settings.of(PRODUCER)) is None
     assert consumers.interceptors_of(Settings.of(CONSUMER)) is None
 
 

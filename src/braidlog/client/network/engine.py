@@ -208,6 +208,11 @@ class Engine:
         self.loop.stop()
 
 
+def in_event_loop() -> bool:
+    """Whether this thread runs an event loop, which a call that waits would block."""
+    return asyncio._get_running_loop() is not None
+
+
 async def in_own_thread(name: str, call: Callable[[], T]) -> T:
     """What a call that blocks returns, without keeping the loop.
 

@@ -1,4 +1,4 @@
-"""Deliveries for event loops: one future for all who await a batch, and one call across threads for many of them."""
+"""Deliveries for event loops: one future for all tasks that await a batch, one call across threads for many of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def delivery_result(delivery: Delivery) -> RecordMetadata:
         try:
             await batch_future
         except asyncio.CancelledError:
-            # The future is shared: whoever cancels one task must not cancel the others that await the same batch.
+            # The future is shared: to cancel one task must not cancel the others that await the same batch.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -78,7 +78,7 @@ class FutureNotifier:
             try:
                 future.get_loop().call_soon_threadsafe(self._deliver)
             except RuntimeError:
-                # The loop was closed: nobody waits there any more.
+                # The loop was closed: no task waits there any more.
                 self._due.clear()
 
     def _deliver(self) -> None:

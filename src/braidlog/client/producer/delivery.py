@@ -1,7 +1,7 @@
 """The promise that `send` returns: where a record went once it is known (hot: compiled by mypyc).
 
-A Delivery is a reference into its batch and nothing more: no lock and no future of its own. Only who waits for it, or
-asks to be called, adds a waiter to the batch.
+A Delivery is a reference into its batch and nothing more: no lock and no future of its own. Only a caller that waits
+for it, or asks for a callback, adds a waiter to the batch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Generator
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i32, i64, mypyc_attr
@@ -21,7 +20,7 @@ log = logging.getLogger("braidlog.client")
 
 Header = tuple[str, bytes | None]
 
-# How long the engine may take to tell that a record ran out of time.
+# How long the engine may take to fail a record that ran out of time.
 _GRACE_S: Final = 2.0
 
 
@@ -54,7 +53,7 @@ OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 class Delivery:
     """What `send` returns: where the record went, once that is known.
 
-    `result()` waits for it, `await` does in an event loop, `add_done_callback` is told.
+    `result()` waits for it, `await` does so in an event loop, `add_done_callback` registers a callback.
     """
 
     __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
@@ -118,7 +117,8 @@ class Delivery:
         if batch.guard.is_engine_thread():
             raise ConcurrentUseError("a delivery callback cannot wait for another delivery; use add_done_callback")
         batch.guard.check()
-        began = monotonic()
+        clock = batch.guard.clock
+        began = clock.monotonic()
         direct = batch.guard.direct
         if direct is not None:
             direct.read_until_over(batch, timeout)
@@ -126,7 +126,7 @@ class Delivery:
         if not batch.watch(latch):
             return
         while True:
-            waited = monotonic() - began
+            waited = clock.monotonic() - began
             # The engine ends every delivery in time. That it does is not left to it alone: it may hang in a callback.
             expires = self._current_batch().expires
             late_after = expires + _GRACE_S - began
@@ -160,7 +160,7 @@ class Delivery:
         self._batch.add_callback(self, callback)
 
     def _fire_callback(self, callback: OnDelivery) -> None:
-        """Of a delivery that is done: call the program; what it raises is its own affair and is logged."""
+        """Call the program once the delivery is done; what it raises is logged."""
         try:
             error = self._error()
             if error is not None:
@@ -168,7 +168,7 @@ class Delivery:
             else:
                 callback(self._metadata(), None)
         except BaseException:
-            # Also sys.exit(): here it would only keep others from being told.
+            # Also sys.exit(): here it would only keep other callbacks from being called.
             log.exception("a delivery callback failed")
 
     def outcome(self) -> tuple[RecordMetadata | None, Exception | None]:
@@ -184,7 +184,7 @@ class Delivery:
 
 
 class CallbackWaiter(Waiter):
-    """Calls a program's function; what it raises is its own affair and is logged."""
+    """Calls a program's function; what it raises is logged."""
 
     def __init__(self, delivery: Delivery, on_done: Callable[[Delivery], object]) -> None:
         super().__init__(delivery._index)
@@ -205,7 +205,7 @@ class CallbackWaiter(Waiter):
 
 
 class CompletionLatch(Waiter):
-    """A thread that sleeps until `remaining` batches, or one record, are done; or somebody else to be told then."""
+    """A thread sleeps on it until `remaining` batches, or one record, are done; `forward` is notified then, too."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)

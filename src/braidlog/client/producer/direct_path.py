@@ -4,9 +4,9 @@
     result()    waits for the socket itself, takes the answer, and returns
 
 Without it such a record goes through two threads four times, and each change costs more than all the rest. The engine's
-thread is held meanwhile (`Engine.busy`), but not while anybody waits. Whatever is not quite simple (a refusal, a lost
-connection, a callback of the program's, an answer that takes long) is left to the engine, which finds everything as if
-it had done the work itself.
+thread is held meanwhile (`Engine.busy`), but not during a wait. What is not quite simple (an error, a lost connection,
+a callback of the program's, a response that takes long) is left to the engine, which finds everything as if it had
+done the work itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.network.connection import Connection, OnAnswer, TakeDirectly
-from braidlog.client.producer.accumulator.draining import drain
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, Waiter, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.delivery import CompletionLatch
@@ -33,13 +32,13 @@ from braidlog.wire.generated.produce import ProduceResponse
 from braidlog.wire.message import Message
 
 # How long a thread reads by itself. An answer that takes longer gains nothing by it, and a thread that waits for the
-# socket does not hear what else ends its wait: a close, a delivery that ran out of time.
+# socket does not notice what else ends its wait: a close, a delivery that ran out of time.
 READ_S: Final = WAIT_S
 # While the engine is at work its thread cannot be held; mostly it is soon done.
 _HOLD_S: Final = 0.001
-# A larger batch is sealed and written by the engine: the program's thread has other things to do.
+# A larger batch is encoded and written by the engine: the program's thread has other things to do.
 _MOST_BYTES: Final = 16_384
-# So often metadata is told which topics are written to, which is the engine's business.
+# How often the engine tells metadata which topics are in use.
 WANT_S: Final = 30.0
 
 
@@ -105,7 +104,7 @@ class DirectPath:
         self._sender = sender
         # Requests under way by broker.
         self.under_way: dict[int, int] = {}
-        # Topic -> when metadata was last told that it is written to.
+        # Topic -> when metadata last learned that it is in use.
         self.wanted: dict[str, float] = {}
         # Whether the sender's timer is set, which no other thread can do.
         self.has_timer = False
@@ -141,7 +140,7 @@ class DirectPath:
         active = accumulator.active
         if len(active) != 1 or not self.has_timer or self._requests.acks == 0:
             return False
-        if accumulator.in_flight_requests > 0 or len(accumulator.pending_sends) > 0:
+        if accumulator.in_flight_requests > 0 or accumulator.pending_sends.count > 0:
             return False
         queue = active[0]
         if len(queue.batches) == 0:
@@ -157,12 +156,12 @@ class DirectPath:
         if connection is None or not connection.may_post_directly(self._requests.timeout_s):
             return False
         accumulator.wakeup_received()
-        batches = drain(accumulator, now, {node: 1}).requests.get(node)
+        batches = accumulator.drain(now, {node: 1}).requests.get(node)
         if batches is None:
             return False
         try:
             if first.callbacks is not None or asyncio._get_running_loop() is not None:
-                # Nobody is going to wait for it in `result`: the engine has to see the answer.
+                # No thread is going to wait for it in `result`: the engine has to read the response.
                 connection.let_loop_read()
             self.post(node, connection, batches, True)
         except BaseException as problem:
@@ -175,7 +174,7 @@ class DirectPath:
             before.let_loop_read()
         self._node = node
         self._connection = connection
-        # Another thread may have added to another partition meanwhile, and been told that somebody looks.
+        # Another thread may have added to another partition meanwhile, without waking the engine, since this one looks.
         if len(accumulator.active) > 0:
             self._sender.wake_engine()
         return True
@@ -190,7 +189,7 @@ class DirectPath:
         raise problem
 
     def post(self, node: int, connection: ProduceConnection, batches: list[ProducerBatch], directly: bool) -> None:
-        """Seal and write; also the engine's own way to send what is answered."""
+        """Encode and write; the engine itself also sends what is answered by this."""
         accumulator = self._accumulator
         request = self._requests.make(batches, accumulator)
         version = connection.version_for(PRODUCE, self._requests.at_most(request))
@@ -230,13 +229,13 @@ class DirectPath:
         self.answers_taken += 1
         if self._sender.has_problems():
             self._on_engine(partial(self._sender.recovered, sent.request.batches))
-        self._tell(to_notify)
-        if len(accumulator.active) > 0 or len(accumulator.pending_sends) > 0:
+        self._notify(to_notify)
+        if len(accumulator.active) > 0 or accumulator.pending_sends.count > 0:
             self._sender.wake_engine()
         return True
 
-    def _tell(self, waiters: list[Waiter]) -> None:
-        """Those who only sleep are woken from here; programs are called on the engine's thread, and in order."""
+    def _notify(self, waiters: list[Waiter]) -> None:
+        """Threads that sleep are woken from here; programs are called on the engine's thread, and in order."""
         for each in waiters:
             if not isinstance(each, CompletionLatch):
                 self._on_engine(partial(notify_waiters, waiters))
@@ -257,7 +256,7 @@ class DirectPath:
             if _is_over(awaited):
                 return
             if not self._is_last():
-                # It is not read here, and nobody else may be about to.
+                # It is not read here, and no other thread may be about to.
                 connection.let_loop_read()
                 return
             if not connection.take_reading():
@@ -297,7 +296,9 @@ class DirectPath:
         """Whether one request is all there is: else a thread would read here, and miss what comes elsewhere."""
         accumulator = self._accumulator
         return (
-            accumulator.in_flight_requests == 1 and len(accumulator.active) == 0 and len(accumulator.pending_sends) == 0
+            accumulator.in_flight_requests == 1
+            and len(accumulator.active) == 0
+            and accumulator.pending_sends.count == 0
         )
 
     def _is_habit(self, now: float) -> bool:
@@ -319,7 +320,7 @@ class DirectPath:
             self._connection.let_loop_read()
 
     def let_engine_read(self) -> None:
-        """Somebody waits for an answer who will not read it."""
+        """A caller waits for a response and will not read it."""
         connection = self._connection
         if connection is not None and self._is_watched:
             self._on_engine(connection.let_loop_read)

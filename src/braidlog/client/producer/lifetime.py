@@ -3,7 +3,7 @@
     closed           what is left is sent for as long as close() allows
     forgotten        what is left is sent, then the engine's thread ends by itself
     program ends     what is left is sent for EXIT_FLUSH_S at most; a warning counts what was not
-    fork             the child has neither the thread nor the records: whoever waits is told
+    fork             the child has neither the thread nor the records: calls that wait fail
 
 A `ProducerLifetime` has everything of a producer but the object that the program holds, so that it can outlive that.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from braidlog.client.network.engine import Engine
     from braidlog.client.network.nodes import Nodes
     from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
-    from braidlog.client.producer.incomplete_batches import IncompleteBatches
+    from braidlog.client.producer.produce_response_handler import IncompleteBatches
     from braidlog.client.producer.send_pipeline import SendPipeline
     from braidlog.client.producer.sender import Sender
-    from braidlog.client.producer.transactions.blocking import BlockingTransactions
+    from braidlog.client.producer.transactions.transaction_manager import TransactionManager
 
 log = logging.getLogger("braidlog.client")
 
@@ -50,7 +50,7 @@ class ProducerLifetime:
         sender: Sender,
         metadata: Metadata,
         nodes: Nodes,
-        transactions: BlockingTransactions | None,
+        transactions: TransactionManager | None,
         pipeline: SendPipeline | None,
     ) -> None:
         self._engine = engine
@@ -76,13 +76,14 @@ class ProducerLifetime:
         with self._accumulator.lock:
             self._accumulator.pool.wake_all_waiters()
         if self._engine.is_current or not self._engine_lives():
-            # From a callback nobody can wait for the thread that this is; after its end there is none.
+            # A callback cannot wait for the thread that it runs on; after its end there is none.
             timeout = 0.0
-        deadline = None if timeout is None else time.monotonic() + timeout
+        clock = self._accumulator.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
         try:
             if timeout is None or timeout > 0:
                 self._close_transactions(_ABORT_S if timeout is None else timeout)
-                self._incomplete_batches.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+                self._incomplete_batches.wait(None if deadline is None else max(deadline - clock.monotonic(), 0.0))
         finally:
             self._end(
                 "the producer was closed before this record was acknowledged, and whether a broker has it is not "
@@ -101,9 +102,9 @@ class ProducerLifetime:
 
     def _end(self, why: str, *, quietly: bool = False) -> None:
         _living.discard(self)
-        if self._incomplete_batches.has_pending:
+        if self._accumulator.has_incomplete:
             self._incomplete_batches.fail_all(ClosedError(why), quietly=quietly)
-        # Whoever closed it meanwhile has done the rest.
+        # If it was closed meanwhile, the rest is done.
         with suppress(ClosedError):
             self._engine.soon(self._sender.close)
             self._engine.soon(self._metadata.close)
@@ -120,7 +121,7 @@ class ProducerLifetime:
         return True
 
     def _on_engine_death(self, death: ClosedError) -> None:
-        """The engine's thread failed: whoever waits must not wait for it."""
+        """The engine's thread failed: nothing may wait for it any more."""
         _living.discard(self)
         self.is_closed = True
         self._accumulator.refuse(death)
@@ -135,7 +136,7 @@ class ProducerLifetime:
     # Forgotten
 
     def abandon(self) -> None:
-        """Nobody has the producer any more: its deliveries may be waited for all the same.
+        """The program dropped the producer without closing it; it may still wait for its deliveries.
 
         Called by a finalizer, which comes at any point of any thread: it takes no lock of the queues and never waits.
         """
@@ -162,7 +163,7 @@ class ProducerLifetime:
 
     def flush_soon(self) -> None:
         """Let nothing linger: the program waits."""
-        self._accumulator.stop_lingering(True)
+        self._accumulator.begin_flush()
 
     def exit(self, deadline: float) -> None:
         """Send what is left until the deadline, then say what was not sent, and end."""
@@ -192,7 +193,7 @@ class ProducerLifetime:
 
     def _warn_of_unsent(self, waited_s: float) -> None:
         with self._accumulator.lock:
-            pending = self._accumulator.pending()
+            pending = list(self._accumulator.incomplete.values())
         if not pending:
             return
         records = Counter[str]()
@@ -238,7 +239,7 @@ def _at_exit() -> None:
         try:
             each.exit(deadline)
         except KeyboardInterrupt:
-            # The person at the keyboard does not want to wait; what was not sent is told all the same.
+            # Ctrl-C: the program should end now, and the log still says what was not sent.
             deadline = 0.0
             each.exit(deadline)
         except Exception:

@@ -48,7 +48,7 @@ _NAMES: Final = {
 
 
 class LedPartition(Protocol):
-    """Of a partition in the metadata: its number, and who leads it (-1: nobody)."""
+    """A partition in the metadata: its number and its leader (-1: none)."""
 
     @property
     def index(self) -> int: ...
@@ -102,7 +102,7 @@ class RoundRobinPartitioner:
 
 
 class ConsistentRandomPartitioner:
-    """Keys where librdkafka puts them unless told otherwise, for topics that its clients have filled."""
+    """Keys where librdkafka puts them by default, for topics that its clients have filled."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, view: PartitionedTopic) -> int:
         return crc32(key) % len(view.partitions) if key else UNDECIDED

@@ -18,7 +18,7 @@ _IDS_FROM: Final = 13
 
 
 class BatchesRequest(Message):
-    """Sealed batches of different partitions; the layout is that of `ProduceRequest`, without an object for each."""
+    """Encoded batches of different partitions; the layout is that of `ProduceRequest`, without an object for each."""
 
     __slots__ = ("acks", "batches", "timeout_ms", "topic_ids", "transactional_id")
 

@@ -14,11 +14,11 @@ from random import Random
 from typing import Final, Protocol
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.errors import ClientError, ConcurrentUseError
 from braidlog.client.metadata import Metadata
 from braidlog.client.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
-from braidlog.client.producer.accumulator.splitting import may_split, split
+from braidlog.client.producer.async_delivery import latch_released
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.produce import PartitionProduceResponse
@@ -47,9 +47,7 @@ _IN_DOUBT: Final = (errors.RequestTimedOutError, errors.NotEnoughReplicasAfterAp
 
 
 class BatchListener(Protocol):
-    """Who hears how batches ended: transactions."""
-
-    def on_batch_done(self, batch: ProducerBatch) -> None: ...
+    """Transactions, which fail with any of their batches."""
 
     def on_batch_failed(self, batch: ProducerBatch, error: Exception) -> None: ...
 
@@ -76,21 +74,21 @@ class ProduceResponseHandler:
         self.batches_retried = 0
         self.batches_split = 0
 
-    # Answers
+    # Responses
 
     def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse | None) -> None:
         if batch.is_done or batch.parts is not None:
-            # It ran out of time meanwhile, and its records were told so.
+            # It ran out of time meanwhile, and its deliveries have failed.
             return
         if answer is None:
-            self._retry_or_fail(batch, errors.UnknownServerError("the broker's answer leaves this partition out"), -1)
+            self._retry_or_fail(batch, errors.UnknownServerError("the broker's response leaves this partition out"), -1)
             return
         code = answer.error_code
         if code in (NONE, errors.DuplicateSequenceNumberError.code):
             # A duplicate was written by an earlier try whose answer got lost.
             self.written(batch, answer.base_offset, answer.log_append_time_ms)
             return
-        if code in _TOO_LARGE and may_split(batch):
+        if code in _TOO_LARGE and batch.count > 1:
             self._split(batch)
             return
         error = broker_error(code, _where(batch), answer.error_message)
@@ -106,20 +104,14 @@ class ProduceResponseHandler:
         self._retry_or_fail(batch, error, answer.log_start_offset, named or None, at_once=moved)
 
     def unanswered(self, batches: list[ProducerBatch], problem: Exception) -> None:
-        """The connection ended before the answer: whether the broker wrote them is not known."""
+        """Their request was not written, or its connection ended before the response: a broker may have them or not."""
         for batch in batches:
             if not batch.is_done and batch.parts is None:
                 self._retry_or_fail(batch, problem, -1)
 
-    def not_sent(self, batches: list[ProducerBatch], problem: Exception) -> None:
-        """They never left."""
-        self.unanswered(batches, problem)
-
     def written(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.recovered(batch)
         waiters = self._accumulator.acknowledge(batch, base_offset, append_time_ms)
-        if self.transactions is not None:
-            self.transactions.on_batch_done(batch)
         notify_waiters(waiters)
 
     def recovered(self, batch: ProducerBatch) -> None:
@@ -127,7 +119,7 @@ class ProduceResponseHandler:
         if not self._metadata.problems.is_empty:
             self._metadata.problems.recovered(_where(batch))
 
-    # Again, or not
+    # Retries
 
     def _retry_or_fail(
         self,
@@ -144,7 +136,7 @@ class ProduceResponseHandler:
             self.batches_retried += 1
             pause = 0.0 if at_once else self._pause(batch.attempts)
             self._metadata.problems.failed(_where(batch), error, part_of=f"topic {batch.topic}")
-            log.debug("%s goes again in %.3f s: %s", batch, pause, error)
+            log.debug("retrying %s in %.3f s: %s", batch, pause, error)
             self._accumulator.reenqueue(batch, now + pause)
         else:
             self.fail(batch, error, record_errors)
@@ -174,7 +166,7 @@ class ProduceResponseHandler:
 
     def report_failed(self, batches: list[ProducerBatch], error: Exception, *, quietly: bool = False) -> None:
         """After batches failed for one reason, here or elsewhere; one line for all of them."""
-        # Records that wait to be let in have no queue yet; those who sent them are told.
+        # Pending sends have no queue yet; their deliveries fail without a line in the log.
         queued = [batch for batch in batches if batch.queue is not None]
         if not queued:
             return
@@ -188,22 +180,84 @@ class ProduceResponseHandler:
 
     def _split(self, batch: ProducerBatch) -> None:
         self.batches_split += 1
-        parts = split(self._accumulator, batch)
+        parts = self._accumulator.split_and_reenqueue(batch)
         log.info(
             "a batch of %d records (%d bytes) is too large for %s-%d; sending it as %d",
-            batch.count, batch.raw_size, batch.topic, batch.partition, len(parts),
+            batch.count, batch.raw_size, batch.topic, batch.partition, parts,
         )  # fmt: skip
 
     def note_unreachable(self, node: int, problem: Exception, since: float) -> None:
-        """So that records which run out of time can say why, and people hear of it before."""
+        """Log it, and keep it for the errors of records that run out of time."""
         self._metadata.problems.failed(f"broker {node}", problem, since=since)
         for queue in self._accumulator.active:
             if queue.leader == node and queue.batches:
                 queue.batches[0].last_problem = problem
 
-    @staticmethod
-    def lost(node: int) -> NoConnection:
-        return NoConnection(f"the connection to broker {node} ended before the request was written")
+
+class IncompleteBatches:
+    """What was accepted and is not done yet: waiting for it, or failing it.
+
+    Any thread may call; `drained` is for event loops, `wait` for threads.
+    """
+
+    def __init__(self, accumulator: RecordAccumulator, response_handler: ProduceResponseHandler) -> None:
+        self._accumulator = accumulator
+        self._response_handler = response_handler
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Until everything accepted before this call is done; false when time was too short."""
+        accumulator = self._accumulator
+        if accumulator.guard.is_engine_thread():
+            raise ConcurrentUseError(
+                "a delivery callback cannot flush: it runs on the thread that would have to send; flush elsewhere"
+            )
+        accumulator.guard.check()
+        latch = accumulator.flush_latch()
+        if latch is None:
+            return True
+        accumulator.begin_flush()
+        direct = accumulator.guard.direct
+        try:
+            if direct is not None:
+                began = accumulator.clock.monotonic()
+                direct.read_until_over(latch, timeout_s)
+                timeout_s = None if timeout_s is None else timeout_s - (accumulator.clock.monotonic() - began)
+            return latch.wait(timeout_s)
+        finally:
+            accumulator.end_flush()
+
+    async def drained(self) -> None:
+        """As `wait`, without a timeout."""
+        accumulator = self._accumulator
+        accumulator.guard.check()
+        latch = accumulator.flush_latch()
+        if latch is None:
+            return
+        accumulator.begin_flush()
+        accumulator.guard.let_engine_read()
+        try:
+            await latch_released(latch)
+        finally:
+            accumulator.end_flush()
+
+    def abort_unsent(self, error: Exception) -> None:
+        """Fail what no broker can have; the rest goes on, retries included."""
+        self._fail(error, unsent_only=True)
+
+    def fail_all(self, error: Exception, *, quietly: bool = False) -> None:
+        """Fail everything; responses that still come are ignored. `quietly`: the error was logged already."""
+        self._fail(error, unsent_only=False, quietly=quietly)
+
+    def end(self, error: Exception) -> None:
+        """Nothing can be sent any more."""
+        self._accumulator.refuse(error)
+        self.fail_all(error)
+
+    def _fail(self, error: Exception, *, unsent_only: bool, quietly: bool = False) -> None:
+        notify_waiters(self._accumulator.pending_sends.fail_all(error))
+        failed, to_notify = self._accumulator.abort_batches(error, unsent_only)
+        self._response_handler.report_failed(failed, error, quietly=quietly)
+        notify_waiters(to_notify)
 
 
 def _partition_names(batches: list[ProducerBatch]) -> str:

@@ -6,7 +6,7 @@ futures, callbacks ◀── responses ◀── brokers ◀── sender ──
 
 with Producer(bootstrap_servers="localhost:9092") as producer:
     producer.send("topic", "value", key="key").result()       waits for the acknowledgement
-    producer.send("topic", b"value", on_delivery=print)       is told later
+    producer.send("topic", b"value", on_delivery=print)       calls back later
     await producer.send("topic", b"value")                    in an event loop
 """
 
@@ -24,21 +24,19 @@ from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder, keep_freed_memory
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.guarantees import Guarantees, guarantees_of
-from braidlog.client.producer.incomplete_batches import IncompleteBatches
-from braidlog.client.producer.init_producer_id import InitProducerIdHandler
 from braidlog.client.producer.lifetime import ProducerLifetime
-from braidlog.client.producer.metadata_wait import EngineMetadataWait
 from braidlog.client.producer.partitioners import built_in_partitioner_of
-from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
+from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.client.producer.send_path import SendPath
 from braidlog.client.producer.send_pipeline import FAILS_TRANSACTION, SendPipeline, TransactionalSendPipeline
-from braidlog.client.producer.sender import Sender
+from braidlog.client.producer.sender import EngineMetadataWait, Sender
 from braidlog.client.producer.transactions.blocking import BlockingTransactions, TransactionScope
+from braidlog.client.producer.transactions.coordinator_client import TransactionCoordinatorClient
+from braidlog.client.producer.transactions.transaction_manager import TransactionManager
 from braidlog.client.settings import PRODUCER, Settings
 from braidlog.core.clock import SystemClock
 from braidlog.wire.records.compression import codec_named
@@ -116,14 +114,6 @@ class Producer(SendPath):
             longest_backoff_s=chosen.seconds("retry.backoff.max.ms"),
         )
         self._incomplete_batches = incomplete_batches = IncompleteBatches(accumulator, response_handler)
-        init_producer_id = InitProducerIdHandler(
-            producer_id_state,
-            engine,
-            nodes,
-            pause_s=backoff_s,
-            adopted=metadata_wait.wake,
-            failed=incomplete_batches.end,
-        )
         self._sender = sender = Sender(
             accumulator,
             self._batch_encoder,
@@ -132,25 +122,31 @@ class Producer(SendPath):
             nodes,
             metadata,
             response_handler,
-            init_producer_id.start,
-            refused=incomplete_batches.fail_all,
+            incomplete_batches,
             request_timeout_s=chosen.seconds("request.timeout.ms"),
             backoff_s=backoff_s,
         )
         metadata_wait.connect(engine, sender, metadata)
+        manager: TransactionManager | None = None
         self._transactions: BlockingTransactions | None = None
         if guarantees.transactional_id is not None:
-            transactions = BlockingTransactions(
-                chosen, engine, nodes, metadata, producer_id_state, incomplete_batches, sender.wake
+            manager = TransactionManager(
+                guarantees.transactional_id,
+                engine,
+                TransactionCoordinatorClient.of(chosen, nodes, metadata.refreshed),
+                producer_id_state,
+                accumulator,
+                incomplete_batches,
+                sender.wake,
             )
-            accumulator.transactions = response_handler.transactions = sender.transactions = transactions
-            self._transactions = transactions
+            accumulator.transactions = response_handler.transactions = sender.transactions = manager
             assert self._transactional_pipeline is not None
-            self._transactional_pipeline.on_refused = transactions.on_send_refused
+            self._transactional_pipeline.on_refused = manager.on_send_refused
+            self._transactions = BlockingTransactions(manager, engine, self._limits.max_block_s)
         accumulator.guard.engine_thread = engine.run(_thread_id())
         accumulator.guard.direct = sender.direct
         self._lifetime = ProducerLifetime(
-            engine, accumulator, incomplete_batches, sender, metadata, nodes, self._transactions, self._send_pipeline
+            engine, accumulator, incomplete_batches, sender, metadata, nodes, manager, self._send_pipeline
         )
 
     def __repr__(self) -> str:
@@ -181,8 +177,8 @@ class Producer(SendPath):
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, for `timeout` seconds at most (none: as long as delivery.timeout.ms allows), then end.
 
-        What is not acknowledged by then fails with ClosedError. An open transaction is aborted. A producer that nobody
-        closes is ended with the program, see `docs/client/producer.md`.
+        What is not acknowledged by then fails with ClosedError. An open transaction is aborted. A producer that is
+        not closed is ended with the program, see `docs/client/producer.md`.
         """
         self._lifetime.close(timeout)
 
@@ -207,7 +203,7 @@ class Producer(SendPath):
         await self.close_async()
 
     def __del__(self) -> None:
-        # None where the making of it failed.
+        # None where the constructor failed.
         lifetime = getattr(self, "_lifetime", None)
         if lifetime is not None:
             lifetime.abandon()
@@ -257,7 +253,7 @@ class Producer(SendPath):
         return self._transactions
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Before the first transaction: take over the transactional id, fence whoever had it."""
+        """Before the first transaction: take over the transactional id, and fence a producer that had it."""
         self._transacting().init_transactions(timeout)
 
     def begin_transaction(self) -> None:
@@ -287,24 +283,21 @@ class Producer(SendPath):
 
     async def init_transactions_async(self) -> None:
         """As `init_transactions`, awaited."""
-        await self._on_engine(self._transacting().initialise())
+        await self._transacting().init_transactions_async()
 
     async def send_offsets_to_transaction_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
         """As `send_offsets_to_transaction`, awaited."""
-        await self._on_engine(self._transacting().send_offsets(offsets, group_metadata))
+        await self._transacting().send_offsets_to_transaction_async(offsets, group_metadata)
 
     async def commit_transaction_async(self) -> None:
         """As `commit_transaction`, awaited."""
-        await self._on_engine(self._transacting().commit())
+        await self._transacting().commit_transaction_async()
 
     async def abort_transaction_async(self) -> None:
         """As `abort_transaction`, awaited."""
-        await self._on_engine(self._transacting().abort())
-
-    async def _on_engine(self, work: Any) -> None:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine.loop))
+        await self._transacting().abort_transaction_async()
 
     # Arrow
 
@@ -354,7 +347,7 @@ async def _thread_id() -> int:
 
 def _limits(settings: Settings, guarantees: Guarantees) -> AccumulatorLimits:
     return AccumulatorLimits(
-        # A batch that no request may carry helps nobody.
+        # A batch larger than a request cannot be sent.
         batch_size=min(settings.number("batch.size"), settings.number("max.request.size")),
         linger_s=settings.seconds("linger.ms"),
         max_request=settings.number("max.request.size"),

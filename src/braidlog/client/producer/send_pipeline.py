@@ -1,13 +1,13 @@
-"""A record's way before the queues where a producer has interceptors, serializers or a partitioner of its own."""
+"""What a record passes before it is appended: interceptors, serializers and partitioners that a program brings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from braidlog.client import interceptors
 from braidlog.client.errors import BufferFullError, RecordTooLargeError, RequestTimeout
 from braidlog.client.producer.delivery import Delivery, OnDelivery, ProducerRecord
-from braidlog.client.producer.interceptors import ProducerInterceptors, interceptors_of
 from braidlog.client.producer.partitioners import UNDECIDED, PartitionedTopic, Partitioner, partitioner_of
 from braidlog.client.producer.send_path import Headers, SendPath, as_bytes
 from braidlog.client.serialization import Serializer, serializer_of
@@ -20,16 +20,62 @@ FAILS_TRANSACTION: Final = (BufferFullError, RecordTooLargeError, RequestTimeout
 FindTopic = Callable[[str], PartitionedTopic | None]
 
 
+class ProducerInterceptors:
+    """Interceptors (KIP-42), in the order of the settings; each sees what the one before it returned.
+
+    An interceptor has one or both of
+
+        on_send(record: ProducerRecord) -> ProducerRecord     in the caller's thread; `record._replace(…)` changes it
+        on_acknowledgement(metadata, error)                   in the engine's thread: exactly one of the two is None,
+                                                              but for failures whose partition was known
+
+    and may have `configure(settings)` and `close()`.
+    """
+
+    def __init__(self, given: Sequence[object]) -> None:
+        self._interceptors = given
+        self._on_send = interceptors.methods(self._interceptors, "on_send")
+        self._on_acknowledgement = interceptors.methods(self._interceptors, "on_acknowledgement")
+
+    @classmethod
+    def of(cls, settings: Settings) -> ProducerInterceptors | None:
+        """None where `interceptor.classes` names none."""
+        given = interceptors.interceptors_of(settings)
+        return cls(given) if given else None
+
+    @property
+    def want_acknowledgements(self) -> bool:
+        return bool(self._on_acknowledgement)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        for on_send in self._on_send:
+            try:
+                record = on_send(record)
+            except Exception:
+                interceptors.complain(on_send, f"sending a record to topic {record.topic}")
+        return record
+
+    def on_acknowledgement(self, metadata: Any, error: BaseException | None) -> None:
+        for on_acknowledgement in self._on_acknowledgement:
+            try:
+                on_acknowledgement(metadata, error)
+            except Exception:
+                interceptors.complain(on_acknowledgement, "handling an acknowledgement")
+
+    def close(self) -> None:
+        interceptors.close_all(self._interceptors)
+
+
 class SendPipeline:
     def __init__(
         self,
-        interceptors: ProducerInterceptors | None,
+        chain: ProducerInterceptors | None,
         key_serializer: Serializer | None,
         value_serializer: Serializer | None,
         partitioner: Partitioner | None,
         find_topic: FindTopic,
     ) -> None:
-        self._interceptors = interceptors
+        self._interceptors = chain
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._partitioner = partitioner
@@ -39,7 +85,7 @@ class SendPipeline:
     def of(cls, settings: Settings, find_topic: FindTopic) -> SendPipeline | None:
         """None where records go as they are."""
         parts = (
-            interceptors_of(settings),
+            ProducerInterceptors.of(settings),
             serializer_of(settings, "key.serializer"),
             serializer_of(settings, "value.serializer"),
             partitioner_of(settings),
@@ -52,7 +98,7 @@ class SendPipeline:
 
     def send(
         self,
-        intake: SendPath,
+        send_path: SendPath,
         topic: str,
         value: Any,
         key: Any,
@@ -61,20 +107,20 @@ class SendPipeline:
         headers: Headers,
         on_delivery: OnDelivery | None,
     ) -> Delivery:
-        interceptors = self._interceptors
-        if interceptors is None:
-            return self._send(intake, topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        chain = self._interceptors
+        if chain is None:
+            return self._send(send_path, topic, value, key, partition, timestamp_ms, headers, on_delivery)
         pairs: tuple[Any, ...] = tuple(headers.items() if isinstance(headers, Mapping) else headers or ())
-        record = interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, pairs))
+        record = chain.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, pairs))
         try:
             delivery = self._send(
-                intake, record.topic, record.value, record.key, record.partition, record.timestamp_ms,
+                send_path, record.topic, record.value, record.key, record.partition, record.timestamp_ms,
                 record.headers, on_delivery,
             )  # fmt: skip
         except Exception as problem:
-            interceptors.on_acknowledgement(None, problem)
+            chain.on_acknowledgement(None, problem)
             raise
-        if interceptors.want_acknowledgements:
+        if chain.want_acknowledgements:
             delivery.add_done_callback(self._acknowledged)
         return delivery
 
@@ -84,7 +130,7 @@ class SendPipeline:
 
     def _send(
         self,
-        intake: SendPath,
+        send_path: SendPath,
         topic: str,
         value: Any,
         key: Any,
@@ -101,7 +147,7 @@ class SendPipeline:
             if view is not None:
                 chosen = self._partitioner.partition(topic, key_bytes, value_bytes, view)
                 partition = None if chosen == UNDECIDED else chosen
-        return intake._send_serialized(topic, value_bytes, key_bytes, partition, timestamp_ms, headers, on_delivery)
+        return send_path._send_serialized(topic, value_bytes, key_bytes, partition, timestamp_ms, headers, on_delivery)
 
     @property
     def partitioner(self) -> Partitioner | None:
@@ -114,9 +160,9 @@ class SendPipeline:
 
 
 class TransactionalSendPipeline:
-    """Tells the transaction of each record that could not even be queued: the rest must not be committed without it.
+    """Reports each record that could not even be queued to the transaction: the rest must not be committed without it.
 
-    What the program can mend by itself (a value without a serializer, a call at the wrong time) is only raised.
+    What the program can correct by itself (a value without a serializer, a call at the wrong time) is only raised.
     """
 
     def __init__(self, inner: SendPipeline) -> None:
@@ -125,7 +171,7 @@ class TransactionalSendPipeline:
 
     def send(
         self,
-        intake: SendPath,
+        send_path: SendPath,
         topic: str,
         value: Any,
         key: Any,
@@ -135,7 +181,7 @@ class TransactionalSendPipeline:
         on_delivery: OnDelivery | None,
     ) -> Delivery:
         try:
-            return self._inner.send(intake, topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            return self._inner.send(send_path, topic, value, key, partition, timestamp_ms, headers, on_delivery)
         except FAILS_TRANSACTION as problem:
             self.report(problem)
             raise

@@ -1,54 +1,53 @@
 """Carries batches to the brokers that lead their partitions, several requests at a time, until each is done.
 
-Runs on the engine's thread. A *turn* looks at everything: what ran out of time, who waits for room, what is ready. It
-follows a call from a program's thread, an answer, news of the cluster, or the time that the turn before it set.
+Runs on the engine's thread. A *turn* looks at everything: what ran out of time, which sends wait for memory, what is
+ready. It follows a wakeup from a program's thread, a response, new metadata, or the time that the turn before it set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from braidlog.client.cluster_view import ClusterView
-from braidlog.client.errors import ClientError, NoConnection
+from braidlog.client.broker_errors import broker_error
+from braidlog.client.cluster_view import ClusterView, TopicView
+from braidlog.client.errors import ClientError, NoConnection, ProducerFailedError
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.connection import Connection
-from braidlog.client.network.engine import Engine
+from braidlog.client.network.engine import Engine, in_event_loop
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.accumulator.admission import admit_pending_sends, fail_pending_sends
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.draining import NEVER, Drained, drain, expire, next_expiry
-from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator, TransactionHooks
+from braidlog.client.producer.accumulator.producer_batch import NEVER, ProducerBatch, notify_waiters
+from braidlog.client.producer.accumulator.record_accumulator import Drained, RecordAccumulator
 from braidlog.client.producer.direct_path import WANT_S, DirectPath, release
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
-from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
+from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.apis import PRODUCE
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 log = logging.getLogger("braidlog.client")
 
 # Unanswered requests (acks=0) may pile up in the socket's queue to so many bytes.
 _MOST_UNSENT: Final = 4 * 1024 * 1024
 _UNSENT_PAUSE_S: Final = 0.001
+_INIT_PRODUCER_ID: Final = 22
+# Without a transactional id there is no transaction to time out.
+_NO_TIMEOUT: Final = 0x7FFFFFFF
+_ID_REQUEST: Final = "the request for a producer id"
 
 
-class SenderTransactions(TransactionHooks, Protocol):
-    """What the sender asks of, and tells, transactions."""
+class SenderTransactions(Protocol):
+    """What the sender needs of transactions."""
 
     @property
     def produce_at_most(self) -> int | None: ...
 
     def on_batch_sent(self, batch: ProducerBatch) -> None: ...
-
-    def on_batch_done(self, batch: ProducerBatch) -> None: ...
-
-    def on_batch_failed(self, batch: ProducerBatch, error: Exception) -> None: ...
 
 
 class Sender:
@@ -61,9 +60,8 @@ class Sender:
         nodes: Nodes,
         metadata: Metadata,
         response_handler: ProduceResponseHandler,
-        request_producer_id: Callable[[], None],
+        incomplete_batches: IncompleteBatches,
         *,
-        refused: Callable[[Exception], None],
         request_timeout_s: float,
         backoff_s: float,
     ) -> None:
@@ -74,9 +72,7 @@ class Sender:
         self._nodes = nodes
         self._metadata = metadata
         self._response_handler = response_handler
-        self._request_producer_id = request_producer_id
-        # Told when a broker will not have us at all: waiting for it would only hide why.
-        self._refused = refused
+        self._incomplete_batches = incomplete_batches
         self._backoff_s = backoff_s
         self._ask_again_at = 0.0
         self._requests = ProduceRequests(batch_encoder, guarantees.transactional_id, guarantees.acks, request_timeout_s)
@@ -87,6 +83,7 @@ class Sender:
         self._asked: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._turn_due = False
+        self._is_requesting_id = False
         self._closed = False
         metadata.listeners.append(self._on_view)
 
@@ -98,7 +95,7 @@ class Sender:
             self.wake_engine()
 
     def wake_engine(self) -> None:
-        # A loop that ended refuses; whoever closed it has failed what was left.
+        # A loop that ended refuses; what was left has failed by then.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._turn)
 
@@ -126,28 +123,28 @@ class Sender:
     def _run_once(self, now: float) -> float:
         """Do what can be done; when to look again."""
         accumulator = self._accumulator
-        if next_expiry(accumulator) <= now:
-            expired, to_notify = expire(accumulator, now)
+        if accumulator.next_expiry() <= now:
+            expired, to_notify = accumulator.expire_batches(now)
             for batch in expired:
                 assert batch.error is not None
                 self._response_handler.report_failed([batch], batch.error)
             notify_waiters(to_notify)
-        look_at = self._admit(now) if accumulator.pending_sends else NEVER
+        look_at = self._admit(now) if accumulator.pending_sends.count > 0 else NEVER
         producer_id_state = accumulator.producer_id_state
         if producer_id_state.wants_id and accumulator.active:
             self._request_producer_id()
         capacity = self._capacity()
         while True:
-            drained = drain(accumulator, now, capacity)
+            drained = accumulator.drain(now, capacity)
             for node, batches in drained.requests.items():
                 capacity[node] -= 1
                 self._send(node, batches)
             if not drained.requests:
                 break
-        look_at = min(look_at, self._seek(drained, now))
+        look_at = min(look_at, self._request_missing(drained, now))
         if self._guarantees.acks == 0 and accumulator.active:
             look_at = min(look_at, now + _UNSENT_PAUSE_S)
-        return min(look_at, drained.look_at, next_expiry(accumulator))
+        return min(look_at, drained.look_at, accumulator.next_expiry())
 
     def _set_timer(self, when: float) -> None:
         delay = max(when - self._accumulator.clock.monotonic(), 0.0)
@@ -184,8 +181,8 @@ class Sender:
     # What is missing
 
     def _admit(self, now: float) -> float:
-        admitted = admit_pending_sends(self._accumulator, now)
-        for topic in admitted.unknown:
+        admitted = self._accumulator.pending_sends.admit(now)
+        for topic in admitted.unknown_topics:
             self.request_topic(topic)
         notify_waiters(admitted.to_notify)
         return admitted.look_at
@@ -199,7 +196,7 @@ class Sender:
         try:
             await self.wait_for_topic(topic, self._accumulator.limits.max_block_s)
         except (ClientError, ProtocolError) as problem:
-            notify_waiters(fail_pending_sends(self._accumulator, topic, problem))
+            notify_waiters(self._accumulator.pending_sends.fail(topic, problem))
         finally:
             self._asked.discard(topic)
         self.turn_soon()
@@ -221,8 +218,8 @@ class Sender:
             view = self._metadata.view.topic(topic) or view
         self._on_view(self._metadata.view, topic)
 
-    def _seek(self, drained: Drained, now: float) -> float:
-        """Connections and leaders that are missing; when to ask again."""
+    def _request_missing(self, drained: Drained, now: float) -> float:
+        """Connect to brokers and ask for leaders that are missing; when to ask again."""
         for node in drained.unconnected:
             if node not in self._connecting:
                 self._connecting.add(node)
@@ -247,14 +244,14 @@ class Sender:
                 # Batches whose time is up must not wait for a connection.
                 await asyncio.sleep(0.01)
             else:
-                self._refused(problem)
+                # The broker will not have us at all: waiting for it would only hide why.
+                self._incomplete_batches.fail_all(problem)
         finally:
             self._connecting.discard(node)
         self.turn_soon()
 
     def _on_view(self, view: ClusterView, also: str | None = None) -> None:
         accumulator = self._accumulator
-        now = accumulator.clock.monotonic()
         names = list(accumulator.topics)
         if also is not None and also not in accumulator.topics:
             names.append(also)
@@ -262,12 +259,52 @@ class Sender:
             topic = view.topic(name)
             if topic is None:
                 if name in view.topics:
-                    accumulator.unlearn(name, now)
+                    accumulator.mark_leaderless(name)
                 continue
             leaders = [each.leader for each in topic.partitions]
-            epochs = [each.leader_epoch for each in topic.partitions]
-            accumulator.learn(name, topic, topic.topic_id, leaders, epochs, now)
+            accumulator.update_topic(name, topic, topic.topic_id, leaders)
         self.turn_soon()
+
+    # A producer id, without transactions: these get theirs from their coordinator
+
+    def _request_producer_id(self) -> None:
+        if not self._is_requesting_id:
+            self._is_requesting_id = True
+            self._engine.spawn("get a producer id", self._get_producer_id())
+
+    async def _get_producer_id(self) -> None:
+        try:
+            while True:
+                if await self._init_producer_id():
+                    return
+                await asyncio.sleep(self._backoff_s)
+        finally:
+            self._is_requesting_id = False
+
+    async def _init_producer_id(self) -> bool:
+        """One attempt; whether it was the last, successful or not."""
+        problems = self._nodes.problems
+        try:
+            connection = await self._nodes.any()
+            response = await connection.call(
+                _INIT_PRODUCER_ID,
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT),
+                InitProducerIdResponse,
+                timeout_s=self._nodes.request_timeout_s,
+            )
+            if response.error_code != NONE:
+                raise broker_error(response.error_code, _ID_REQUEST)
+        except (ClientError, ProtocolError) as problem:
+            if problem.retriable:
+                problems.failed(_ID_REQUEST, problem)
+                return False
+            reason = f"no producer id, which idempotence needs ({problem}); enable_idempotence=False does without"
+            self._incomplete_batches.end(ProducerFailedError(reason))
+            return True
+        problems.recovered(_ID_REQUEST)
+        self._accumulator.producer_id_state.set_producer_id_and_epoch(response.producer_id, response.producer_epoch)
+        self.wake()
+        return True
 
     # Requests
 
@@ -275,7 +312,7 @@ class Sender:
         connection = self._nodes.ready(node)
         try:
             if connection is None:
-                raise self._response_handler.lost(node)
+                raise NoConnection(f"the connection to broker {node} ended before the request was written")
             self._note_use(batches, self._accumulator.clock.monotonic())
             self._post(node, connection, batches)
         except (ClientError, ProtocolError) as problem:
@@ -283,7 +320,7 @@ class Sender:
 
     def not_sent(self, batches: list[ProducerBatch], problem: ClientError | ProtocolError) -> None:
         release(batches)
-        self._response_handler.not_sent(batches, problem)
+        self._response_handler.unanswered(batches, problem)
         self.turn_soon()
 
     def _post(self, node: int, connection: Connection, batches: list[ProducerBatch]) -> None:
@@ -310,7 +347,7 @@ class Sender:
         else:
             self._response_handler.unanswered(sent.request.batches, problem)
             self._metadata.request_update()
-        if self._accumulator.active or self._accumulator.pending_sends:
+        if self._accumulator.active or self._accumulator.pending_sends.count > 0:
             self.turn_soon()
 
     def has_problems(self) -> bool:
@@ -336,6 +373,47 @@ class Sender:
         self.direct.has_timer = False
         if self._timer is not None:
             self._timer.cancel()
+
+
+class EngineMetadataWait:
+    """Lets a program's thread wait for metadata, on behalf of the send path.
+
+    It is connected after the accumulator was made, which wakes the sender through it. It refers to the engine's parts
+    only, never to the Producer, so that a forgotten Producer can be collected.
+    """
+
+    def __init__(self, max_block_s: float) -> None:
+        self._max_block_s = max_block_s
+        self._engine: Engine | None = None
+        self._sender: Sender | None = None
+        self._metadata: Metadata | None = None
+
+    def connect(self, engine: Engine, sender: Sender, metadata: Metadata) -> None:
+        self._engine = engine
+        self._sender = sender
+        self._metadata = metadata
+
+    def in_event_loop(self) -> bool:
+        return in_event_loop()
+
+    def wake(self) -> None:
+        if self._sender is not None:
+            self._sender.wake()
+
+    def await_topic(self, topic: str, partition: int, timeout_s: float) -> None:
+        if self._engine is None or self._sender is None:
+            raise ClientError("the producer is not ready yet")
+        self._engine.run(self._sender.wait_for_topic(topic, timeout_s, partition))
+
+    def find_topic(self, topic: str) -> TopicView | None:
+        """The topic's metadata, waited for unless this thread runs an event loop."""
+        if self._metadata is None:
+            return None
+        found = self._metadata.view.topic(topic)
+        if found is None and not in_event_loop():
+            self.await_topic(topic, -1, self._max_block_s)
+            found = self._metadata.view.topic(topic)
+        return found
 
 
 def unknown_partition(topic: str, partition: int, count: int, timeout_s: float) -> ClientError:

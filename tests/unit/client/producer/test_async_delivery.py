@@ -20,7 +20,7 @@ def world() -> ProducerSimulation:
     return made
 
 
-def test_all_who_await_a_batch_are_told(world: ProducerSimulation) -> None:
+def test_all_tasks_that_await_a_batch_are_woken(world: ProducerSimulation) -> None:
     async def program() -> list[RecordMetadata]:
         return await asyncio.gather(*[world.send(b"%d" % number) for number in range(10)])
 
@@ -29,7 +29,7 @@ def test_all_who_await_a_batch_are_told(world: ProducerSimulation) -> None:
     assert len(world.requests) == 1
 
 
-def test_a_task_that_is_cancelled_takes_nobody_along(world: ProducerSimulation) -> None:
+def test_a_cancelled_task_does_not_cancel_others(world: ProducerSimulation) -> None:
     async def program() -> tuple[asyncio.Task[RecordMetadata], RecordMetadata]:
         async def wait(number: int) -> RecordMetadata:
             return await world.send(b"%d" % number)
@@ -45,7 +45,7 @@ def test_a_task_that_is_cancelled_takes_nobody_along(world: ProducerSimulation) 
     assert world.logs[(TOPIC, 0)].values == [b"0", b"1"]
 
 
-def test_one_may_give_up_waiting(world: ProducerSimulation) -> None:
+def test_a_task_may_stop_waiting(world: ProducerSimulation) -> None:
     world.unreachable.add(1)
 
     async def program() -> None:

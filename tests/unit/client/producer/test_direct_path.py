@@ -16,10 +16,9 @@ from braidlog.client.errors import ClientError
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
-from braidlog.client.producer.accumulator.limits import AccumulatorLimits
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
-from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
+from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.direct_path import DirectPath
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
@@ -80,7 +79,7 @@ class Scene:
         self.accumulator = RecordAccumulator(
             AccumulatorLimits(), ProducerIdState(False, False), clock, _any(None), self._wake
         )
-        self.accumulator.learn(TOPIC, None, bytes(16), [0, 1], [0, 0], clock.monotonic())
+        self.accumulator.update_topic(TOPIC, None, bytes(16), [0, 1])
         requests = ProduceRequests(BatchEncoder(0, None), None, -1, TIMEOUT_S)
         self.direct = DirectPath(self.engine.busy, self.engine.loop, self.accumulator, requests, self, self)
         self.direct.has_timer = True
@@ -88,7 +87,7 @@ class Scene:
         self.accumulator.guard.direct = self.direct
         self.problems = False
         self.recoveries: SimpleQueue[tuple[threading.Thread, int]] = SimpleQueue()
-        self._intake = SendPath(self.accumulator, _any(None), None)
+        self._send_path = SendPath(self.accumulator, _any(None), None)
 
     def close(self) -> None:
         for broker in self.brokers:
@@ -97,7 +96,7 @@ class Scene:
         self.engine.close()
 
     def send(self, partition: int) -> Delivery:
-        return self._intake.send(TOPIC, b"value", partition=partition)
+        return self._send_path.send(TOPIC, b"value", partition=partition)
 
     def _wake(self) -> None:
         # There is no sender that would do it otherwise.
@@ -148,11 +147,11 @@ def test_no_broker_is_left_unread_for_the_sake_of_another(scene: Scene) -> None:
         for partition in (0, 1):
             reported = threading.Event()
             scene.send(partition).add_done_callback(lambda _, reported=reported: reported.set())  # type: ignore[misc]
-            assert reported.wait(PATIENCE_S), f"nobody reads what broker {partition} answers"
+            assert reported.wait(PATIENCE_S), f"no thread reads what broker {partition} answers"
 
 
-def test_a_record_that_is_written_ends_a_problem_whoever_reads_the_answer(scene: Scene) -> None:
-    """Else the next failure would be told of as the old one going on."""
+def test_a_written_record_ends_a_problem_in_whichever_thread_reads_the_response(scene: Scene) -> None:
+    """Else the next failure would be logged as the old one going on."""
     scene.problems = True
     for _ in range(100):
         scene.send(0).result(PATIENCE_S)

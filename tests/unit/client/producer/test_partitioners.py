@@ -44,7 +44,7 @@ def choices(given: object, records: Sequence[bytes | None], where: View, **other
 
 
 @pytest.mark.parametrize("name", [None, "default", "murmur2_random"])
-def test_the_default_needs_nobody_to_ask(name: str | None) -> None:
+def test_the_default_needs_no_partitioner(name: str | None) -> None:
     assert partitioner_of(settings(partitioner_class=name)) is None
 
 
@@ -56,7 +56,7 @@ def test_the_default_needs_nobody_to_ask(name: str | None) -> None:
         ("org.apache.kafka.clients.producer.UniformStickyPartitioner", {}),
     ],
 )
-def test_keys_may_play_no_part(name: str | None, others: Mapping[str, Any]) -> None:
+def test_keys_can_be_ignored(name: str | None, others: Mapping[str, Any]) -> None:
     assert choices(name, [b"key", None], view(1, 1), **others) == [UNDECIDED, UNDECIDED]
 
 
@@ -112,7 +112,7 @@ def test_an_unknown_partitioner_is_refused(given_one: object) -> None:
 # Sticky
 
 
-def test_it_sticks_until_it_is_told_to_switch() -> None:
+def test_it_sticks_until_it_has_to_switch() -> None:
     chooser = BuiltInPartitioner(random=Random(4))
     where = view(1, 2, 3)
     first = chooser.current("t", where)
@@ -154,7 +154,7 @@ def test_without_adaption_only_absence_counts() -> None:
 
 def test_a_broker_that_takes_nothing_gets_nothing() -> None:
     assert set(drawn([-1, 5, -1, 0])) == {1, 3}
-    assert set(drawn([-1, -1])) == {0, 1}, "unless nobody does"
+    assert set(drawn([-1, -1])) == {0, 1}, "unless none does"
 
 
 @given(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from braidlog.client.errors import BufferFullError, ClosedError, SerializationError
-from braidlog.client.producer.accumulator.draining import fail_all
 from braidlog.client.producer.accumulator.producer_batch import notify_waiters
 from braidlog.client.producer.delivery import Delivery
 from braidlog.client.producer.send_path import encoded_headers
@@ -130,7 +129,7 @@ def test_memory_that_does_not_get_free() -> None:
     scene.send_path.send("t", bytes(50), partition=1)
 
 
-def test_a_closing_producer_wakes_those_who_wait() -> None:
+def test_a_closing_producer_wakes_waiting_threads() -> None:
     scene = SendPathHarness(memory=100, batch_size=100, max_block_s=60.0)
     scene.send_path.send("t", bytes(50), partition=0)
     problems: list[Exception] = []
@@ -152,7 +151,7 @@ def test_a_closing_producer_wakes_those_who_wait() -> None:
     assert len(problems) == 1
 
 
-def test_who_is_refused_does_not_wait_for_a_lock_that_nobody_releases() -> None:
+def test_a_refused_call_does_not_wait_for_a_lock_that_is_never_released() -> None:
     """In the child of a fork: some thread of the parent's had it at that moment, and is not there."""
     scene = SendPathHarness()
     delivery = scene.send_path.send("t", b"", partition=0)
@@ -179,10 +178,10 @@ def test_who_is_refused_does_not_wait_for_a_lock_that_nobody_releases() -> None:
     assert len(problems) == len(sends)
 
 
-def test_errors_that_many_meet_do_not_gather_their_frames() -> None:
+def test_a_shared_error_does_not_collect_frames() -> None:
     scene = SendPathHarness()
     failed = [scene.send_path.send("t", b"", partition=0) for _ in range(2)]
-    notify_waiters(fail_all(scene.accumulator, ClosedError("failed"), unsent_only=False)[1])
+    notify_waiters(scene.accumulator.abort_batches(ClosedError("failed"), unsent_only=False)[1])
     scene.accumulator.refuse(ClosedError("closed"))
 
     def frames(call: Callable[[], object]) -> int:
@@ -195,7 +194,7 @@ def test_errors_that_many_meet_do_not_gather_their_frames() -> None:
     assert frames(send) == frames(send)
 
 
-def test_a_delivery_waits_calls_back_and_tells_its_state() -> None:
+def test_a_delivery_waits_calls_back_and_shows_its_state() -> None:
     scene = SendPathHarness()
     called: list[Delivery] = []
     delivery = scene.send_path.send("t", b"", partition=0)
@@ -212,7 +211,7 @@ def test_a_delivery_waits_calls_back_and_tells_its_state() -> None:
     assert called == [delivery, delivery]
 
 
-def test_a_callback_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_fails_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     scene = SendPathHarness()
     reported: list[object] = []
 

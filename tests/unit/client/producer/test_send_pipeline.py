@@ -49,7 +49,7 @@ class Seen:
         self.closed = True
 
 
-def test_nothing_of_its_own_costs_nothing() -> None:
+def test_without_settings_there_is_no_pipeline() -> None:
     chosen = Settings.of(PRODUCER, None, {"bootstrap_servers": "localhost:1"})
     assert SendPipeline.of(chosen, lambda topic: None) is None
 
@@ -67,7 +67,7 @@ def test_interceptors_come_before_serializers() -> None:
     assert seen.closed
 
 
-def test_interceptors_hear_of_what_was_refused() -> None:
+def test_interceptors_are_called_for_refused_records() -> None:
     seen = Seen()
     scene = PipelineHarness(interceptor_classes=[seen])
     with pytest.raises(RecordTooLargeError):
@@ -77,7 +77,7 @@ def test_interceptors_hear_of_what_was_refused() -> None:
     assert isinstance(error, RecordTooLargeError)
 
 
-def test_a_serializer_that_fails_is_told_with_topic_and_part() -> None:
+def test_the_error_of_a_serializer_names_topic_and_part() -> None:
     scene = PipelineHarness(key_serializer="int32")
     with pytest.raises(SerializationError, match=r"topic t .*its key"):
         scene.send(b"v", key="no number")

@@ -170,7 +170,7 @@ def test_retries_pause_longer_each_time(world: ProducerSimulation) -> None:
     assert values(world) == [b"a"]
 
 
-def test_a_disk_that_refuses_is_told_of_once_and_when_it_is_over(
+def test_a_disk_that_refuses_is_logged_once_and_when_it_is_over(
     world: ProducerSimulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "braidlog.client")
@@ -187,7 +187,7 @@ def test_a_disk_that_refuses_is_told_of_once_and_when_it_is_over(
     assert re.search(f"works again after [5-9] s: partition 0 of topic {TOPIC}", information.message)
 
 
-def test_a_leader_that_moves_is_not_worth_a_word(world: ProducerSimulation, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leader_that_moves_is_not_logged(world: ProducerSimulation, caplog: pytest.LogCaptureFixture) -> None:
     # NOT_LEADER_OR_FOLLOWER twice, then a lost connection.
     world.refusals[0] = deque([6, 6])
     world.faults.append(LOST_AFTER)
@@ -265,7 +265,7 @@ def test_batches_are_compressed_and_can_be_split_again(codec: int) -> None:
     assert [delivery.result(0).offset for delivery in deliveries] == list(range(30))
 
 
-def test_times_and_sizes_are_told() -> None:
+def test_metadata_has_timestamps_and_sizes() -> None:
     world = ProducerSimulation()
     world.learn()
     delivery = world.send(b"four", timestamp_ms=1_000, key=b"k")
@@ -278,21 +278,21 @@ def test_times_and_sizes_are_told() -> None:
 def test_a_record_that_no_request_can_carry_is_refused_at_once(world: ProducerSimulation) -> None:
     with pytest.raises(RecordTooLargeError, match=r"max.request.size \(1048576\)"):
         world.send(bytes(2_000_000))
-    assert not world.accumulator.has_pending
+    assert not world.accumulator.has_incomplete
 
 
-def test_what_must_wait_for_memory_in_a_loop_is_let_in_later_in_order() -> None:
+def test_sends_that_wait_for_memory_in_a_loop_are_admitted_in_order() -> None:
     world = ProducerSimulation(memory=400, batch_size=100)
     world.learn()
     deliveries = [world.send(b"%03d" % number) for number in range(100)]
-    assert world.accumulator.pending_sends
+    assert world.accumulator.pending_sends.count > 0
     world.run(30.0)
     assert values(world) == [b"%03d" % number for number in range(100)]
     assert [delivery.result(0).offset for delivery in deliveries] == list(range(100))
     assert world.accumulator.pool.available == 400
 
 
-def test_memory_that_never_gets_free_is_told_after_max_block() -> None:
+def test_memory_that_never_gets_free_fails_the_send_after_max_block() -> None:
     world = ProducerSimulation(memory=100, batch_size=100, max_block_s=2.0)
     world.learn()
     world.unreachable.add(1)
@@ -326,7 +326,7 @@ def test_everything_left_is_failed_when_asked(world: ProducerSimulation) -> None
     assert world.accumulator.pool.available == world.limits.memory
 
 
-def test_a_leader_that_refuses_our_credentials_is_told_at_once() -> None:
+def test_refused_credentials_fail_records_at_once() -> None:
     world = ProducerSimulation(leaders=(2, 2))
     world.learn()
     world.run(0.5)
@@ -366,7 +366,7 @@ def test_a_batch_handed_over_whole_keeps_its_place(world: ProducerSimulation) ->
         write_record(out, 0, index, index, None, b"whole %d" % index, ())
     world.run(1.0)
     world.send(b"before")
-    whole = world.intake._append_batch(TOPIC, 0, out.getvalue(), 3, 1_000, 1_002)
+    whole = world.send_path._append_batch(TOPIC, 0, out.getvalue(), 3, 1_000, 1_002)
     world.send(b"after")
     world.run(1.0)
     assert values(world) == [b"before", b"whole 0", b"whole 1", b"whole 2", b"after"]
@@ -384,7 +384,7 @@ def test_a_duplicate_is_a_success(world: ProducerSimulation) -> None:
     assert [delivery.result(0).offset for delivery in deliveries] == [1, 2, 3]
 
 
-def test_sealed_bytes_are_what_brokers_read(world: ProducerSimulation) -> None:
+def test_encoded_bytes_are_what_brokers_read(world: ProducerSimulation) -> None:
     world.send(b"v", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp_ms=5)
     world.run(1.0)
     (record,) = world.logs[(TOPIC, 0)].records

@@ -71,7 +71,7 @@ def test_every_record_ends_once_and_in_order(
     world.run(300.0)
     check_books(world, sent)
     assert set(calls.values()) == {1}
-    assert not world.accumulator.has_pending
+    assert not world.accumulator.has_incomplete
     assert world.accumulator.pool.available == world.limits.memory
     assert world.accumulator.backlog == 0
     assert world.most_in_flight <= 5
@@ -80,7 +80,7 @@ def test_every_record_ends_once_and_in_order(
 
 
 @pytest.mark.parametrize("fault", [LOST_BEFORE, LOST_AFTER])
-def test_a_batch_that_goes_again_keeps_its_sequence(fault: str) -> None:
+def test_a_batch_that_is_sent_again_keeps_its_sequence(fault: str) -> None:
     world = ProducerSimulation()
     world.learn()
     world.faults.append(fault)
@@ -143,7 +143,7 @@ def test_a_batch_in_doubt_that_was_written_leaves_the_epoch_alone() -> None:
     world.learn()
     world.send(value(0))
     world.run(1.0)
-    # Two go; the first runs out of time, the answer to the second tells that both were written.
+    # Two are sent; the first runs out of time, the response to the second shows that both were written.
     world.slowest = 0.001
     world.refusals[0] = deque()
     connection = world.nodes.open[1]

@@ -17,18 +17,18 @@ from braidlog.wire.records.encoding import encode_header
 
 # glibc hands freed blocks above 128 KiB back to the system, and takes them from it again, page by page.
 _LARGE: Final = 64 * 1024
-_TAUGHT: Final = 8 * 1024 * 1024
+_LARGE_BLOCK: Final = 8 * 1024 * 1024
 
 
 def keep_freed_memory(batch_size: int) -> None:
-    """Teach the allocator to keep blocks of a batch's size: it learns from the largest one that it saw freed.
+    """Make the allocator keep blocks of a batch's size: it raises its threshold to the largest block that was freed.
 
-    A million records of 1 KiB then fault 22,000 pages instead of 130,000. It says so in mallopt(3), under
-    M_MMAP_THRESHOLD; other allocators do not mind.
+    A million records of 1 KiB then fault 22,000 pages instead of 130,000. mallopt(3) says so under
+    M_MMAP_THRESHOLD; other allocators ignore it.
     """
     if batch_size > _LARGE:
-        lesson = bytes(_TAUGHT)
-        del lesson
+        block = bytes(_LARGE_BLOCK)
+        del block
 
 
 class BatchEncoder:

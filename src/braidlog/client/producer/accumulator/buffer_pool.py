@@ -1,7 +1,7 @@
 """The memory that records may take before they are acknowledged (hot: compiled by mypyc).
 
-Bytes are reserved as batches grow and given back when they are done. Who finds too few waits in line: first come,
-first served, and nobody who comes later gets what the first in line still lacks. The accumulator's lock guards it all.
+Bytes are reserved as batches grow and released when they are done. A caller that finds too few waits in line: first
+come, first served, and a later one never gets what the first in line still lacks. The accumulator's lock guards it all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 
 class MemoryWaiter:
-    """A place in the line. Threads sleep on `lock`; a waiter without one is looked after by the engine."""
+    """A place in the line. Threads sleep on `lock`; for a waiter without one the engine looks."""
 
     __slots__ = ("granted", "lock", "needed")
 
@@ -35,13 +35,12 @@ class MemoryWaiter:
 
 
 class BufferPool:
-    __slots__ = ("available", "exhausted", "limit", "spare", "spare_most", "waiters")
+    __slots__ = ("available", "exhausted", "spare", "spare_most", "waiters")
 
     def __init__(self, limit: int, batch_size: int) -> None:
-        self.limit: i64 = limit
         self.available: i64 = limit
         self.waiters: deque[MemoryWaiter] = deque()
-        # Times that somebody had to wait, for the metrics.
+        # How often a caller had to wait, for the metrics.
         self.exhausted: i64 = 0
         # Writers keep the memory that they grew to.
         self.spare: list[BytesWriter] = []
@@ -69,12 +68,12 @@ class BufferPool:
             self._serve()
 
     def release(self, size: i64) -> bool:
-        """Whether somebody without a thread of its own got memory: the engine has to look."""
+        """Whether a waiter without a thread of its own got memory: the engine has to look."""
         self.available += size
         return self._serve() if len(self.waiters) > 0 else False
 
     def wake_all_waiters(self) -> None:
-        """Nobody gets anything any more: wake all who wait, so that they see why."""
+        """No more memory is granted: wake all waiters, so that they see why."""
         while len(self.waiters) > 0:
             waiter = self.waiters.popleft()
             if waiter.lock is not None:

@@ -21,9 +21,9 @@ class PartitionQueue:
     """
 
     __slots__ = (
-        "batches", "in_flight", "is_active", "last_acked_offset", "last_acked_sequence", "leader", "leader_epoch",
-        "leaderless_since", "next_sequence", "open", "partition", "producer_epoch", "producer_id", "sequenced", "topic",
-        "transaction", "under_way", "unresolved",
+        "batches", "in_flight", "is_active", "last_acked_offset", "last_acked_sequence", "leader", "next_sequence",
+        "open", "partition", "producer_epoch", "producer_id", "sequenced", "topic", "transaction", "under_way",
+        "unresolved",
     )  # fmt: skip
 
     def __init__(self, topic: TopicQueues, partition: int) -> None:
@@ -34,11 +34,9 @@ class PartitionQueue:
         # In the accumulator's list of queues that have batches.
         self.is_active = False
         self.leader: i64 = NO_LEADER
-        self.leader_epoch: i64 = -1
-        self.leaderless_since = 0.0
         # Requests under way that carry a batch of this partition.
         self.under_way: i64 = 0
-        # Idempotence (see identity.py).
+        # Idempotence (see producer_id_state.py).
         self.producer_id: i64 = -1
         self.producer_epoch: i64 = -1
         self.next_sequence: i64 = 0

@@ -1,4 +1,4 @@
-"""Records of one partition that travel together, and who waits for them (hot: compiled by mypyc).
+"""Records of one partition that are sent together, and who waits for them (hot: compiled by mypyc).
 
 A batch is written by programs' threads while it is open, then belongs to the sender:
 
@@ -6,8 +6,8 @@ A batch is written by programs' threads while it is open, then belongs to the se
                         ▲                   │
                         └────── retry ──────┘
 
-Whoever has the accumulator's lock may move it. A batch that is split, or that stands for a record which had to wait for
-room, is replaced: its `parts` say where its records went, and it is never done itself.
+A thread that holds the accumulator's lock may move it. A batch that is split, or that is the placeholder of a pending
+send, is replaced: its `parts` say where its records went, and it is never done itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from librt.strings import BytesWriter
 from librt.threading import Lock
 from mypy_extensions import i64, mypyc_attr
 
+from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import InvalidRecordError, ProtocolError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 NO_OFFSET: Final = -1
 NO_SEQUENCE: Final = -1
+# A monotonic time that never comes.
+NEVER: Final = 1e18
 # The waiter is for the batch as a whole, not for one of its records.
 WHOLE: Final = -1
 
@@ -37,21 +40,22 @@ class DirectReader(Protocol):
         ...
 
     def let_engine_read(self) -> None:
-        """Somebody waits who does not read."""
+        """A caller waits that does not read by itself."""
         ...
 
 
 class Guard:
-    """The one lock of a producer's queues, and the thread that must never wait for them."""
+    """The one lock of a producer's queues, the clock of its deadlines, and the thread that must never wait."""
 
-    __slots__ = ("direct", "engine_thread", "gone", "lock")
+    __slots__ = ("clock", "direct", "engine_thread", "gone", "lock")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.lock = Lock()
         self.engine_thread = -1
-        # By which whoever waits can read answers in that thread's place.
+        # Lets a thread that waits read responses in that thread's place.
         self.direct: DirectReader | None = None
-        # Why that thread is gone, where it went without a word (a fork): nobody tells of a batch, or frees the lock.
+        # Why that thread is gone, where it did not end by itself (a fork): no batch will be done, no lock released.
         self.gone: Exception | None = None
 
     def is_engine_thread(self) -> bool:
@@ -62,14 +66,14 @@ class Guard:
             self.direct.let_engine_read()
 
     def check(self) -> None:
-        """Before anybody waits."""
+        """Before a caller waits."""
         if self.gone is not None:
             raise self.gone.with_traceback(None)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Somebody to be told once a record, or a whole batch, is done; told on the engine's thread, without locks."""
+    """Is notified once a record, or a whole batch, is done: on the engine's thread, without locks."""
 
     def __init__(self, index: int) -> None:
         self.index: int = index
@@ -165,7 +169,7 @@ class ProducerBatch:
         # Filling
         self.writer: BytesWriter | None = writer
         self.count: i64 = 0
-        # Bytes the records may take before somebody has to look again: at the batch's size, or for memory.
+        # Bytes the records may take before the batch is full or needs more memory.
         self.room: i64 = 0
         self.reserved: i64 = 0
         self.base_timestamp: i64 = -1
@@ -182,7 +186,7 @@ class ProducerBatch:
         # What the last try ended with.
         self.last_problem: Exception | None = None
         self.raw_size: i64 = 0
-        # -1 until it is sealed: the body of a batch that was handed over whole is then as it came.
+        # -1 until it is encoded: the body of a batch that was handed over whole is then as it came.
         self.codec: i64 = -1
         self.head: bytes | None = None
         self.body: bytes = b""
@@ -202,7 +206,7 @@ class ProducerBatch:
         self.error: Exception | None = None
         self.record_errors: dict[int, str] | None = None
         self.waiters: list[Waiter] | None = None
-        # What event loops wait for (awaiting.py).
+        # What event loops wait for (async_delivery.py).
         self.batch_future: Any = None
         self.callback_deliveries: list[Delivery] = []
         self.callbacks: list[OnDelivery] | None = None
@@ -239,7 +243,7 @@ class ProducerBatch:
         raise IndexError(index)
 
     def watch(self, waiter: Waiter) -> bool:
-        """Whether the waiter will be told; false: what it waits for is done already. Takes the lock."""
+        """Whether the waiter will be notified; false: what it waits for is done already. Takes the lock."""
         lock = self.guard.lock
         lock.acquire()
         try:
@@ -321,7 +325,7 @@ class ProducerBatch:
     def finish(
         self, base_offset: i64, append_time: i64, error: Exception | None, record_errors: dict[int, str] | None
     ) -> list[Waiter] | None:
-        """Under the lock; returns those to be told after it was released."""
+        """Under the lock; returns those to notify after it was released."""
         self.is_done = True
         self.in_flight = False
         self.closed = True
@@ -355,7 +359,7 @@ class ProducerBatch:
 
 
 def notify_waiters(waiters: list[Waiter] | None) -> None:
-    """Those who waited, on the engine's thread and without the lock."""
+    """On the engine's thread and without the lock."""
     if waiters is not None:
         for waiter in waiters:
             waiter.settle()

@@ -1,4 +1,4 @@
-"""Who a producer is to the brokers, and the sequences that let them drop what they have (hot: compiled by mypyc).
+"""A producer's id and epoch, and the sequences by which brokers find duplicates (hot: compiled by mypyc).
 
 An idempotent producer has an id and an epoch; every batch of a partition carries the sequence of its first record. A
 batch that is sent again keeps its sequence, so that a broker which has it already says so instead of writing it twice.
@@ -45,10 +45,6 @@ class ProducerIdState:
         # Partitions that wait for that id to be numbered anew.
         self._renumbered: list[PartitionQueue] = []
 
-    @property
-    def has_id(self) -> bool:
-        return self.producer_id >= 0
-
     def set_producer_id_and_epoch(self, producer_id: int, epoch: int) -> None:
         """From now on; each partition starts from sequence 0 once nothing of it is under way under the old one."""
         self.producer_id = producer_id
@@ -62,7 +58,7 @@ class ProducerIdState:
     # Taking
 
     def may_drain(self, queue: PartitionQueue) -> bool:
-        """Whether the queue's first batch may go: what was sent before goes again, in order, before anything new."""
+        """Whether the queue's first batch may be sent: retries go first, in order, before anything new."""
         if not self.enabled:
             return True
         first = queue.batches[0]
@@ -120,7 +116,7 @@ class ProducerIdState:
     def may_retry(
         self, queue: PartitionQueue, batch: ProducerBatch, error: ProtocolError, log_start_offset: i64
     ) -> bool:
-        """Whether an error that speaks of sequences can be mended; bumps the epoch where that is what it takes."""
+        """Whether the batch may be sent again after an error about sequences; bumps the epoch if necessary."""
         if isinstance(error, UnknownProducerIdError):
             if log_start_offset == -1 or batch.sequence_reset:
                 return True

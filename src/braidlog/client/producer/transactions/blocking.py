@@ -4,54 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
 from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
 from braidlog.client.errors import AbortableError, ClientError, RequestTimeout, TransactionStateError
-from braidlog.client.metadata import Metadata
-from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Nodes
-from braidlog.client.producer.transactions.coordinator_client import TransactionCoordinatorClient
-from braidlog.client.producer.transactions.ports import AcceptedRecords, ProducerIdHolder
+from braidlog.client.network.engine import Engine, in_event_loop
 from braidlog.client.producer.transactions.states import ABORT, COMMIT, INIT, SEND_OFFSETS, State
 from braidlog.client.producer.transactions.transaction_manager import TransactionManager
-from braidlog.client.settings import Settings
 from braidlog.core.types import TopicPartition
 
 log = logging.getLogger("braidlog.client")
 
 
-class BlockingTransactions(TransactionManager):
-    def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        nodes: Nodes,
-        metadata: Metadata,
-        identity: ProducerIdHolder,
-        records: AcceptedRecords,
-        wake_sender: Callable[[], object],
-    ) -> None:
-        transactional_id = settings.text("transactional.id")
-        coordinator = TransactionCoordinatorClient(
-            transactional_id,
-            nodes,
-            metadata.refreshed,
-            timeout_ms=settings.number("transaction.timeout.ms"),
-            pauses_s=(settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms")),
-        )
-        super().__init__(transactional_id, engine, coordinator, identity, records, wake_sender)
+class BlockingTransactions:
+    """The calls of a `TransactionManager`, which runs on the engine, for threads and event loops of programs."""
+
+    def __init__(self, manager: TransactionManager, engine: Engine, max_block_s: float) -> None:
+        self.manager = manager
         self._engine = engine
-        self._max_block_s = settings.seconds("max.block.ms")
+        self._max_block_s = max_block_s
+
+    @property
+    def state(self) -> State:
+        return self.manager.state
 
     def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Take over the transactional id: whoever had it is fenced, what it left open is aborted."""
-        self._block(INIT, self.initialise(), timeout_s)
+        """Take over the transactional id: an earlier producer is fenced, and what it left open is aborted."""
+        self._block(INIT, self.manager.initialise(), timeout_s)
 
     def begin_transaction(self) -> None:
-        self.begin()
+        self.manager.begin()
 
     def send_offsets_to_transaction(
         self,
@@ -60,19 +44,19 @@ class BlockingTransactions(TransactionManager):
         timeout_s: float | None = None,
     ) -> None:
         """Commit a consumer's offsets with the transaction; `group` is best `consumer.group_metadata()` (KIP-447)."""
-        self._block(SEND_OFFSETS, self.send_offsets(offsets, group), timeout_s)
+        self._block(SEND_OFFSETS, self.manager.send_offsets(offsets, group), timeout_s)
 
     def commit_transaction(self, timeout_s: float | None = None) -> None:
         """Flush, then commit; raises AbortableError if anything of the transaction failed."""
-        self._block(COMMIT, self.commit(), timeout_s)
+        self._block(COMMIT, self.manager.commit(), timeout_s)
 
     def abort_transaction(self, timeout_s: float | None = None) -> None:
         """Drop what was not sent, and have the rest disregarded."""
-        self._block(ABORT, self.abort(), timeout_s)
+        self._block(ABORT, self.manager.abort(), timeout_s)
 
     def _block(self, call: str, work: Coroutine[Any, Any, None], timeout_s: float | None) -> None:
         timeout_s = self._max_block_s if timeout_s is None else timeout_s
-        if _on_a_loop():
+        if in_event_loop():
             work.close()
             raise TransactionStateError(
                 f"{call}() would block the event loop that runs here; await producer.{call}_async() instead"
@@ -80,20 +64,29 @@ class BlockingTransactions(TransactionManager):
         try:
             self._engine.run(work, timeout_s)
         except RequestTimeout as late:
-            reason = f" ({self._coordinator.last_problem})" if self._coordinator.last_problem else ""
+            reason = f" ({self.manager.last_problem})" if self.manager.last_problem else ""
             raise RequestTimeout(
                 f"{call}() was not done within {timeout_s:g} s{reason}; it goes on: "
                 "call it again to wait for it, or close the producer"
             ) from late
 
-    async def commit_from_loop(self) -> None:
-        """For programs with an event loop of their own."""
-        await self._elsewhere(self.commit())
+    # In an event loop of the program's
 
-    async def abort_from_loop(self) -> None:
-        await self._elsewhere(self.abort())
+    async def init_transactions_async(self) -> None:
+        await self._on_engine(self.manager.initialise())
 
-    async def _elsewhere(self, work: Coroutine[Any, Any, None]) -> None:
+    async def send_offsets_to_transaction_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata | str
+    ) -> None:
+        await self._on_engine(self.manager.send_offsets(offsets, group))
+
+    async def commit_transaction_async(self) -> None:
+        await self._on_engine(self.manager.commit())
+
+    async def abort_transaction_async(self) -> None:
+        await self._on_engine(self.manager.abort())
+
+    async def _on_engine(self, work: Coroutine[Any, Any, None]) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine.loop))
 
     def scope(self) -> TransactionScope:
@@ -108,8 +101,8 @@ class ScopedTransactions(Protocol):
     def begin_transaction(self) -> None: ...
     def commit_transaction(self) -> None: ...
     def abort_transaction(self) -> None: ...
-    async def commit_from_loop(self) -> None: ...
-    async def abort_from_loop(self) -> None: ...
+    async def commit_transaction_async(self) -> None: ...
+    async def abort_transaction_async(self) -> None: ...
 
 
 class TransactionScope:
@@ -123,7 +116,7 @@ class TransactionScope:
         self._calls = calls
 
     def __enter__(self) -> None:
-        if _on_a_loop():
+        if in_event_loop():
             raise TransactionStateError(
                 "the end of a transaction would block the event loop that runs here; "
                 "write `async with producer.transaction():`"
@@ -136,8 +129,8 @@ class TransactionScope:
         if problem is None:
             try:
                 self._calls.commit_transaction()
-            except AbortableError as spoilt:
-                self._abort_after(spoilt)
+            except AbortableError as error:
+                self._abort_after(error)
                 raise
         elif self._is_open():
             self._abort_after(problem)
@@ -159,29 +152,21 @@ class TransactionScope:
     ) -> None:
         if problem is None:
             try:
-                await self._calls.commit_from_loop()
-            except AbortableError as spoilt:
-                await self._abort_from_loop_after(spoilt)
+                await self._calls.commit_transaction_async()
+            except AbortableError as error:
+                await self._abort_async_after(error)
                 raise
         elif self._is_open():
-            await self._abort_from_loop_after(problem)
+            await self._abort_async_after(problem)
 
-    async def _abort_from_loop_after(self, problem: BaseException) -> None:
+    async def _abort_async_after(self, problem: BaseException) -> None:
         try:
-            await self._calls.abort_from_loop()
+            await self._calls.abort_transaction_async()
         except ClientError as worse:
             _note(problem, worse)
 
 
 def _note(problem: BaseException, worse: ClientError) -> None:
-    """What began it all is what the program has to see."""
+    """The program has to see the first error; the second is a note to it."""
     problem.add_note(f"and the transaction could not be aborted: {worse}")
     log.warning("a transaction could not be aborted: %s", worse)
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -23,8 +23,9 @@ from braidlog.client.errors import (
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.transactions import error_policies as error_policies
 from braidlog.client.producer.transactions import requests as requests
-from braidlog.client.producer.transactions.error_policies import ErrorAction, ErrorPolicy, failed, refused
+from braidlog.client.producer.transactions.error_policies import ErrorAction, ErrorPolicy, error_for_code, fatal_error
 from braidlog.client.producer.transactions.requests import ProducerIdAndEpoch
+from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import NONE, ProtocolError, name_of
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -72,7 +73,7 @@ class CoordinatorConnections(Protocol):
 
 
 class EpochBumpRequired(Exception):
-    """A verdict that only a new epoch mends; says what the program is told."""
+    """Only a new epoch helps; `error` is what the program gets to see."""
 
     def __init__(self, error: ClientError) -> None:
         super().__init__(str(error))
@@ -119,6 +120,18 @@ class TransactionCoordinatorClient:
         self._version = 0
         # Whether the coordinator can give the next epoch of an id.
         self.can_renew = True
+
+    @classmethod
+    def of(
+        cls, settings: Settings, connections: CoordinatorConnections, refresh_metadata: Callable[[], Awaitable[object]]
+    ) -> TransactionCoordinatorClient:
+        return cls(
+            settings.text("transactional.id"),
+            connections,
+            refresh_metadata,
+            timeout_ms=settings.number("transaction.timeout.ms"),
+            pauses_s=(settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms")),
+        )
 
     async def initialise(self, known: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """An id and epoch that fence whoever had the transactional id before; with `known`, only its next epoch."""
@@ -253,13 +266,13 @@ class TransactionCoordinatorClient:
 
     def _raise_if_lasting(self, doing: str, verdict: ErrorAction, code: int) -> None:
         if verdict is ErrorAction.FATAL:
-            raise refused(self._transactional_id, doing, code, fatal=True)
+            raise error_for_code(self._transactional_id, doing, code, fatal=True)
         if verdict is ErrorAction.ABORTABLE:
-            raise refused(self._transactional_id, doing, code, fatal=False)
+            raise error_for_code(self._transactional_id, doing, code, fatal=False)
         if verdict is ErrorAction.RENEW:
             if not self.can_renew:
-                raise refused(self._transactional_id, doing, code, fatal=True)
-            raise EpochBumpRequired(refused(self._transactional_id, doing, code, fatal=False))
+                raise error_for_code(self._transactional_id, doing, code, fatal=True)
+            raise EpochBumpRequired(error_for_code(self._transactional_id, doing, code, fatal=False))
 
     async def _connection_to(self, key: _Key) -> CoordinatorConnection:
         node = self._nodes.get(key)
@@ -312,7 +325,7 @@ class TransactionCoordinatorClient:
         )
 
     def _failed(self, doing: str, problem: Exception) -> ClientError:
-        return failed(self._transactional_id, f"{doing} is not possible ({problem})")
+        return fatal_error(self._transactional_id, f"{doing} is not possible ({problem})")
 
     def _note(self, doing: str, problem: str) -> None:
         self.last_problem = problem

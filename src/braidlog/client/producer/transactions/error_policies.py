@@ -5,7 +5,7 @@ AGAIN       the same request may succeed a moment later
 SOON        the same, and the moment is short: the transaction before is being ended
 ELSEWHERE   the coordinator moved or is not known: find it, then ask again
 ABORTABLE   the transaction has to be aborted: AbortableError; after abort_transaction() the producer goes on
-RENEW       the same, if a new epoch can be had, else FATAL: the coordinator lost sight of the producer (KIP-360)
+RENEW       the same, if a new epoch can be had, else FATAL: the coordinator forgot the producer (KIP-360)
 FATAL       the producer cannot go on: ProducerFailedError, or FencedProducerError where another took its place
 """
 
@@ -54,7 +54,7 @@ _TRANSACTION: Final = {
     errors.ConcurrentTransactionsError: ErrorAction.SOON,
     errors.TransactionAbortableError: ErrorAction.ABORTABLE,
 }
-_LOST_SIGHT: Final = {
+_FORGOTTEN: Final = {
     errors.UnknownProducerIdError: ErrorAction.RENEW,
     errors.InvalidProducerIdMappingError: ErrorAction.RENEW,
 }
@@ -71,7 +71,7 @@ INITIALISING: Final = ErrorPolicy(
 ADDING_PARTITIONS: Final = ErrorPolicy(
     {
         **_TRANSACTION,
-        **_LOST_SIGHT,
+        **_FORGOTTEN,
         **_FENCING,
         errors.UnknownTopicOrPartitionError: ErrorAction.AGAIN,
         # Another partition of the same request was refused; that one decides.
@@ -82,19 +82,19 @@ ADDING_PARTITIONS: Final = ErrorPolicy(
     otherwise=ErrorAction.ABORTABLE,
 )
 ADDING_OFFSETS: Final = ErrorPolicy(
-    {**_TRANSACTION, **_LOST_SIGHT, errors.GroupAuthorizationFailedError: ErrorAction.ABORTABLE},
+    {**_TRANSACTION, **_FORGOTTEN, errors.GroupAuthorizationFailedError: ErrorAction.ABORTABLE},
     otherwise=ErrorAction.FATAL,
 )
 COMMITTING_OFFSETS: Final = ErrorPolicy(
     {
         **_TRANSACTION,
-        **_LOST_SIGHT,
+        **_FORGOTTEN,
         errors.RequestTimedOutError: ErrorAction.ELSEWHERE,
         errors.UnknownTopicOrPartitionError: ErrorAction.AGAIN,
         errors.GroupAuthorizationFailedError: ErrorAction.ABORTABLE,
         errors.TopicAuthorizationFailedError: ErrorAction.ABORTABLE,
         errors.OffsetMetadataTooLargeError: ErrorAction.ABORTABLE,
-        # The group went on without the member whose offsets these are: somebody else has its partitions by now.
+        # The group went on without the member whose offsets these are: another one has its partitions by now.
         errors.FencedInstanceIdError: ErrorAction.ABORTABLE,
         errors.UnknownMemberIdError: ErrorAction.ABORTABLE,
         errors.IllegalGenerationError: ErrorAction.ABORTABLE,
@@ -103,9 +103,9 @@ COMMITTING_OFFSETS: Final = ErrorPolicy(
     },
     otherwise=ErrorAction.FATAL,
 )
-ENDING: Final = ErrorPolicy({**_TRANSACTION, **_LOST_SIGHT}, otherwise=ErrorAction.FATAL)
-# Of a batch that was given up. A partition's leader that knows a newer epoch does not say whose it is: the coordinator
-# will, when it is asked to abort (KIP-588).
+ENDING: Final = ErrorPolicy({**_TRANSACTION, **_FORGOTTEN}, otherwise=ErrorAction.FATAL)
+# Errors of a batch that was given up. A partition's leader that knows a newer epoch does not say whose it is: the
+# coordinator will, when it is asked to abort (KIP-588).
 _FATAL_IN_PRODUCE: Final = (
     errors.ClusterAuthorizationFailedError,
     errors.TransactionalIdAuthorizationFailedError,
@@ -134,15 +134,15 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-def refused(transactional_id: str, doing: str, code: int, *, fatal: bool) -> ClientError:
+def error_for_code(transactional_id: str, doing: str, code: int, *, fatal: bool) -> ClientError:
     """The error a program sees, with the protocol's own as its cause."""
     cause = from_code(code)
     if fatal and code in _FENCED:
-        error: ClientError = fenced(transactional_id)
+        error: ClientError = fenced_error(transactional_id)
     else:
         reason = _REASONS.get(code)
         message = f"{doing} failed with {cause.name}" + (f" ({reason})" if reason else "")
-        error = failed(transactional_id, message) if fatal else abortable_error(message)
+        error = fatal_error(transactional_id, message) if fatal else abortable_error(message)
     error.__cause__ = cause
     return error
 
@@ -151,13 +151,13 @@ def abortable_error(message: str) -> AbortableError:
     return AbortableError(f"the transaction cannot be committed: {message}; {_ABORT}")
 
 
-def failed(transactional_id: str, message: str) -> ProducerFailedError:
+def fatal_error(transactional_id: str, message: str) -> ProducerFailedError:
     return ProducerFailedError(
         f"the producer with transactional id {transactional_id} cannot go on: {message}; {_CLOSE}"
     )
 
 
-def fenced(transactional_id: str) -> FencedProducerError:
+def fenced_error(transactional_id: str) -> FencedProducerError:
     return FencedProducerError(
         f"another producer with transactional id {transactional_id} has taken over, or the coordinator has ended a "
         "transaction that was open for longer than transaction.timeout.ms; close this producer, and see that only one "
@@ -170,9 +170,9 @@ def error_of_lost_batch(transactional_id: str, place: str, error: Exception) -> 
     if isinstance(error, (AbortableError, ProducerFailedError)):
         return error
     if isinstance(error, errors.ProducerFencedError):
-        made: ClientError = fenced(transactional_id)
+        made: ClientError = fenced_error(transactional_id)
     elif isinstance(error, _FATAL_IN_PRODUCE):
-        made = failed(transactional_id, f"writing to {place} failed ({error})")
+        made = fatal_error(transactional_id, f"writing to {place} failed ({error})")
     else:
         made = abortable_error(f"records for {place} were not written ({error})")
     made.__cause__ = error

@@ -1,4 +1,4 @@
-"""Where a transactional producer stands, which call is right there, and what is said of one that is not."""
+"""The states of a transactional producer, the calls that each allows, and the error for any other."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class State(Enum):
     READY = "between transactions"
     # Records and offsets may be sent.
     IN_TRANSACTION = "in a transaction"
-    # Everything is being flushed, then the coordinator is told; nothing more may be added.
+    # Everything is being flushed, then the transaction is ended; nothing more may be added.
     COMMITTING = "committing"
-    # What was not sent is dropped, then the coordinator is told.
+    # What was not sent is dropped, then the transaction is ended.
     ABORTING = "aborting"
     # Something of the transaction was lost: it can only be aborted.
-    ABORTABLE_ERROR = "spoilt, to be aborted"
-    # Nobody goes on from here; the producer can only be closed.
-    FATAL_ERROR = "failed"
+    ABORTABLE_ERROR = "failed, to be aborted"
+    # There is no way on; the producer can only be closed.
+    FATAL_ERROR = "failed for good"
 
 
 _U, _I, _R, _T = State.UNINITIALIZED, State.INITIALIZING, State.READY, State.IN_TRANSACTION

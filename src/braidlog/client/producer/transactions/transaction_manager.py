@@ -10,9 +10,8 @@ With transaction.version 2 (KIP-890) the first Produce and TxnOffsetCommit thems
 EndTxn moves the epoch; else partitions are added before anything is sent to them, and the epoch moves only after an
 abort that lost a batch which a broker may have seen.
 
-All this runs on the engine, but for `begin` and `on_first_record`; `transactions.py` has the program's side of it. A
-call that nobody waits for any more goes on: the same call again waits for its outcome, any other is refused until that
-is known.
+All this runs on the engine, but for `begin` and `on_first_record`; programs call it through `blocking.py`. A call whose
+caller stopped waiting goes on: the same call again waits for its outcome, any other is refused until that is known.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
 from braidlog.client.errors import (
@@ -31,8 +30,7 @@ from braidlog.client.errors import (
     TransactionStateError,
 )
 from braidlog.client.producer.transactions.coordinator_client import EpochBumpRequired, TransactionCoordinatorClient
-from braidlog.client.producer.transactions.error_policies import abortable_error, error_of_lost_batch, failed
-from braidlog.client.producer.transactions.ports import AcceptedRecords, ProducerIdHolder, SentBatch, Worker
+from braidlog.client.producer.transactions.error_policies import abortable_error, error_of_lost_batch, fatal_error
 from braidlog.client.producer.transactions.requests import EXPLICIT_PRODUCE, ProducerIdAndEpoch, offsets_of
 from braidlog.client.producer.transactions.states import (
     ABORT,
@@ -51,21 +49,62 @@ _OPEN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 _ENDING: Final = frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
 
+class Worker(Protocol):
+    """The engine, as far as it is needed here."""
+
+    def soon(self, callback: Callable[..., object], *arguments: Any) -> None: ...
+
+
+class SentBatch(Protocol):
+    """A batch, as far as it is needed here."""
+
+    topic: str
+    partition: int
+
+    @property
+    def base_sequence(self) -> int:
+        """-1 for one that was never sent."""
+        ...
+
+
+class TransactionalAccumulator(Protocol):
+    """The accumulator, as far as it is needed here."""
+
+    def refuse(self, error: Exception | None) -> None: ...
+    def begin_transaction(self) -> None: ...
+
+
+class UnfinishedRecords(Protocol):
+    """`IncompleteBatches`, as far as it is needed here."""
+
+    def abort_unsent(self, error: Exception) -> None: ...
+    def fail_all(self, error: Exception) -> None: ...
+    async def drained(self) -> None: ...
+
+
+class ProducerIdHolder(Protocol):
+    """`ProducerIdState`, as far as it is needed here."""
+
+    def set_producer_id_and_epoch(self, producer_id: int, epoch: int) -> None: ...
+
+
 class TransactionManager:
     def __init__(
         self,
         transactional_id: str,
         worker: Worker,
         coordinator: TransactionCoordinatorClient,
-        identity: ProducerIdHolder,
-        records: AcceptedRecords,
+        producer_id_state: ProducerIdHolder,
+        accumulator: TransactionalAccumulator,
+        incomplete_batches: UnfinishedRecords,
         wake_sender: Callable[[], object],
     ) -> None:
         self.transactional_id = transactional_id
         self._worker = worker
         self._coordinator = coordinator
-        self._identity = identity
-        self._records = records
+        self._producer_id_state = producer_id_state
+        self._accumulator = accumulator
+        self._incomplete_batches = incomplete_batches
         self._wake_sender = wake_sender
         self._states = StateMachine(transactional_id)
         self._known = ProducerIdAndEpoch()
@@ -77,24 +116,29 @@ class TransactionManager:
         self._adding = False
         # Whether the coordinator may know of it; if not there is nothing to end.
         self._started = False
-        # Something that a broker may have got was given up: only a new epoch tells it from what follows.
+        # A batch that a broker may have was given up: only a new epoch sets it apart from what follows.
         self._needs_epoch = False
         # One request at a time to the coordinator, which answers a second one with CONCURRENT_TRANSACTIONS.
         self._turn = asyncio.Lock()
-        # The call that is under way, or whose outcome nobody has seen yet.
+        # The call that is under way, or whose outcome no caller has seen yet.
         self._pending: tuple[str, asyncio.Task[None]] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
-        records.refuse(TransactionStateError(f"send() is not possible now: {_NO_INIT}"))
+        accumulator.refuse(TransactionStateError(f"send() is not possible now: {_NO_INIT}"))
 
     @property
     def state(self) -> State:
         return self._states.now
 
+    @property
+    def last_problem(self) -> str:
+        """Why the last request to a coordinator had to be repeated; empty after a success."""
+        return self._coordinator.last_problem
+
     # The program's calls
 
     def begin(self) -> None:
-        """From any thread; nothing is asked of anybody."""
+        """From any thread; no request is sent."""
         self._check_pending(BEGIN)
         self._raise_problem()
         self._states.check(BEGIN)
@@ -102,8 +146,8 @@ class TransactionManager:
         self._new_partitions.clear()
         self._started = self._needs_epoch = False
         self._states.move(State.IN_TRANSACTION)
-        self._records.begin_transaction()
-        self._records.refuse(None)
+        self._accumulator.begin_transaction()
+        self._accumulator.refuse(None)
 
     async def initialise(self) -> None:
         await self._once(INIT, self._initialise)
@@ -137,7 +181,7 @@ class TransactionManager:
             self._states.check(call)
             self._pending = call, self._own(call, self._guarded(work()))
         task = self._pending[1]
-        # Who is tired of waiting leaves it running; who gets the outcome has seen it.
+        # A caller that stops waiting leaves it running; the one that gets the outcome has seen it.
         await asyncio.wait([task])
         self._pending = None
         task.result()
@@ -159,11 +203,11 @@ class TransactionManager:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Seen here in case nobody waits any more; the state has kept what it means.
+            # Retrieved here in case no caller waits any more; the state has kept what it means.
             task.exception()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Whatever goes wrong first moves the state."""
+        """Run it; an error moves the state before it is raised."""
         try:
             await work
         except EpochBumpRequired as problem:
@@ -175,8 +219,8 @@ class TransactionManager:
             self._fail(problem)
             raise
         except Exception as problem:
-            # A bug, or a name that cannot be sent: what was done and what not is anybody's guess.
-            error = failed(self.transactional_id, f"{problem!r}")
+            # A bug, or a name that cannot be sent: what was done and what not is unknown.
+            error = fatal_error(self.transactional_id, f"{problem!r}")
             self._fail(error)
             raise error from problem
 
@@ -197,7 +241,7 @@ class TransactionManager:
     def _set_producer_id_and_epoch(self, identity: ProducerIdAndEpoch) -> None:
         if identity != self._known:
             self._known = identity
-            self._identity.set_producer_id_and_epoch(identity.producer_id, identity.epoch)
+            self._producer_id_state.set_producer_id_and_epoch(identity.producer_id, identity.epoch)
 
     async def _send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -218,7 +262,7 @@ class TransactionManager:
     async def _commit(self) -> None:
         self._states.move(State.COMMITTING)
         self._refuse(TransactionStateError("send() is not possible now: the transaction is being committed"))
-        await self._records.drained()
+        await self._incomplete_batches.drained()
         async with self._turn:
             self._raise_problem()
             await self._end(commit=True)
@@ -227,14 +271,14 @@ class TransactionManager:
         self._states.move(State.ABORTING)
         dropped = AbortableError("the record was not sent: its transaction was aborted")
         self._refuse(TransactionStateError("send() is not possible now: the transaction is being aborted"))
-        self._records.abort_unsent(dropped)
-        await self._records.drained()
+        self._incomplete_batches.abort_unsent(dropped)
+        await self._incomplete_batches.drained()
         async with self._turn:
             self._raise_if_failed()
             await self._end(commit=False)
 
     async def _end(self, commit: bool) -> None:
-        """Tell the coordinator, and be ready for the next."""
+        """End the transaction at the coordinator, and be ready for the next."""
         try:
             if self._started:
                 self._set_producer_id_and_epoch(await self._coordinator.end(self._known, commit))
@@ -249,7 +293,7 @@ class TransactionManager:
         if self._needs_epoch:
             self._states.move(State.INITIALIZING)
             if not self._coordinator.can_renew:
-                raise failed(
+                raise fatal_error(
                     self.transactional_id,
                     "records were lost, and the broker is too old to give it a new epoch (before Kafka 2.5)",
                 )
@@ -258,7 +302,7 @@ class TransactionManager:
         self._states.move(State.READY)
         self._refuse(TransactionStateError(f"send() is not possible now: {_NO_BEGIN}"))
 
-    # What the sender asks and tells
+    # For the accumulator and the sender
 
     @property
     def produce_at_most(self) -> int | None:
@@ -294,15 +338,12 @@ class TransactionManager:
                         self._wake_sender()
         finally:
             self._adding = False
-            # The program's thread may have added one after the last look, and have seen that somebody was at it.
+            # The program's thread may have added one after the last look, while this task still seemed to run.
             if self._new_partitions and self._is_open():
                 self._schedule_add_partitions()
 
     def on_batch_sent(self, batch: SentBatch) -> None:
         self._started = True
-
-    def on_batch_done(self, batch: SentBatch) -> None:
-        pass
 
     def on_batch_failed(self, batch: SentBatch, error: Exception) -> None:
         """A batch is lost, and the transaction with it."""
@@ -330,20 +371,20 @@ class TransactionManager:
     def _refuse(self, error: ClientError) -> None:
         # A closing producer refuses everything already, for a better reason.
         if not self._closing:
-            self._records.refuse(error)
+            self._accumulator.refuse(error)
 
     def _fail_transaction(self, problem: ClientError) -> ClientError:
         """The transaction can only be aborted; what is not sent yet is not worth sending."""
         if self._states.move_from(_OPEN, State.ABORTABLE_ERROR):
             self._problem = problem
             self._refuse(problem)
-            # Not from within the sender's own doings.
+            # Later, because the sender may be the caller.
             dropped = abortable_error("another part of it failed before this record was sent")
             dropped.__cause__ = problem
-            self._worker.soon(self._records.abort_unsent, dropped)
+            self._worker.soon(self._incomplete_batches.abort_unsent, dropped)
         elif self.state is not State.ABORTABLE_ERROR:
-            # While aborting, or between transactions: there is nothing that an abort could mend.
-            problem = failed(self.transactional_id, str(problem))
+            # While aborting, or between transactions: no abort can help.
+            problem = fatal_error(self.transactional_id, str(problem))
             self._fail(problem)
         return problem
 
@@ -354,7 +395,7 @@ class TransactionManager:
         self._problem = problem
         log.error("%s", problem)
         self._refuse(problem)
-        self._worker.soon(self._records.fail_all, problem)
+        self._worker.soon(self._incomplete_batches.fail_all, problem)
 
     def _raise_problem(self) -> None:
         if self._problem is not None:
@@ -367,7 +408,7 @@ class TransactionManager:
     # The end
 
     async def close(self, timeout_s: float) -> None:
-        """Abort what is open, if there is time, so that nobody waits for its timeout; then stop."""
+        """Abort what is open, if there is time, so that readers need not wait for its timeout; then stop."""
         self._closing = True
         try:
             if timeout_s > 0:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from braidlog.client.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 
 
-def test_nobody_overtakes_the_first_in_line() -> None:
+def test_the_first_in_line_is_not_overtaken() -> None:
     pool = BufferPool(100, 10)
     assert pool.reserve(80)
     first = pool.enqueue(50, False)
@@ -23,7 +23,7 @@ def test_nobody_overtakes_the_first_in_line() -> None:
     assert pool.available == 0
 
 
-def test_who_gives_up_makes_way_for_the_next() -> None:
+def test_a_cancelled_wait_makes_way_for_the_next() -> None:
     pool = BufferPool(100, 10)
     assert pool.reserve(60)
     first = pool.enqueue(90, False)
@@ -65,7 +65,7 @@ def test_writers_are_used_again() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(("reserve", "wait", "release", "give up")), st.integers(1, 100))))
-def test_the_books_balance(steps: list[tuple[str, int]]) -> None:
+def test_reserved_and_available_memory_add_up(steps: list[tuple[str, int]]) -> None:
     pool = BufferPool(100, 10)
     held: list[int] = []
     line: list[MemoryWaiter] = []

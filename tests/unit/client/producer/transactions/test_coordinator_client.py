@@ -127,7 +127,7 @@ def test_a_lost_answer_is_asked_for_again(name: str, lost: Exception) -> None:
     cluster.fail(name, lost)
     ask(cluster, name)
     assert cluster.asked == [name] * 2
-    assert len(cluster.finds) == 2, "whoever did not answer may not be it any more"
+    assert len(cluster.finds) == 2, "a broker that did not answer may not be the coordinator any more"
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -139,7 +139,7 @@ def test_a_connection_that_is_given_up_is_made_again(name: str) -> None:
     assert cluster.asked == [name]
 
 
-def test_who_is_cancelled_stays_cancelled() -> None:
+def test_a_cancelled_task_stays_cancelled() -> None:
     cluster = FakeCluster()
 
     async def check() -> None:
@@ -155,21 +155,21 @@ def test_who_is_cancelled_stays_cancelled() -> None:
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("problem", [AuthenticationFailed("no"), UnsupportedVersionError("too old")])
-def test_what_no_retry_mends_ends_the_producer(name: str, problem: Exception) -> None:
+def test_an_error_that_retries_do_not_help_ends_the_producer(name: str, problem: Exception) -> None:
     cluster = FakeCluster()
     cluster.fail(name, problem)
     with pytest.raises(ProducerFailedError, match="is not possible"):
         ask(cluster, name)
 
 
-def test_a_coordinator_is_looked_for_until_it_is_there() -> None:
+def test_a_coordinator_is_looked_for_until_it_is_available() -> None:
     cluster = FakeCluster()
     cluster.fail("find", errors.CoordinatorNotAvailableError.code, NoConnection("gone"))
     ask(cluster, "init")
     assert cluster.finds == ["tid"] * 3
 
 
-def test_who_may_not_use_the_id_or_group_is_told_at_once() -> None:
+def test_missing_authorization_for_id_or_group_fails_at_once() -> None:
     cluster = FakeCluster()
     cluster.fail("find", errors.TransactionalIdAuthorizationFailedError.code)
     with pytest.raises(ProducerFailedError, match="not authorized for the transactional id"):

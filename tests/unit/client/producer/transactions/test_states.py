@@ -1,4 +1,4 @@
-"""The table of states: every path keeps to it, and every misuse is told what to do."""
+"""The table of states: every path keeps to it, and the error for every misuse says what to do."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_only_the_tables_moves_are_made(steps: list[State]) -> None:
             assert table.now is before
 
 
-def test_a_refused_move_tells_where_it_came_by() -> None:
+def test_an_illegal_transition_names_the_history() -> None:
     table = table_in(State.COMMITTING)
     with pytest.raises(TransactionStateError, match="READY → IN_TRANSACTION → COMMITTING"):
         table.move(State.IN_TRANSACTION)
 
 
 @pytest.mark.parametrize(("call", "state"), list(itertools.product(ALLOWED, State)))
-def test_a_call_is_right_or_told_what_to_do(call: str, state: State) -> None:
+def test_a_call_in_the_wrong_state_says_what_to_do(call: str, state: State) -> None:
     table = table_in(state)
     if state in ALLOWED[call]:
         table.check(call)
@@ -73,7 +73,7 @@ def test_a_call_is_right_or_told_what_to_do(call: str, state: State) -> None:
         assert f"{call}() is not possible now" in str(refused.value)
 
 
-def test_calls_are_right_where_kafka_takes_them() -> None:
+def test_calls_are_allowed_where_kafka_allows_them() -> None:
     assert ALLOWED[INIT] == {State.UNINITIALIZED}
     assert ALLOWED[COMMIT] == {State.IN_TRANSACTION}
     assert ALLOWED[ABORT] == {State.IN_TRANSACTION, State.ABORTABLE_ERROR}

@@ -43,17 +43,17 @@ def scene(story: Callable[[Scene], Awaitable[None]], *, implicit: bool = False) 
 
 def test_with_explicit_additions() -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
+        await it.manager.initialise()
         assert it.identity.adopted == [(7, 0)]
-        assert it.flow.produce_at_most == 11
+        assert it.manager.produce_at_most == 11
         for _ in range(2):
-            it.flow.begin()
+            it.manager.begin()
             assert it.records.refusal is None
             await it.send("t", 0)
             await it.send("t", 1)
-            await it.flow.send_offsets(OFFSETS, GROUP)
-            await it.flow.commit()
-            assert it.flow.state is State.READY
+            await it.manager.send_offsets(OFFSETS, GROUP)
+            await it.manager.commit()
+            assert it.manager.state is State.READY
         once = ["add partitions", "add partitions", "add offsets", "commit offsets", "end"]
         assert it.cluster.asked == ["init", *once, *once]
         assert it.identity.adopted == [(7, 0)], "the epoch stays, and so do the sequences"
@@ -64,13 +64,13 @@ def test_with_explicit_additions() -> None:
 
 def test_with_implicit_ones() -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
-        assert it.flow.produce_at_most is None
+        await it.manager.initialise()
+        assert it.manager.produce_at_most is None
         for _ in range(2):
-            it.flow.begin()
+            it.manager.begin()
             await it.send("t", 0)
-            await it.flow.send_offsets(OFFSETS, GROUP)
-            await it.flow.commit()
+            await it.manager.send_offsets(OFFSETS, GROUP)
+            await it.manager.commit()
         assert it.cluster.asked == ["init", "commit offsets", "end", "commit offsets", "end"]
         assert it.identity.adopted == [(7, 0), (7, 1), (7, 2)], "each end moves the epoch"
 
@@ -79,13 +79,13 @@ def test_with_implicit_ones() -> None:
 
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.parametrize("commit", [False, True])
-def test_an_empty_transaction_asks_nobody(implicit: bool, commit: bool) -> None:
+def test_an_empty_transaction_sends_no_request(implicit: bool, commit: bool) -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
-        it.flow.begin()
-        await (it.flow.commit() if commit else it.flow.abort())
+        await it.manager.initialise()
+        it.manager.begin()
+        await (it.manager.commit() if commit else it.manager.abort())
         assert it.cluster.asked == ["init"]
-        assert it.flow.state is State.READY
+        assert it.manager.state is State.READY
 
     scene(story, implicit=implicit)
 
@@ -94,12 +94,12 @@ def test_an_empty_transaction_asks_nobody(implicit: bool, commit: bool) -> None:
 def test_an_abort_drops_what_was_not_sent_and_goes_on(implicit: bool) -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        await it.flow.abort()
+        await it.manager.abort()
         assert it.cluster.asked == ["end"]
         assert not it.cluster.requests[-1][0].committed
         (dropped,) = it.records.dropped
         assert "its transaction was aborted" in str(dropped)
-        it.flow.begin()
+        it.manager.begin()
         assert it.records.refusal is None
 
     scene(story, implicit=implicit)
@@ -107,28 +107,28 @@ def test_an_abort_drops_what_was_not_sent_and_goes_on(implicit: bool) -> None:
 
 def test_partitions_noted_together_are_added_together() -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
-        it.flow.begin()
+        await it.manager.initialise()
+        it.manager.begin()
         for partition in range(5):
-            it.flow.on_first_record("t", partition)
-        await until(lambda: all(it.flow.may_send("t", partition) for partition in range(5)))
+            it.manager.on_first_record("t", partition)
+        await until(lambda: all(it.manager.may_send("t", partition) for partition in range(5)))
         assert it.cluster.asked == ["init", "add partitions"]
         assert it.wakes == 1
-        assert not it.flow.may_send("other", 0)
+        assert not it.manager.may_send("other", 0)
 
     scene(story)
 
 
 def test_partitions_noted_while_others_are_added_come_next() -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
-        it.flow.begin()
+        await it.manager.initialise()
+        it.manager.begin()
         held = it.cluster.hold("add partitions")
-        it.flow.on_first_record("t", 0)
+        it.manager.on_first_record("t", 0)
         await until(lambda: it.cluster.asked[-1] == "add partitions")
-        it.flow.on_first_record("t", 1)
+        it.manager.on_first_record("t", 1)
         held.set()
-        await until(lambda: it.flow.may_send("t", 1))
+        await until(lambda: it.manager.may_send("t", 1))
         assert it.cluster.asked == ["init", "add partitions", "add partitions"]
 
     scene(story)
@@ -139,10 +139,10 @@ def test_a_commit_waits_for_the_flush_and_for_offsets_under_way() -> None:
         await it.begun()
         held = it.cluster.hold("commit offsets")
         it.records.flushed.clear()
-        offsets = asyncio.ensure_future(it.flow.send_offsets(OFFSETS, GROUP))
+        offsets = asyncio.ensure_future(it.manager.send_offsets(OFFSETS, GROUP))
         await until(lambda: "commit offsets" in it.cluster.asked)
-        commit = asyncio.ensure_future(it.flow.commit())
-        await until(lambda: it.flow.state is State.COMMITTING)
+        commit = asyncio.ensure_future(it.manager.commit())
+        await until(lambda: it.manager.state is State.COMMITTING)
         assert isinstance(it.records.refusal, TransactionStateError)
         it.records.flushed.set()
         await asyncio.sleep(0)
@@ -160,18 +160,18 @@ def test_a_commit_waits_for_the_flush_and_for_offsets_under_way() -> None:
 @pytest.mark.parametrize(
     ("misuse", "message"),
     [
-        (lambda it: it.flow.initialise(), "it was called before"),
-        (lambda it: it.flow.commit(), "no transaction is open"),
-        (lambda it: it.flow.abort(), "no transaction is open"),
-        (lambda it: it.flow.send_offsets(OFFSETS, GROUP), "no transaction is open"),
+        (lambda it: it.manager.initialise(), "it was called before"),
+        (lambda it: it.manager.commit(), "no transaction is open"),
+        (lambda it: it.manager.abort(), "no transaction is open"),
+        (lambda it: it.manager.send_offsets(OFFSETS, GROUP), "no transaction is open"),
     ],
 )
 def test_a_call_at_the_wrong_time_changes_nothing(misuse: Callable[[Scene], Awaitable[None]], message: str) -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
+        await it.manager.initialise()
         with pytest.raises(TransactionStateError, match=message):
             await misuse(it)
-        assert it.flow.state is State.READY
+        assert it.manager.state is State.READY
 
     scene(story)
 
@@ -180,11 +180,11 @@ def test_nothing_is_sent_outside_a_transaction() -> None:
     async def story(it: Scene) -> None:
         assert "init_transactions() first" in str(it.records.refusal)
         with pytest.raises(TransactionStateError, match="init_transactions"):
-            it.flow.begin()
+            it.manager.begin()
         await it.begun()
         with pytest.raises(TransactionStateError, match="a transaction is open"):
-            it.flow.begin()
-        await it.flow.commit()
+            it.manager.begin()
+        await it.manager.commit()
         assert "begin_transaction() first" in str(it.records.refusal)
 
     scene(story)
@@ -194,10 +194,10 @@ def test_offsets_need_a_group() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         with pytest.raises(TransactionStateError, match=r"consumer\.group_metadata\(\)"):
-            await it.flow.send_offsets(OFFSETS, "")
-        await it.flow.send_offsets({}, "g")
+            await it.manager.send_offsets(OFFSETS, "")
+        await it.manager.send_offsets({}, "g")
         assert it.cluster.asked == [], "there was nothing to send"
-        await it.flow.send_offsets(OFFSETS, "g")
+        await it.manager.send_offsets(OFFSETS, "g")
         request = it.cluster.requests[-1][0]
         assert (request.group_id, request.generation_id, request.member_id) == ("g", -1, "")
 
@@ -209,10 +209,10 @@ def test_wrong_offsets_do_not_cost_the_transaction(wrong: Any) -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         with pytest.raises(UserError, match="is no offset to commit"):
-            await it.flow.send_offsets(wrong, GROUP)
+            await it.manager.send_offsets(wrong, GROUP)
         assert it.cluster.asked == []
-        await it.flow.send_offsets({("t", 0): 3}, GROUP)  # type: ignore[dict-item]
-        await it.flow.commit()
+        await it.manager.send_offsets({("t", 0): 3}, GROUP)  # type: ignore[dict-item]
+        await it.manager.commit()
         assert it.cluster.committed == 1
 
     scene(story)
@@ -226,48 +226,48 @@ def test_a_call_that_took_too_long_is_called_again() -> None:
         await it.begun()
         held = it.cluster.hold("end")
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(it.flow.commit(), 0.01)
-        for other in (it.flow.abort(), it.flow.send_offsets(OFFSETS, GROUP)):
+            await asyncio.wait_for(it.manager.commit(), 0.01)
+        for other in (it.manager.abort(), it.manager.send_offsets(OFFSETS, GROUP)):
             with pytest.raises(TransactionStateError, match=r"commit_transaction\(\) did not end in time"):
                 await other
         with pytest.raises(TransactionStateError, match=r"commit_transaction\(\) did not end in time"):
-            it.flow.begin()
+            it.manager.begin()
         held.set()
-        await until(lambda: it.flow.state is State.READY)
+        await until(lambda: it.manager.state is State.READY)
         with pytest.raises(TransactionStateError, match="its outcome is not known"):
-            it.flow.begin()
-        await it.flow.commit()
+            it.manager.begin()
+        await it.manager.commit()
         assert it.cluster.asked == ["end"], "it was asked for once"
-        it.flow.begin()
+        it.manager.begin()
 
     scene(story)
 
 
-def test_a_failure_that_nobody_waited_for_is_told_later() -> None:
+def test_a_failure_after_a_timeout_is_raised_by_the_next_call() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         held = it.cluster.hold("end")
         it.cluster.fail("end", errors.ProducerFencedError.code)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(it.flow.commit(), 0.01)
+            await asyncio.wait_for(it.manager.commit(), 0.01)
         held.set()
-        await until(lambda: it.flow.state is State.FATAL_ERROR)
+        await until(lambda: it.manager.state is State.FATAL_ERROR)
         with pytest.raises(FencedProducerError):
-            await it.flow.commit()
+            await it.manager.commit()
 
     scene(story)
 
 
-def test_initialising_goes_on_while_nobody_waits() -> None:
+def test_initialising_goes_on_after_a_timeout() -> None:
     async def story(it: Scene) -> None:
         held = it.cluster.hold("init")
         it.cluster.fail("init", errors.ConcurrentTransactionsError.code, errors.CoordinatorLoadInProgressError.code)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(it.flow.initialise(), 0.01)
+            await asyncio.wait_for(it.manager.initialise(), 0.01)
         held.set()
-        await it.flow.initialise()
+        await it.manager.initialise()
         assert it.cluster.asked == ["init"] * 3
-        it.flow.begin()
+        it.manager.begin()
 
     scene(story)
 
@@ -279,22 +279,22 @@ def test_initialising_goes_on_while_nobody_waits() -> None:
 def test_a_lost_batch_forbids_the_commit_and_takes_a_new_epoch(implicit: bool) -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        it.flow.on_batch_failed(FakeBatch(), DeliveryTimeoutError("too late"))
-        assert it.flow.state is State.ABORTABLE_ERROR
+        it.manager.on_batch_failed(FakeBatch(), DeliveryTimeoutError("too late"))
+        assert it.manager.state is State.ABORTABLE_ERROR
         assert isinstance(it.records.refusal, AbortableError)
         await until(lambda: len(it.records.dropped) == 1)
-        for call in (it.flow.commit(), it.flow.send_offsets(OFFSETS, GROUP)):
+        for call in (it.manager.commit(), it.manager.send_offsets(OFFSETS, GROUP)):
             with pytest.raises(AbortableError, match=r"records for t-0 were not written \(too late\); call abort_tran"):
                 await call
-        await it.flow.abort()
+        await it.manager.abort()
         assert it.cluster.asked == (["end"] if implicit else ["end", "init"])
         assert it.identity.adopted[-1] == (7, 1)
         if not implicit:
             renewing = it.cluster.requests[-1][0]
             assert (renewing.producer_id, renewing.producer_epoch) == (7, 0), "the next of this very epoch"
-        it.flow.begin()
+        it.manager.begin()
         await it.send("t", 0)
-        await it.flow.commit()
+        await it.manager.commit()
 
     scene(story, implicit=implicit)
 
@@ -302,12 +302,12 @@ def test_a_lost_batch_forbids_the_commit_and_takes_a_new_epoch(implicit: bool) -
 def test_a_batch_lost_while_the_commit_flushes_fails_the_commit() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        it.records.while_draining = lambda: it.flow.on_batch_failed(FakeBatch(), errors.MessageTooLargeError())
+        it.records.while_draining = lambda: it.manager.on_batch_failed(FakeBatch(), errors.MessageTooLargeError())
         with pytest.raises(AbortableError, match="MESSAGE_TOO_LARGE"):
-            await it.flow.commit()
+            await it.manager.commit()
         assert "end" not in it.cluster.asked
         it.records.while_draining = None
-        await it.flow.abort()
+        await it.manager.abort()
         assert not it.cluster.requests[-2][0].committed
 
     scene(story)
@@ -316,10 +316,10 @@ def test_a_batch_lost_while_the_commit_flushes_fails_the_commit() -> None:
 def test_what_was_never_sent_needs_no_new_epoch() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        it.records.while_draining = lambda: it.flow.on_batch_failed(
+        it.records.while_draining = lambda: it.manager.on_batch_failed(
             FakeBatch(base_sequence=-1), AbortableError("dropped")
         )
-        await it.flow.abort()
+        await it.manager.abort()
         assert it.cluster.asked == ["end"]
 
     scene(story)
@@ -328,10 +328,10 @@ def test_what_was_never_sent_needs_no_new_epoch() -> None:
 def test_an_abort_that_drops_what_may_have_been_written_takes_a_new_epoch() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        it.records.while_draining = lambda: it.flow.on_batch_failed(FakeBatch(), AbortableError("dropped"))
-        await it.flow.abort()
+        it.records.while_draining = lambda: it.manager.on_batch_failed(FakeBatch(), AbortableError("dropped"))
+        await it.manager.abort()
         assert it.cluster.asked == ["end", "init"]
-        assert it.flow.state is State.READY
+        assert it.manager.state is State.READY
 
     scene(story)
 
@@ -347,14 +347,14 @@ def test_an_abort_that_drops_what_may_have_been_written_takes_a_new_epoch() -> N
 def test_some_losses_end_the_producer(error: Exception, kind: type[ProducerFailedError]) -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        it.flow.on_batch_failed(FakeBatch(), error)
-        assert it.flow.state is State.FATAL_ERROR
+        it.manager.on_batch_failed(FakeBatch(), error)
+        assert it.manager.state is State.FATAL_ERROR
         await until(lambda: len(it.records.failed) == 1)
-        for call in (it.flow.commit(), it.flow.abort(), it.flow.initialise()):
+        for call in (it.manager.commit(), it.manager.abort(), it.manager.initialise()):
             with pytest.raises(kind):
                 await call
         with pytest.raises(kind):
-            it.flow.begin()
+            it.manager.begin()
         assert it.cluster.asked == []
 
     scene(story)
@@ -363,12 +363,12 @@ def test_some_losses_end_the_producer(error: Exception, kind: type[ProducerFaile
 def test_a_leader_that_knows_a_newer_epoch_leaves_the_verdict_to_the_coordinator() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
-        it.flow.on_batch_failed(FakeBatch(), errors.InvalidProducerEpochError())
-        assert it.flow.state is State.ABORTABLE_ERROR
+        it.manager.on_batch_failed(FakeBatch(), errors.InvalidProducerEpochError())
+        assert it.manager.state is State.ABORTABLE_ERROR
         it.cluster.fail("end", errors.ProducerFencedError.code)
         with pytest.raises(FencedProducerError):
-            await it.flow.abort()
-        assert it.flow.state is State.FATAL_ERROR
+            await it.manager.abort()
+        assert it.manager.state is State.FATAL_ERROR
 
     scene(story)
 
@@ -376,34 +376,34 @@ def test_a_leader_that_knows_a_newer_epoch_leaves_the_verdict_to_the_coordinator
 # Errors of the coordinator
 
 
-def test_a_topic_that_may_not_be_written_spoils_the_transaction() -> None:
+def test_a_topic_without_authorization_fails_the_transaction() -> None:
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
-        it.flow.begin()
+        await it.manager.initialise()
+        it.manager.begin()
         it.cluster.fail("add partitions", errors.TopicAuthorizationFailedError.code)
-        it.flow.on_first_record("secret", 0)
-        await until(lambda: it.flow.state is State.ABORTABLE_ERROR)
-        assert not it.flow.may_send("secret", 0)
+        it.manager.on_first_record("secret", 0)
+        await until(lambda: it.manager.state is State.ABORTABLE_ERROR)
+        assert not it.manager.may_send("secret", 0)
         with pytest.raises(AbortableError, match="not authorized for the topic"):
-            await it.flow.commit()
-        await it.flow.abort()
+            await it.manager.commit()
+        await it.manager.abort()
         assert "end" not in it.cluster.asked, "the coordinator knows of no transaction"
-        it.flow.begin()
+        it.manager.begin()
 
     scene(story)
 
 
 @pytest.mark.parametrize("implicit", [False, True])
-def test_a_stale_generation_spoils_the_transaction(implicit: bool) -> None:
+def test_a_stale_generation_fails_the_transaction(implicit: bool) -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         it.cluster.fail("commit offsets", errors.IllegalGenerationError.code)
         with pytest.raises(AbortableError, match="the group has rebalanced since"):
-            await it.flow.send_offsets(OFFSETS, GROUP)
-        await it.flow.abort()
-        it.flow.begin()
-        await it.flow.send_offsets(OFFSETS, GROUP)
-        await it.flow.commit()
+            await it.manager.send_offsets(OFFSETS, GROUP)
+        await it.manager.abort()
+        it.manager.begin()
+        await it.manager.send_offsets(OFFSETS, GROUP)
+        await it.manager.commit()
 
     scene(story, implicit=implicit)
 
@@ -413,10 +413,10 @@ def test_a_coordinator_that_forgot_the_producer_gives_it_a_new_epoch() -> None:
         await it.begun()
         it.cluster.fail("end", *[errors.InvalidProducerIdMappingError.code] * 2)
         with pytest.raises(AbortableError, match="the coordinator has forgotten this producer"):
-            await it.flow.commit()
-        await it.flow.abort()
+            await it.manager.commit()
+        await it.manager.abort()
         assert it.cluster.asked == ["end", "end", "init"]
-        assert it.flow.state is State.READY
+        assert it.manager.state is State.READY
 
     scene(story)
 
@@ -425,10 +425,10 @@ def test_without_renewal_a_lost_batch_ends_the_producer() -> None:
     async def story(it: Scene) -> None:
         it.cluster.versions[22] = 2
         await it.begun()
-        it.flow.on_batch_failed(FakeBatch(), DeliveryTimeoutError("too late"))
+        it.manager.on_batch_failed(FakeBatch(), DeliveryTimeoutError("too late"))
         with pytest.raises(ProducerFailedError, match=r"too old to give it a new epoch"):
-            await it.flow.abort()
-        assert it.flow.state is State.FATAL_ERROR
+            await it.manager.abort()
+        assert it.manager.state is State.FATAL_ERROR
 
     scene(story)
 
@@ -437,17 +437,17 @@ def test_an_abort_waits_for_an_addition_whose_answer_was_lost() -> None:
     """Else the coordinator would be asked to end what it may, or may not, know of."""
 
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
-        it.flow.begin()
+        await it.manager.initialise()
+        it.manager.begin()
         held = it.cluster.hold("add partitions")
         it.cluster.fail("add partitions", NoConnection("gone"), errors.CoordinatorLoadInProgressError.code)
-        it.flow.on_first_record("t", 0)
+        it.manager.on_first_record("t", 0)
         await until(lambda: "add partitions" in it.cluster.asked)
-        abort = asyncio.ensure_future(it.flow.abort())
-        await until(lambda: it.flow.state is State.ABORTING)
+        abort = asyncio.ensure_future(it.manager.abort())
+        await until(lambda: it.manager.state is State.ABORTING)
         held.set()
         await abort
-        # Loading: it was not added, says a definite answer, and nobody wants it any more.
+        # Loading: the response says that it was not added, and it is not wanted any more.
         assert it.cluster.asked == ["init", "add partitions", "add partitions"]
 
     scene(story)
@@ -458,8 +458,8 @@ def test_a_bug_ends_the_producer_instead_of_leaving_it_hanging() -> None:
         await it.begun()
         it.cluster.fail("end", ZeroDivisionError("a bug"))
         with pytest.raises(ProducerFailedError, match="a bug"):
-            await it.flow.commit()
-        assert it.flow.state is State.FATAL_ERROR
+            await it.manager.commit()
+        assert it.manager.state is State.FATAL_ERROR
 
     scene(story)
 
@@ -471,8 +471,8 @@ def test_closing_aborts_what_is_open() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         it.records.refuse(closed := ClosedError("closed"))
-        await it.flow.close(1.0)
-        assert it.records.refusal is closed, "that is what sends are told"
+        await it.manager.close(1.0)
+        assert it.records.refusal is closed, "that is what sends raise"
         assert it.cluster.asked == ["end"]
         assert not it.cluster.requests[-1][0].committed
 
@@ -483,9 +483,9 @@ def test_closing_does_not_wait_longer_than_it_may() -> None:
     async def story(it: Scene) -> None:
         await it.begun()
         it.cluster.hold("end")
-        await it.flow.close(0.01)
-        await until(lambda: not it.flow._tasks)
-        await (await Scene().begun()).flow.close(0)
+        await it.manager.close(0.01)
+        await until(lambda: not it.manager._tasks)
+        await (await Scene().begun()).manager.close(0)
 
     scene(story)
 
@@ -497,34 +497,34 @@ STEPS = ["begin", "send", "offsets", "commit", "abort", "lose", "drop", "stale",
 
 @settings(max_examples=150, deadline=None)
 @given(st.booleans(), st.lists(st.sampled_from(STEPS), max_size=40))
-def test_whatever_happens_an_end_is_asked_for_as_the_program_was_told(implicit: bool, steps: list[str]) -> None:
+def test_the_transaction_ends_as_its_calls_reported(implicit: bool, steps: list[str]) -> None:
     """Every transaction that was reported committed was ended so, once, after all that was sent; no other was."""
 
     async def story(it: Scene) -> None:
-        await it.flow.initialise()
+        await it.manager.initialise()
         committed = 0
         partition = 0
         for step in steps:
             try:
                 if step == "begin":
-                    it.flow.begin()
+                    it.manager.begin()
                 elif step == "send" and it.records.refusal is None:
                     partition += 1
                     await it.send("t", partition)
                 elif step == "offsets":
-                    await it.flow.send_offsets({TopicPartition("s", 0): OffsetAndMetadata(partition)}, "g")
+                    await it.manager.send_offsets({TopicPartition("s", 0): OffsetAndMetadata(partition)}, "g")
                 elif step == "commit":
-                    lost = it.flow.state is State.ABORTABLE_ERROR
-                    started = it.flow._started
-                    await it.flow.commit()
+                    lost = it.manager.state is State.ABORTABLE_ERROR
+                    started = it.manager._started
+                    await it.manager.commit()
                     assert not lost
                     committed += started
                 elif step == "abort":
-                    await it.flow.abort()
-                elif step == "lose" and it.flow.state is State.IN_TRANSACTION:
-                    it.flow.on_batch_failed(FakeBatch(), DeliveryTimeoutError("late"))
-                elif step == "drop" and it.flow.state is State.IN_TRANSACTION:
-                    it.flow.on_batch_failed(FakeBatch(base_sequence=-1), DeliveryTimeoutError("late"))
+                    await it.manager.abort()
+                elif step == "lose" and it.manager.state is State.IN_TRANSACTION:
+                    it.manager.on_batch_failed(FakeBatch(), DeliveryTimeoutError("late"))
+                elif step == "drop" and it.manager.state is State.IN_TRANSACTION:
+                    it.manager.on_batch_failed(FakeBatch(base_sequence=-1), DeliveryTimeoutError("late"))
                 elif step == "stale":
                     it.cluster.faults["commit offsets"] = deque([errors.IllegalGenerationError.code])
                 elif step == "moved":
@@ -533,8 +533,8 @@ def test_whatever_happens_an_end_is_asked_for_as_the_program_was_told(implicit: 
                     it.cluster.faults["end"] = deque([NoConnection("gone")])
             except (TransactionStateError, AbortableError):
                 pass
-            assert it.flow.state in (State.READY, State.IN_TRANSACTION, State.ABORTABLE_ERROR)
-            assert (it.records.refusal is None) == (it.flow.state is State.IN_TRANSACTION)
+            assert it.manager.state in (State.READY, State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+            assert (it.records.refusal is None) == (it.manager.state is State.IN_TRANSACTION)
         # One that was answered with NOT_COORDINATOR, or not at all, was asked again, and counts once.
         assert it.cluster.committed == committed
         assert it.cluster.epoch == it.identity.adopted[-1][1], "the epoch in use is the coordinator's"
