@@ -17,6 +17,7 @@ from braidlog.client.cluster_view import BrokerView, ClusterView, PartitionView,
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.group.membership import Membership
 from braidlog.client.consumer.group.membership_factory import membership_for
+from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.commits import Commits
 from braidlog.client.consumer.partition_state import FETCHING
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
@@ -202,7 +203,9 @@ class RecordingRebalanceListener(RebalanceListener):
 class MembershipHarness:
     """A consumer's group side, with everything else of it faked."""
 
-    def __init__(self, counts: Mapping[str, int], **settings: Any) -> None:
+    def __init__(
+        self, counts: Mapping[str, int], *, interceptors: ConsumerInterceptors | None = None, **settings: Any
+    ) -> None:
         given = {
             "bootstrap_servers": "host:1",
             "group_id": GROUP,
@@ -217,7 +220,8 @@ class MembershipHarness:
         self.metadata = FakeMetadata(counts)
         self.subscription = SubscriptionState()
         self.diary = RecordingRebalanceListener()
-        self.wakeup = Wakeup()
+        clock = SystemClock()
+        self.wakeup = Wakeup(clock)
         self.engine = Engine("consumer under test")
         self.context = ConsumerContext(
             Settings.of(CONSUMER, None, given),
@@ -226,10 +230,10 @@ class MembershipHarness:
             cast(Metadata, self.metadata),
             self.subscription,
             self.wakeup,
-            SystemClock(),
+            clock,
         )
         self.membership: Membership = membership_for(self.context)
-        self.commits = Commits(self.context, self.membership)
+        self.commits = Commits(self.context, self.membership, interceptors)
 
     def subscribe(self, *topics: str) -> None:
         self.subscription.subscribe(topics, self.diary)

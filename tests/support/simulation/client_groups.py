@@ -349,7 +349,7 @@ class Program(RebalanceListener):
             cast(Nodes, self._nodes),
             cast(Metadata, self._metadata),
             self.subscription,
-            Wakeup(),
+            Wakeup(world.clock),
             world.clock,
         )
         self.membership: Membership = membership_for(context)

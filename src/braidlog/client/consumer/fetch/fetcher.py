@@ -50,14 +50,21 @@ _SILENT_S: Final = 5.0
 class Fetcher:
     """Used on the engine's thread, except for `schedule`."""
 
-    def __init__(self, context: ConsumerContext, tasks: Tasks, fetch_buffer: FetchBuffer) -> None:
+    def __init__(
+        self,
+        context: ConsumerContext,
+        tasks: Tasks,
+        fetch_buffer: FetchBuffer,
+        positions: Positions,
+        responses: FetchResponseHandler,
+    ) -> None:
         settings = context.settings
         self._context = context
         self._subscription = context.subscription
         self._tasks = tasks
         self._fetch_buffer = fetch_buffer
-        self.positions: Positions | None = None
-        self.responses: FetchResponseHandler | None = None
+        self._positions = positions
+        self._responses = responses
         self._sessions: dict[int, FetchSessionHandler] = {}
         # Brokers that a request is under way to.
         self._in_flight: set[int] = set()
@@ -107,13 +114,12 @@ class Fetcher:
         self._is_scheduled = False
         if self._closed:
             return
-        assert self.positions is not None
         states = self._subscription.states()
         view = self._context.metadata.view
         now = self._context.clock.monotonic()
         for state in states:
-            self.positions.check_leader(state, view)
-        self.positions.advance(states, now, self._advance_at)
+            self._positions.check_leader(state, view)
+        self._positions.advance(states, now, self._advance_at)
         for node, wanted in self._plan(states, view, now).items():
             self._in_flight.add(node)
             self._tasks.spawn(f"fetch from broker {node}", self._fetch(node, wanted))
@@ -262,7 +268,6 @@ class Fetcher:
         response: FetchResponse,
     ) -> float:
         """Hand over what came; the seconds to wait before this broker is asked again."""
-        assert self.responses is not None
         session.handle_response(response.error_code, response.session_id)
         if response.error_code != NONE:
             log.debug("broker %d refused a fetch: %s", node, from_code(response.error_code).name)
@@ -274,7 +279,7 @@ class Fetcher:
             name = topic.topic or by_id.get(topic.topic_id, "")
             for data in topic.partitions:
                 each = wanted.get(TopicPartition(name, data.partition_index))
-                if each is not None and self.responses.take(each[0], node, data):
+                if each is not None and self._responses.take(each[0], node, data):
                     is_news = True
         if is_news:
             # First the next request, then the program's thread: it holds the interpreter's lock while it works.

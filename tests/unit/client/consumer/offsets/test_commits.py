@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.errors import CommitFailedError, NoConnection, RequestTimeout
 from braidlog.core import protocol_errors as errors
@@ -119,7 +120,7 @@ def test_offsets_may_be_given_with_metadata_and_epoch() -> None:
         here.commits.commit({ONE: OffsetAndMetadata(9, "läuft", 3)}, here.deadline())
         [request] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert written(request) == {ONE: (9, "läuft", 3)}
-        with pytest.raises(UserError, match="t-1: -4"):
+        with pytest.raises(UserError, match="t-1: offset -4"):
             here.commits.commit({ONE: OffsetAndMetadata(-4)}, here.deadline())
 
 
@@ -315,7 +316,7 @@ def test_closing_waits_for_what_is_under_way_but_not_for_ever() -> None:
         assert isinstance(reported[1][1], RequestTimeout)
 
 
-def test_interceptors_hear_of_what_is_committed() -> None:
+def test_interceptors_are_called_with_what_was_committed() -> None:
     heard: list[Any] = []
 
     class Interceptor:
@@ -323,9 +324,8 @@ def test_interceptors_hear_of_what_is_committed() -> None:
             heard.append(offsets)
             raise ValueError("is only logged")
 
-    with membership_harness({"t": 2}) as here:
+    with membership_harness({"t": 2}, interceptors=ConsumerInterceptors([Interceptor()])) as here:
         by_itself(here)
-        here.commits.interceptors = [Interceptor()]
         here.commits.commit(None, here.deadline())
         here.script.then(COMMIT, answer(errors.OffsetMetadataTooLargeError))
         with pytest.raises(errors.OffsetMetadataTooLargeError):
