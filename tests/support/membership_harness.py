@@ -15,8 +15,7 @@ from typing import Any, TypeVar, cast
 
 from braidlog.client.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.group.membership import Membership
-from braidlog.client.consumer.group.membership_factory import membership_for
+from braidlog.client.consumer.group.membership import Membership, membership_for
 from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.commits import Commits
 from braidlog.client.consumer.partition_state import FETCHING

@@ -107,7 +107,7 @@ class ConsumerNetwork:
     def _join_group(self) -> None:
         if self.context.group_id is None:
             return
-        from braidlog.client.consumer.group.membership_factory import membership_for
+        from braidlog.client.consumer.group.membership import membership_for
         from braidlog.client.consumer.offsets.commits import Commits
 
         self.membership = membership_for(self.context)

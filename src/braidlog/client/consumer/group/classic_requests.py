@@ -1,7 +1,7 @@
 """The requests of a classic member, on the engine's thread; `classic_member` decides what is in them.
 
-What needs the program's thread (callbacks, user-defined assignors) is left in `share`, `order` and `failure`, and the
-program's thread is woken.
+What needs the program's thread (callbacks, user-defined assignors) is left in `assignment`, `pending_assignment` and
+`failure`, and the program's thread is woken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from braidlog.client.consumer.assignors.embedded_protocol import read_assignment
 from braidlog.client.consumer.assignors.interface import Assignment, Assignor, Subscriber, TopicMetadata
 from braidlog.client.consumer.assignors.strategies import is_builtin
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.group.classic_member import ClassicMember, NextStep
+from braidlog.client.consumer.group.classic_member import ClassicMember, ClassicMemberState, NextStep
 from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
 from braidlog.client.consumer.group.heartbeat_timer import HeartbeatTimer
 from braidlog.client.consumer.group.leader_assignment import (
@@ -28,7 +28,7 @@ from braidlog.client.consumer.group.leader_assignment import (
     topic_metadata_of,
     topics_of,
 )
-from braidlog.client.consumer.group.member_states import ClassicMemberState
+from braidlog.client.consumer.group.member import warn_not_polling
 from braidlog.client.errors import ClientError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.core.tasks import Tasks
@@ -53,21 +53,21 @@ _RESTING_S: Final = 3600.0
 
 @dataclass(slots=True)
 class PendingAssignment:
-    """The program's own assignor has to share out, in the program's thread."""
+    """The program's own assignor has to assign, in the program's thread."""
 
     assignor: Assignor
     members: list[Subscriber]
-    facts: TopicMetadata
+    topics: TopicMetadata
     done: asyncio.Future[list[tuple[str, bytes]]]
 
-    def finish(self, shares: list[tuple[str, bytes]], problem: Exception | None) -> None:
-        """On the engine's thread; who waited may have gone."""
+    def finish(self, assignments: list[tuple[str, bytes]], problem: Exception | None) -> None:
+        """On the engine's thread; the join that waited may be over."""
         if self.done.done():
             return
         if problem is not None:
             self.done.set_exception(problem)
         else:
-            self.done.set_result(shares)
+            self.done.set_result(assignments)
 
 
 class ClassicRequests:
@@ -94,7 +94,7 @@ class ClassicRequests:
         self._tasks = Tasks(f"group {coordinator.group_id}")
         self._joining: asyncio.Task[None] | None = None
         self._heartbeat_requested = asyncio.Event()
-        # As the leader: what was shared out, to notice when it changes.
+        # As the leader: what the assignment was made for, to notice when it changes.
         self._led: tuple[frozenset[str], TopicMetadata, bool] | None = None
 
     def start(self) -> None:
@@ -118,11 +118,11 @@ class ClassicRequests:
         try:
             while True:
                 step = await self._join_once(offers)
-                if step in (NextStep.GO_ON, NextStep.RESET):
+                if step in (NextStep.DONE, NextStep.RESET):
                     return
-                if step is NextStep.ELSEWHERE:
+                if step is NextStep.FIND_COORDINATOR:
                     self.coordinator.mark_unknown("it said that it is not the coordinator")
-                if step in (NextStep.LATER, NextStep.ELSEWHERE):
+                if step in (NextStep.RETRY_LATER, NextStep.FIND_COORDINATOR):
                     await backoff.wait()
         except Exception as problem:
             if asyncio.current_task() is self._joining:
@@ -150,7 +150,7 @@ class ClassicRequests:
             if self._is_over(ClassicMemberState.JOINING):
                 return NextStep.RESET
             step = self.member.on_join(answer)
-        if step is not NextStep.GO_ON:
+        if step is not NextStep.DONE:
             # Another round of the rebalance is no failure.
             self.coordinator.handle_error(answer.error_code)
             return step
@@ -162,13 +162,13 @@ class ClassicRequests:
             "group %s: member %s is in generation %d%s, with %s", self.coordinator.group_id, answer.member_id,
             answer.generation_id, " as its leader" if self.member.leads else "", answer.protocol_name,
         )  # fmt: skip
-        shares = await self._assignments(answer)
+        assignments = await self._assignments(answer)
         with self.lock:
             if not self._is_over(ClassicMemberState.ASSIGNING):
                 self.member.assignment_done()
             if self._is_over(ClassicMemberState.SYNCING):
                 return NextStep.RESET
-            sync = self.member.sync_request(shares)
+            sync = self.member.sync_request(assignments)
         try:
             response = await self.coordinator.ask(
                 SYNC_GROUP, lambda _: sync, SyncGroupResponse, at_most=_SYNC, timeout_s=longest_s, parks=True
@@ -179,13 +179,13 @@ class ClassicRequests:
                     return NextStep.RESET
                 self.member.no_answer()
             return self._again(problem)
-        share = _assignment_of(response)
+        assignment = _assignment_of(response)
         with self.lock:
             if self._is_over(ClassicMemberState.SYNCING):
                 return NextStep.RESET
             step = self.member.on_sync(response)
-            if step is NextStep.GO_ON:
-                self.assignment = share
+            if step is NextStep.DONE:
+                self.assignment = assignment
         self.coordinator.handle_error(response.error_code)
         return step
 
@@ -193,37 +193,37 @@ class ClassicRequests:
         if not problem.retriable:
             raise problem
         log.debug("group %s: joins again: %s", self.coordinator.group_id, problem)
-        return NextStep.LATER
+        return NextStep.RETRY_LATER
 
     async def _assignments(self, answer: JoinGroupResponse) -> list[tuple[str, bytes]]:
-        """What the leader answers; nothing from anybody else, nor where the group keeps what it has (KIP-814)."""
+        """From the leader alone; none where the group keeps what it has (KIP-814)."""
         if not self.member.leads or not answer.members:
             subscription = self._context.subscription
             if subscription.group_topics != subscription.topics:
-                # Led before: what only others read need not be known any more.
+                # It led before: what only others read need not be known any more.
                 subscription.group_subscribe(())
             return []
         members = subscribers(answer.members)
         topics = topics_of(members)
         await self._know(topics)
         with_racks = any(member.rack is not None for member in members)
-        facts = topic_metadata_of(self._context.metadata.view, topics, with_racks=with_racks)
-        self._led = (topics, facts, with_racks)
+        metadata = topic_metadata_of(self._context.metadata.view, topics, with_racks=with_racks)
+        self._led = (topics, metadata, with_racks)
         if answer.skip_assignment:
             return []
         assignor = self._assignors.get(answer.protocol_name or "")
         if assignor is None:
             raise ClientError(f"the coordinator chose the assignor {answer.protocol_name}, which was not offered")
         if is_builtin(assignor):
-            return perform_assignment(assignor, members, facts)
-        order = PendingAssignment(assignor, members, facts, asyncio.get_running_loop().create_future())
+            return perform_assignment(assignor, members, metadata)
+        pending = PendingAssignment(assignor, members, metadata, asyncio.get_running_loop().create_future())
         with self.lock:
-            self.pending_assignment = order
+            self.pending_assignment = pending
         self._notify()
-        return await order.done
+        return await pending.done
 
     async def _know(self, topics: frozenset[str]) -> None:
-        """See that metadata tells of every topic that somebody in the group reads, if they exist."""
+        """See that metadata has every topic that a member of the group reads, if they exist."""
         self._context.subscription.group_subscribe(topics)
         if not self._context.metadata.want(*topics):
             return
@@ -231,12 +231,12 @@ class ClassicRequests:
             async with asyncio.timeout(self.coordinator.request_timeout_s):
                 await self._context.metadata.refreshed()
         except (TimeoutError, ClientError, ProtocolError) as problem:
-            log.warning("group %s: shares out with what is known of its topics: %s", self.coordinator.group_id, problem)
+            log.warning("group %s: assigns with what is known of its topics: %s", self.coordinator.group_id, problem)
 
     def _on_view(self, view: ClusterView) -> None:
         if self._led is not None and self.member.leads:
-            topics, facts, with_racks = self._led
-            if topic_metadata_of(view, topics, with_racks=with_racks) != facts:
+            topics, metadata, with_racks = self._led
+            if topic_metadata_of(view, topics, with_racks=with_racks) != metadata:
                 with self.lock:
                     self.member.want_rejoin("topics of the group changed")
         # Also where the topics that a pattern matches may have changed.
@@ -248,7 +248,7 @@ class ClassicRequests:
             self.failure = problem
         self._notify()
 
-    # Being heard of
+    # Heartbeats
 
     async def _heartbeat_loop(self) -> None:
         while True:
@@ -294,7 +294,7 @@ class ClassicRequests:
         except ProtocolError as problem:
             self._fail(problem)
             return
-        if step in (NextStep.ELSEWHERE, NextStep.LATER):
+        if step in (NextStep.FIND_COORDINATOR, NextStep.RETRY_LATER):
             self.coordinator.handle_error(answer.error_code)
             self.heartbeat_timer.failed(self._now(), pause_s)
         else:
@@ -303,25 +303,21 @@ class ClassicRequests:
     # Leaving
 
     async def _leave_for_not_polling(self) -> None:
-        log.warning(
-            "group %s: member %s leaves it, since poll() was not called for %g s (max.poll.interval.ms): handle fewer "
-            "records at a time (max.poll.records), or allow more time. Its partitions go to others, and the next "
-            "poll joins again", self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s,
-        )  # fmt: skip
+        warn_not_polling(self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s)
         await self.leave("poll() was not called for max.poll.interval.ms")
         self._notify()
 
     async def leave(self, reason: str) -> None:
-        """Out at once for ourselves; the coordinator is told if it is known, and if the member is not static."""
+        """Out at once for ourselves; the request is sent if the coordinator is known and the member is not static."""
         joining, self._joining = self._joining, None
         with self.lock:
-            goodbye = self.member.sends_leave and self.coordinator.node_id is not None
+            sends_leave = self.member.sends_leave and self.coordinator.node_id is not None
             requests = {version: self.member.leave_request(version, reason) for version in range(_LEAVE + 1)}
             self.member.reset(reason, forget_id=True)
             self.assignment = self.pending_assignment = None
         self._led = None
         try:
-            if goodbye:
+            if sends_leave:
                 answer = await self.coordinator.ask(
                     LEAVE_GROUP, lambda version: requests[version], LeaveGroupResponse, at_most=_LEAVE
                 )
@@ -330,7 +326,7 @@ class ClassicRequests:
         except (ClientError, ProtocolError) as problem:
             log.debug("group %s: could not send the leave request: %s", self.coordinator.group_id, problem)
         finally:
-            # Only now: as long as its join is parked, the goodbye takes another way.
+            # Only now: as long as its join is parked, the leave request takes another connection.
             if joining is not None:
                 joining.cancel()
 
@@ -342,4 +338,4 @@ def _assignment_of(response: SyncGroupResponse) -> Assignment:
     try:
         return read_assignment(response.assignment) if response.error_code == NONE else Assignment()
     except MalformedError as problem:
-        raise ClientError(f"the group's leader gave a share that no consumer can read ({problem})") from problem
+        raise ClientError(f"the group's leader sent an assignment that no consumer can read ({problem})") from problem

@@ -13,6 +13,7 @@ from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.group.consumer_protocol_member import ConsumerProtocolMember, HeartbeatResult
 from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
 from braidlog.client.consumer.group.heartbeat_timer import HeartbeatTimer
+from braidlog.client.consumer.group.member import warn_not_polling
 from braidlog.client.errors import ClientError
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
@@ -48,7 +49,7 @@ class ConsumerProtocolRequests:
         self._tasks = Tasks(f"group {coordinator.group_id}")
         self._heartbeat_requested = asyncio.Event()
         self._backoff = coordinator.backoff()
-        # In which life the question under way was asked.
+        # The member's incarnation when the request under way was made.
         self._sent_in = 0
 
     def start(self) -> None:
@@ -62,7 +63,7 @@ class ConsumerProtocolRequests:
         self.coordinator.close()
 
     def request_heartbeat(self) -> None:
-        """There is news for the coordinator."""
+        """Something changed that the coordinator has to know."""
         self._heartbeat_requested.set()
 
     def _on_view(self, view: ClusterView) -> None:
@@ -73,15 +74,15 @@ class ConsumerProtocolRequests:
         while True:
             await self._wait()
             now = self._now()
-            if not self.member.speaks:
+            if not self.member.is_active:
                 continue
             if self.heartbeat_timer.is_poll_overdue(now):
                 await self._leave_for_not_polling()
-            elif now >= self.heartbeat_timer.due_at() or self.member.has_news:
+            elif now >= self.heartbeat_timer.due_at() or self.member.has_changes:
                 await self._send()
 
     async def _wait(self) -> None:
-        wait_s = self.heartbeat_timer.wait_s(self._now()) if self.member.speaks else _RESTING_S
+        wait_s = self.heartbeat_timer.wait_s(self._now()) if self.member.is_active else _RESTING_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._heartbeat_requested.wait()
@@ -98,7 +99,7 @@ class ConsumerProtocolRequests:
             with self.lock:
                 self.member.no_answer()
             if not problem.retriable:
-                self._fail(_told(problem))
+                self._fail(_with_advice(problem))
                 return
             await self._pause()
             return
@@ -109,20 +110,20 @@ class ConsumerProtocolRequests:
         try:
             with self.lock:
                 if self._sent_in != self.member.incarnation:
-                    # Left and come back meanwhile: nothing of the new life was said yet.
+                    # It left and joined again meanwhile: nothing was sent since the join.
                     self._heartbeat_requested.set()
                     return
-                heard = self.member.on_answer(answer)
+                result = self.member.on_answer(answer)
         except ProtocolError as problem:
             self._fail(problem)
             return
-        if heard is not HeartbeatResult.LATER:
+        if result is not HeartbeatResult.RETRY_LATER:
             self.coordinator.recovered()
-        if heard is HeartbeatResult.NEWS:
+        if result is HeartbeatResult.CHANGED:
             self._notify()
-        elif heard is HeartbeatResult.AGAIN:
+        elif result is HeartbeatResult.RETRY:
             self._heartbeat_requested.set()
-        elif heard is HeartbeatResult.LATER:
+        elif result is HeartbeatResult.RETRY_LATER:
             self.coordinator.handle_error(answer.error_code)
             await self._pause()
 
@@ -132,7 +133,7 @@ class ConsumerProtocolRequests:
             return self.member.request(version)
 
     async def _pause(self) -> None:
-        """News must not break it short: the coordinator needs the time."""
+        """Changes must not cut it short: the coordinator needs the time."""
         await self._backoff.wait()
         self._heartbeat_requested.set()
 
@@ -143,11 +144,7 @@ class ConsumerProtocolRequests:
         self._notify()
 
     async def _leave_for_not_polling(self) -> None:
-        log.warning(
-            "group %s: member %s leaves it, since poll() was not called for %g s (max.poll.interval.ms): handle fewer "
-            "records at a time (max.poll.records), or allow more time. Its partitions go to others, and the next "
-            "poll joins again", self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s,
-        )  # fmt: skip
+        warn_not_polling(self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s)
         with self.lock:
             request = self.member.leave_request()
             self.member.stop_for_not_polling()
@@ -157,9 +154,9 @@ class ConsumerProtocolRequests:
     async def leave(self, reason: str) -> None:
         with self.lock:
             request = self.member.leave_request()
-            goes = self.member.sends_leave
+            sends_leave = self.member.sends_leave
             self.member.out()
-        if goes and self.coordinator.node_id is not None:
+        if sends_leave and self.coordinator.node_id is not None:
             log.info("group %s: member %s leaves: %s", self.coordinator.group_id, self.member.member_id, reason)
             await self._send_leave(request)
 
@@ -175,9 +172,9 @@ class ConsumerProtocolRequests:
         return self._context.clock.monotonic()
 
 
-def _told(problem: Exception) -> Exception:
+def _with_advice(problem: Exception) -> Exception:
     if isinstance(problem, UnsupportedVersionError):
         return UnsupportedVersionError(
-            f"{problem.message}: it does not speak the newer group protocol; use group.protocol=classic"
+            f"{problem.message}: it does not speak the consumer group protocol (KIP-848); use group.protocol=classic"
         )
     return problem

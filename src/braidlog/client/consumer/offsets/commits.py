@@ -56,7 +56,7 @@ class Commits:
         self._requests = OffsetRequests(context.subscription, membership)
         self._count = 0
         self._failures = 0
-        membership.commits = self
+        membership.use_auto_commit(self)
 
     # The program's thread
 

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.consumer.group.identity import GroupIdentity
+from braidlog.client.consumer.group.member import GroupIdentity
 from braidlog.client.consumer.group.membership import Membership
 from braidlog.client.consumer.offsets.commit_requests import (
     NEWEST,

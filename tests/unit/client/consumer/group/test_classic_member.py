@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.client.consumer.group.classic_member import ClassicMember, NextStep
-from braidlog.client.consumer.group.member_states import ClassicMemberState
+from braidlog.client.consumer.group.classic_member import ClassicMember, ClassicMemberState, NextStep
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.generated.join_group import JoinGroupResponse
@@ -47,7 +46,7 @@ def test_it_comes_again_with_the_id_it_was_given() -> None:
     one = member()
     one.begin_join()
     answer = JoinGroupResponse(error_code=errors.MemberIdRequiredError.code, member_id="mine")
-    assert one.on_join(answer) is NextStep.AT_ONCE
+    assert one.on_join(answer) is NextStep.RETRY
     assert one.join_request(OFFERS).member_id == "mine"
     assert one.is_in(ClassicMemberState.JOINING)
 
@@ -71,10 +70,10 @@ def test_a_leader_that_is_to_skip_the_assignment_still_leads() -> None:
 @pytest.mark.parametrize(
     ("error", "step"),
     [
-        (errors.CoordinatorLoadInProgressError, NextStep.LATER),
-        (errors.RebalanceInProgressError, NextStep.LATER),
-        (errors.NotCoordinatorError, NextStep.ELSEWHERE),
-        (errors.CoordinatorNotAvailableError, NextStep.ELSEWHERE),
+        (errors.CoordinatorLoadInProgressError, NextStep.RETRY_LATER),
+        (errors.RebalanceInProgressError, NextStep.RETRY_LATER),
+        (errors.NotCoordinatorError, NextStep.FIND_COORDINATOR),
+        (errors.CoordinatorNotAvailableError, NextStep.FIND_COORDINATOR),
         (errors.UnknownMemberIdError, NextStep.RESET),
     ],
 )
@@ -111,8 +110,8 @@ def test_joins_that_the_program_must_hear_of(error: type[ProtocolError]) -> None
     ("error", "step", "state", "keeps_id"),
     [
         (errors.RebalanceInProgressError, NextStep.REJOIN, ClassicMemberState.JOINING, True),
-        (errors.NotCoordinatorError, NextStep.ELSEWHERE, ClassicMemberState.JOINING, True),
-        (errors.CoordinatorLoadInProgressError, NextStep.LATER, ClassicMemberState.JOINING, True),
+        (errors.NotCoordinatorError, NextStep.FIND_COORDINATOR, ClassicMemberState.JOINING, True),
+        (errors.CoordinatorLoadInProgressError, NextStep.RETRY_LATER, ClassicMemberState.JOINING, True),
         (errors.UnknownMemberIdError, NextStep.RESET, ClassicMemberState.UNJOINED, False),
         (errors.IllegalGenerationError, NextStep.RESET, ClassicMemberState.UNJOINED, True),
     ],
@@ -149,7 +148,7 @@ def test_an_answer_to_a_life_that_is_over_changes_nothing() -> None:
     before = one.identity
     one.begin_join()
     one.on_join(JoinGroupResponse(generation_id=5, member_id="me", leader="other", protocol_name="range"))
-    assert one.on_refusal(before, errors.IllegalGenerationError.code) is NextStep.GO_ON
+    assert one.on_refusal(before, errors.IllegalGenerationError.code) is NextStep.DONE
     assert one.generation == 5
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from braidlog.client.consumer.group.rebalance_listener_invoker import RebalanceListenerInvoker
+from braidlog.client.consumer.group.reconciliation import RebalanceListenerInvoker
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.subscription_state import SubscriptionState
 from support.membership_harness import RecordingRebalanceListener, partitions
