@@ -12,7 +12,7 @@ from weakref import ref
 from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, listed, partition_of, partitions_of
 from braidlog.client.cluster_view import PartitionView, TopicView
 from braidlog.client.consumer.consumer_network import ConsumerNetwork
-from braidlog.client.consumer.fetch.fetch_buffer import RecordIterator
+from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer, RecordIterator
 from braidlog.client.consumer.lifetime import ConsumerLifetime, OneThread
 from braidlog.client.consumer.offsets.auto_offset_reset import EARLIEST, LATEST
 from braidlog.client.consumer.offsets.offset_and_metadata import (
@@ -200,10 +200,11 @@ class Consumer:
     def _refill(self) -> bool | None:
         return self._fetch_buffer.refill(self._most) or None
 
-    def _poll_with(self, take: Callable[[], T | None], timeout: float) -> T | None:
-        """A poll for callers that take something else than records from the fetch buffer, as `poll_arrow` does."""
+    def _poll_fetches(self, take: Callable[[FetchBuffer], T | None], timeout: float) -> T | None:
+        """A poll for callers that take whole fetches instead of records, as `poll_arrow` does."""
+        fetch_buffer = self._fetch_buffer
         with self._one_thread:
-            return self._poll(take, timeout)
+            return self._poll(lambda: take(fetch_buffer), timeout)
 
     def _poll(self, take: Callable[[], T | None], timeout: float) -> T | None:
         self._begin_call()
@@ -308,8 +309,8 @@ class Consumer:
         with self._one_thread:
             where = partition_of(partition)
             position = self.position(where, timeout)
-            committed = self._network.settings.text("isolation.level").lower() == "read_committed"
-            end = self._subscription.state(where).end_for(committed)
+            read_committed = bool(self._network.settings.isolation_level())
+            end = self._subscription.state(where).end_for(read_committed)
             if end == UNKNOWN or end < position:
                 end = self.end_offsets([where], timeout)[where]
             return max(end - position, 0)

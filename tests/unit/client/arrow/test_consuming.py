@@ -13,8 +13,7 @@ from braidlog.client.arrow import consuming
 from braidlog.client.arrow.consuming import poll_arrow
 from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import USUAL, TableShape
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange, CompletedFetch
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
 from braidlog.client.consumer.partition_state import FETCHING, PartitionState
 from braidlog.client.errors import PoisonRecordError
@@ -39,9 +38,9 @@ class Polling:
             state.position = 0
         self.timeouts: list[float] = []
 
-    def _poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+    def _poll_fetches(self, take: Callable[[FetchBuffer], T | None], timeout_s: float) -> T | None:
         self.timeouts.append(timeout_s)
-        return take()
+        return take(self._fetch_buffer)
 
     def arrives(
         self, partition: int, data: bytes, position: int = 0, aborted: list[AbortedRange] | None = None

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from braidlog.client.arrow.range_read import RangeSpec
-from braidlog.client.arrow.reading import RangeReader, TopicReplacedError
+from braidlog.client.arrow.reading import RangeReader, RangeSpec, TopicReplacedError
 from braidlog.client.cluster_view import TopicView
 from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, PoisonRecordError, RequestTimeout
 from braidlog.core.errors import UserError

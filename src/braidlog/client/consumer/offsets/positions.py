@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from braidlog.client.cluster_view import ClusterView
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.fetch.fetch_session_handler import has_topic_id
 from braidlog.client.consumer.offsets.auto_offset_reset import LATEST, AutoOffsetResetStrategy
 from braidlog.client.consumer.offsets.list_offsets import (
     STALE_LEADER_CODES,
@@ -38,6 +37,7 @@ from braidlog.client.consumer.partition_state import (
     PartitionState,
 )
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoOffsetError
+from braidlog.core.ids import has_topic_id
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
 

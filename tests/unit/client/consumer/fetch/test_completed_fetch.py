@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange, CompletedFetch, end_of_batches
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import PoisonRecordError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange
 from braidlog.core.protocol_errors import CorruptMessageError
 from braidlog.wire.records.builder import build_batch, build_marker, build_message_set
 from braidlog.wire.records.reading import Record
