@@ -65,6 +65,7 @@ class Consumer:
         self._one_thread = OneThread("consumer")
         self._closed = False
         self._network = network = ConsumerNetwork(first, settings)
+        self._settings = network.settings
         self._clock = network.clock
         self._subscription = network.subscription
         # What was fetched and not yet returned.
@@ -72,15 +73,15 @@ class Consumer:
         self._wakeup = network.wakeup
         self._membership = network.membership
         self._commits = network.commits
-        self._most = network.settings.number("max.poll.records")
-        self._api_timeout_s = network.settings.seconds("default.api.timeout.ms")
+        self._most = self._settings.number("max.poll.records")
+        self._api_timeout_s = self._settings.seconds("default.api.timeout.ms")
         self._lifetime = ConsumerLifetime(self, network, self._on_fork)
         self._listener: RebalanceListener | None = None
         if topics:
             self.subscribe(topics[0] if len(topics) == 1 else topics)
 
     def __repr__(self) -> str:
-        settings = self._network.settings
+        settings = self._settings
         servers = ",".join(map(str, settings.items("bootstrap.servers")))
         group = settings.optional_text("group.id")
         return f"<Consumer of {servers}{f', group {group}' if group else ''}{', closed' if self._closed else ''}>"
@@ -150,6 +151,11 @@ class Consumer:
         """The partitions that this consumer reads now."""
         with self._one_thread:
             return self._subscription.assigned()
+
+    def _current_subscription(self) -> tuple[frozenset[str] | re.Pattern[str], RebalanceListener | None]:
+        """Topics or a pattern (no topics where partitions were assigned by hand), and the listener."""
+        before = self._subscription
+        return before.pattern or before.topics if before.is_auto else frozenset(), self._listener
 
     # Records
 
@@ -309,7 +315,7 @@ class Consumer:
         with self._one_thread:
             where = partition_of(partition)
             position = self.position(where, timeout)
-            read_committed = bool(self._network.settings.isolation_level())
+            read_committed = bool(self._settings.isolation_level())
             end = self._subscription.state(where).end_for(read_committed)
             if end == UNKNOWN or end < position:
                 end = self.end_offsets([where], timeout)[where]
