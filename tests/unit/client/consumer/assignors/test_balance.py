@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braidlog.client.consumer.assignors.balance import Claim, balanced
-from braidlog.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from braidlog.client.consumer.assignors.interface import Assignment, Assignor, Subscriber, TopicMetadata
-from braidlog.client.consumer.assignors.sticky import StickyAssignor
+from braidlog.client.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from braidlog.core.types import TopicPartition
 
 TOPICS = ("a", "b", "c", "d")
