@@ -170,7 +170,7 @@ class FakeMetadata:
 
 
 class RecordingRebalanceListener(RebalanceListener):
-    """What the program was told, in order; `trouble` is raised by the next call."""
+    """The calls of a listener, in order; `trouble` is raised by the next one."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, list[TopicPartition]]] = []
@@ -218,7 +218,7 @@ class MembershipHarness:
         self.script = CoordinatorScript()
         self.metadata = FakeMetadata(counts)
         self.subscription = SubscriptionState()
-        self.diary = RecordingRebalanceListener()
+        self.listener = RecordingRebalanceListener()
         clock = SystemClock()
         self.wakeup = Wakeup(clock)
         self.engine = Engine("consumer under test")
@@ -235,7 +235,7 @@ class MembershipHarness:
         self.commits = Commits(self.context, self.membership, interceptors)
 
     def subscribe(self, *topics: str) -> None:
-        self.subscription.subscribe(topics, self.diary)
+        self.subscription.subscribe(topics, self.listener)
 
     def poll(self) -> None:
         self.membership.advance(time.monotonic())
@@ -245,7 +245,7 @@ class MembershipHarness:
         """Poll until something is so."""
         deadline = time.monotonic() + DEADLINE_S
         while not happened():
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; told {self.diary.reported}"
+            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; reported {self.listener.reported}"
             self.poll()
             self.wakeup.wait(0.01)
 
@@ -253,7 +253,7 @@ class MembershipHarness:
         """Wait, without polling, until something is so."""
         deadline = time.monotonic() + DEADLINE_S
         while not happened():
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; told {self.diary.reported}"
+            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; reported {self.listener.reported}"
             self.wakeup.wait(0.005)
 
     def settle(self) -> None:
@@ -282,7 +282,7 @@ def membership_harness(counts: Mapping[str, int], **settings: Any) -> Iterator[M
     try:
         yield made
     finally:
-        made.diary.trouble = None
+        made.listener.trouble = None
         made.membership.close(time.monotonic() + 1)
         made.engine.close()
 

@@ -124,7 +124,7 @@ def test_aborted_records_are_left_out_wherever_one_stops() -> None:
     assert polling.positions()[0] == 9
 
 
-def test_damage_is_told_after_what_came_before_it() -> None:
+def test_damage_is_raised_after_what_came_before_it() -> None:
     polling = Polling()
     damaged = bytearray(batch(2, 2))
     damaged[-1] ^= 1

@@ -126,7 +126,7 @@ def test_views_copy_nothing() -> None:
         ({"bytes_layout": "string"}, "bytes_layout is one of"),
     ],
 )
-def test_wrong_wishes_are_told(arguments: dict[str, object], complaint: str) -> None:
+def test_wrong_arguments_raise(arguments: dict[str, object], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         TableShape(**arguments)  # type: ignore[arg-type]
 

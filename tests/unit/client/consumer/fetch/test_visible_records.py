@@ -92,7 +92,7 @@ def test_old_message_sets() -> None:
     assert found.next_offset == 7
 
 
-def test_a_flipped_bit_is_told() -> None:
+def test_a_flipped_bit_is_raised() -> None:
     data = bytearray(batch(0, "abc"))
     data[-1] ^= 1
     with pytest.raises(CorruptMessageError):

@@ -33,7 +33,7 @@ def stable(instance: str | None = None) -> ClassicMember:
     return one
 
 
-def test_a_new_member_says_all_it_offers() -> None:
+def test_a_new_member_sends_all_its_assignors() -> None:
     one = member("static")
     one.begin_join()
     request = one.join_request(OFFERS)
@@ -51,7 +51,7 @@ def test_it_comes_again_with_the_id_it_was_given() -> None:
     assert one.is_in(ClassicMemberState.JOINING)
 
 
-def test_a_follower_syncs_and_a_leader_shares_out_first() -> None:
+def test_a_follower_syncs_and_a_leader_assigns_first() -> None:
     assert joined("other").is_in(ClassicMemberState.SYNCING)
     leader = joined("me")
     assert leader.is_in(ClassicMemberState.ASSIGNING)
@@ -97,7 +97,7 @@ def test_joins_that_are_tried_again(error: type[ProtocolError], step: NextStep) 
         errors.UnknownServerError,
     ],
 )
-def test_joins_that_the_program_must_hear_of(error: type[ProtocolError]) -> None:
+def test_joins_that_raise(error: type[ProtocolError]) -> None:
     one = member("static")
     one.begin_join()
     with pytest.raises(error, match=r"group g: .+") as raised:
@@ -126,7 +126,7 @@ def test_syncs_that_are_refused(
     assert one.rejoin is not None
 
 
-def test_a_rebalance_is_heard_of_by_heartbeat() -> None:
+def test_a_heartbeat_shows_a_rebalance() -> None:
     one = stable()
     assert one.rejoin is None
     assert one.on_refusal(one.identity, errors.RebalanceInProgressError.code) is NextStep.REJOIN
@@ -135,7 +135,7 @@ def test_a_rebalance_is_heard_of_by_heartbeat() -> None:
 
 
 @pytest.mark.parametrize("error", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
-def test_one_that_is_forgotten_has_lost_everything(error: type[ProtocolError]) -> None:
+def test_an_unknown_member_has_lost_everything(error: type[ProtocolError]) -> None:
     one = stable()
     assert one.on_refusal(one.identity, error.code) is NextStep.RESET
     assert one.is_in(ClassicMemberState.UNJOINED)
@@ -152,14 +152,14 @@ def test_an_answer_to_a_life_that_is_over_changes_nothing() -> None:
     assert one.generation == 5
 
 
-def test_a_member_whose_instance_came_again_is_told_so() -> None:
+def test_a_member_whose_instance_id_joined_again_is_fenced() -> None:
     one = stable("static")
     with pytest.raises(errors.FencedInstanceIdError, match="'static'"):
         one.on_refusal(one.identity, errors.FencedInstanceIdError.code)
     assert one.is_in(ClassicMemberState.UNJOINED)
 
 
-def test_only_dynamic_members_say_goodbye() -> None:
+def test_only_dynamic_members_send_a_leave_request() -> None:
     one = stable()
     assert one.sends_leave
     assert one.leave_request(2, "why").member_id == "me"

@@ -57,7 +57,7 @@ def stable(instance: str | None = None, target: Owned | None = None) -> Consumer
     return one
 
 
-def test_the_first_heartbeat_says_everything() -> None:
+def test_the_first_heartbeat_has_everything() -> None:
     one = member("static")
     one.join(TopicSubscription(("a", "b")))
     request = one.request(1)
@@ -76,7 +76,7 @@ def test_the_first_version_leaves_the_id_to_the_coordinator() -> None:
     assert one.request(0).member_id == "theirs"
 
 
-def test_later_heartbeats_say_what_changed() -> None:
+def test_later_heartbeats_have_what_changed() -> None:
     one = stable()
     request = one.request(1)
     assert (request.member_epoch, request.member_id) == (1, "me")
@@ -87,7 +87,7 @@ def test_later_heartbeats_say_what_changed() -> None:
     assert not one.has_changes
 
 
-def test_what_was_perhaps_not_heard_is_said_again() -> None:
+def test_what_was_not_answered_is_sent_again() -> None:
     one = stable()
     one.no_answer()
     request = one.request(1)
@@ -101,7 +101,7 @@ def test_a_target_is_reconciled_then_acknowledged() -> None:
     wanted = {T: frozenset({0, 1}), U: frozenset({2})}
     assert one.on_answer(answer(2, wanted)) is HeartbeatResult.CHANGED
     assert one.is_in(ConsumerMemberState.RECONCILING)
-    assert not one.has_changes, "nothing is told before it is so"
+    assert not one.has_changes, "nothing is sent before it is so"
     assert one.target == wanted
     one.took(one.target, wanted, whole=True)
     assert one.is_in(ConsumerMemberState.ACKNOWLEDGING)
@@ -131,7 +131,7 @@ def test_a_target_that_changed_meanwhile_is_reconciled_as_well() -> None:
     one.on_answer(answer(3, {T: frozenset({1})}))
     one.took(before, before, whole=True)
     assert one.is_in(ConsumerMemberState.RECONCILING)
-    assert one.has_changes, "but what it has now is told"
+    assert one.has_changes, "but what it has now is sent"
 
 
 def test_a_target_whose_topics_are_not_all_known_stays_open() -> None:
@@ -142,7 +142,7 @@ def test_a_target_whose_topics_are_not_all_known_stays_open() -> None:
     assert one.is_in(ConsumerMemberState.RECONCILING)
 
 
-def test_what_it_has_already_needs_no_reconciling_but_the_first_word_does() -> None:
+def test_what_it_has_already_needs_no_reconciling_but_the_first_target_does() -> None:
     one = stable()
     assert one.on_answer(answer(2, {T: frozenset({0})})) is HeartbeatResult.DONE
     fresh = member()
@@ -152,7 +152,7 @@ def test_what_it_has_already_needs_no_reconciling_but_the_first_word_does() -> N
 
 
 @pytest.mark.parametrize("error", [errors.FencedMemberEpochError, errors.UnknownMemberIdError])
-def test_one_that_is_forgotten_begins_a_new_life_under_its_id(error: type[ProtocolError]) -> None:
+def test_an_unknown_member_joins_again_under_its_id(error: type[ProtocolError]) -> None:
     one = stable()
     assert one.on_answer(refusal(error)) is HeartbeatResult.CHANGED
     assert one.is_in(ConsumerMemberState.FENCED)
@@ -169,7 +169,7 @@ def test_one_that_is_forgotten_begins_a_new_life_under_its_id(error: type[Protoc
 def test_what_passes_is_waited_for(error: type[ProtocolError]) -> None:
     one = stable()
     assert one.on_answer(refusal(error)) is HeartbeatResult.RETRY_LATER
-    assert one.request(1).subscribed_topic_names == ["t"], "nobody knows what the next one knows"
+    assert one.request(1).subscribed_topic_names == ["t"], "the next coordinator may know nothing"
     assert one.identity.is_member
 
 
@@ -185,7 +185,7 @@ def test_what_passes_is_waited_for(error: type[ProtocolError]) -> None:
         errors.FencedInstanceIdError,
     ],
 )
-def test_what_does_not_pass_is_told(error: type[ProtocolError]) -> None:
+def test_what_does_not_pass_is_raised(error: type[ProtocolError]) -> None:
     one = stable("static")
     with pytest.raises(error, match="group g"):
         one.on_answer(refusal(error))

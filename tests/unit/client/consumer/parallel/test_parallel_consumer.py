@@ -435,7 +435,7 @@ def test_a_handler_may_stop_the_run() -> None:
     assert fake.committed[ZERO] == len(handled) == fake.positions[ZERO]
 
 
-def test_misuse_is_told() -> None:
+def test_misuse_raises() -> None:
     fake = FakeConsumer({ZERO: []})
     consumer = parallel(fake, print)
     consumer.run(idle_timeout=0.0)
