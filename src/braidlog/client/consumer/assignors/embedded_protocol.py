@@ -1,4 +1,4 @@
-"""The bytes in which members tell their subscriptions and leaders their assignments.
+"""The bytes in which members send their subscriptions and leaders their assignments.
 
 version  int16    newer than known: read as the newest known, the rest is for others
 message  ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version
@@ -81,7 +81,7 @@ def write_assignment(assignment: Assignment) -> bytes:
 
 
 def read_assignment(content: bytes) -> Assignment:
-    """Nothing at all is what a member gets whom the leader forgot."""
+    """A member that the leader left out gets no bytes at all."""
     if not content:
         return Assignment()
     version = read_version_prefix(content)

@@ -71,7 +71,7 @@ class Assignor:
         raise NotImplementedError
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """What this member tells the leader's assignor beside its topics."""
+        """What this member sends to the leader's assignor beside its topics."""
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:

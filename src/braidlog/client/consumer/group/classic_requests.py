@@ -268,7 +268,7 @@ class ClassicRequests:
                 await self._send_heartbeat()
 
     def _should_heartbeat(self) -> bool:
-        """While a join is under way the join itself is the sign of life."""
+        """While a join is under way the coordinator waits for no heartbeats."""
         return self.member.is_known and not self.member.is_in(ClassicMemberState.JOINING)
 
     async def _send_heartbeat(self) -> None:

@@ -48,7 +48,7 @@ log = logging.getLogger("braidlog.client.group")
 
 CommittedOffsets = dict[TopicPartition, OffsetAndMetadata | None]
 
-# Answers that are about who sent the commit: the membership knows what they mean.
+# Errors that are about the sender of the commit: the membership knows what they mean.
 _ABOUT_SENDER: Final = (
     UnknownMemberIdError.code,
     IllegalGenerationError.code,
@@ -64,7 +64,7 @@ class _EpochMoved(ClientError):
 
 @dataclass(slots=True)
 class CommitOperation:
-    """What a program wants committed, and who it was to its group when it said so."""
+    """What a program wants committed, and its identity in the group at the time of the call."""
 
     number: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
