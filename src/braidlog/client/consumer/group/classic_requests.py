@@ -7,9 +7,7 @@ What needs the program's thread (callbacks, user-defined assignors) is left in `
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +19,7 @@ from braidlog.client.consumer.assignors.strategies import is_builtin
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.group.classic_member import ClassicMember, ClassicMemberState, NextStep
 from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
+from braidlog.client.consumer.group.group_requests import GroupRequests
 from braidlog.client.consumer.group.heartbeat_timer import HeartbeatTimer
 from braidlog.client.consumer.group.leader_assignment import (
     perform_assignment,
@@ -28,10 +27,8 @@ from braidlog.client.consumer.group.leader_assignment import (
     topic_metadata_of,
     topics_of,
 )
-from braidlog.client.consumer.group.member import warn_not_polling
 from braidlog.client.errors import ClientError
 from braidlog.core.protocol_errors import NONE, ProtocolError
-from braidlog.core.tasks import Tasks
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.generated.join_group import JoinGroupResponse
@@ -48,7 +45,6 @@ SYNC_GROUP: Final = 14
 _JOIN, _HEARTBEAT, _LEAVE, _SYNC = 9, 4, 5, 5
 # A join is answered when the slowest member has come, at the latest after the rebalance timeout; and a little.
 _GRACE_S: Final = 5.0
-_RESTING_S: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -70,7 +66,7 @@ class PendingAssignment:
             self.done.set_result(assignments)
 
 
-class ClassicRequests:
+class ClassicRequests(GroupRequests):
     def __init__(
         self,
         context: ConsumerContext,
@@ -79,33 +75,15 @@ class ClassicRequests:
         heartbeat_timer: HeartbeatTimer,
         assignors: Sequence[Assignor],
     ) -> None:
-        # Of `member` and of what is left for the program's thread.
-        self.lock = threading.Lock()
-        self.member = member
-        self.heartbeat_timer = heartbeat_timer
-        self.coordinator = coordinator
+        super().__init__(context, coordinator, heartbeat_timer)
         self.assignment: Assignment | None = None
         self.pending_assignment: PendingAssignment | None = None
-        self.failure: Exception | None = None
         self.rebalances = 0
-        self._context = context
-        self._notify = context.wakeup.notify
+        self._member = member
         self._assignors = {assignor.name: assignor for assignor in assignors}
-        self._tasks = Tasks(f"group {coordinator.group_id}")
         self._joining: asyncio.Task[None] | None = None
-        self._heartbeat_requested = asyncio.Event()
         # As the leader: what the assignment was made for, to notice when it changes.
         self._led: tuple[frozenset[str], TopicMetadata, bool] | None = None
-
-    def start(self) -> None:
-        self._context.metadata.listeners.append(self._on_view)
-        self._tasks.spawn("heartbeats", self._heartbeat_loop())
-
-    async def stop(self) -> None:
-        with contextlib.suppress(ValueError):
-            self._context.metadata.listeners.remove(self._on_view)
-        await self._tasks.close()
-        self.coordinator.close()
 
     # Joining
 
@@ -114,14 +92,14 @@ class ClassicRequests:
         self._joining = self._tasks.spawn("join", self._join(offers))
 
     async def _join(self, offers: list[tuple[str, bytes]]) -> None:
-        backoff = self.coordinator.backoff()
+        backoff = self._coordinator.backoff()
         try:
             while True:
                 step = await self._join_once(offers)
                 if step in (NextStep.DONE, NextStep.RESET):
                     return
                 if step is NextStep.FIND_COORDINATOR:
-                    self.coordinator.mark_unknown("it said that it is not the coordinator")
+                    self._coordinator.mark_unknown("it said that it is not the coordinator")
                 if step in (NextStep.RETRY_LATER, NextStep.FIND_COORDINATOR):
                     await backoff.wait()
         except Exception as problem:
@@ -132,16 +110,16 @@ class ClassicRequests:
 
     def _is_over(self, state: ClassicMemberState) -> bool:
         """Whether the member went elsewhere while this join was waiting: out of the group, or into another join."""
-        return asyncio.current_task() is not self._joining or not self.member.is_in(state)
+        return asyncio.current_task() is not self._joining or not self._member.is_in(state)
 
     async def _join_once(self, offers: list[tuple[str, bytes]]) -> NextStep:
         with self.lock:
             if self._is_over(ClassicMemberState.JOINING):
                 return NextStep.RESET
-            request = self.member.join_request(offers)
-        longest_s = max(self.coordinator.request_timeout_s, self.heartbeat_timer.max_poll_s + _GRACE_S)
+            request = self._member.join_request(offers)
+        longest_s = max(self._coordinator.request_timeout_s, self._heartbeat_timer.max_poll_s + _GRACE_S)
         try:
-            answer = await self.coordinator.ask(
+            answer = await self._coordinator.ask(
                 JOIN_GROUP, lambda _: request, JoinGroupResponse, at_most=_JOIN, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
@@ -149,55 +127,55 @@ class ClassicRequests:
         with self.lock:
             if self._is_over(ClassicMemberState.JOINING):
                 return NextStep.RESET
-            step = self.member.on_join(answer)
+            step = self._member.on_join(answer)
         if step is not NextStep.DONE:
             # Another round of the rebalance is no failure.
-            self.coordinator.handle_error(answer.error_code)
+            self._coordinator.handle_error(answer.error_code)
             return step
-        self.coordinator.recovered()
+        self._coordinator.recovered()
         self.rebalances += 1
-        self.heartbeat_timer.begin(self._now())
+        self._heartbeat_timer.begin(self._now())
         self._heartbeat_requested.set()
         log.info(
-            "group %s: member %s is in generation %d%s, with %s", self.coordinator.group_id, answer.member_id,
-            answer.generation_id, " as its leader" if self.member.leads else "", answer.protocol_name,
+            "group %s: member %s is in generation %d%s, with %s", self._coordinator.group_id, answer.member_id,
+            answer.generation_id, " as its leader" if self._member.leads else "", answer.protocol_name,
         )  # fmt: skip
         assignments = await self._assignments(answer)
         with self.lock:
             if not self._is_over(ClassicMemberState.ASSIGNING):
-                self.member.assignment_done()
+                self._member.assignment_done()
             if self._is_over(ClassicMemberState.SYNCING):
                 return NextStep.RESET
-            sync = self.member.sync_request(assignments)
+            sync = self._member.sync_request(assignments)
         try:
-            response = await self.coordinator.ask(
+            response = await self._coordinator.ask(
                 SYNC_GROUP, lambda _: sync, SyncGroupResponse, at_most=_SYNC, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
             with self.lock:
                 if self._is_over(ClassicMemberState.SYNCING):
                     return NextStep.RESET
-                self.member.no_answer()
+                self._member.no_answer()
             return self._again(problem)
         assignment = _assignment_of(response)
         with self.lock:
             if self._is_over(ClassicMemberState.SYNCING):
                 return NextStep.RESET
-            step = self.member.on_sync(response)
+            step = self._member.on_sync(response)
             if step is NextStep.DONE:
                 self.assignment = assignment
-        self.coordinator.handle_error(response.error_code)
+        self._coordinator.handle_error(response.error_code)
         return step
 
     def _again(self, problem: ClientError) -> NextStep:
         if not problem.retriable:
             raise problem
-        log.debug("group %s: joins again: %s", self.coordinator.group_id, problem)
+        log.debug("group %s: joins again: %s", self._coordinator.group_id, problem)
         return NextStep.RETRY_LATER
 
     async def _assignments(self, answer: JoinGroupResponse) -> list[tuple[str, bytes]]:
         """From the leader alone; none where the group keeps what it has (KIP-814)."""
-        if not self.member.leads or not answer.members:
+        if not self._member.leads or not answer.members:
             subscription = self._context.subscription
             if subscription.group_topics != subscription.topics:
                 # It led before: what only others read need not be known any more.
@@ -228,82 +206,71 @@ class ClassicRequests:
         if not self._context.metadata.want(*topics):
             return
         try:
-            async with asyncio.timeout(self.coordinator.request_timeout_s):
+            async with asyncio.timeout(self._coordinator.request_timeout_s):
                 await self._context.metadata.refreshed()
         except (TimeoutError, ClientError, ProtocolError) as problem:
-            log.warning("group %s: assigns with what is known of its topics: %s", self.coordinator.group_id, problem)
+            log.warning("group %s: assigns with what is known of its topics: %s", self._coordinator.group_id, problem)
 
     def _on_view(self, view: ClusterView) -> None:
-        if self._led is not None and self.member.leads:
+        if self._led is not None and self._member.leads:
             topics, metadata, with_racks = self._led
             if topic_metadata_of(view, topics, with_racks=with_racks) != metadata:
                 with self.lock:
-                    self.member.want_rejoin("topics of the group changed")
+                    self._member.want_rejoin("topics of the group changed")
         # Also where the topics that a pattern matches may have changed.
         self._notify()
 
     def _fail(self, problem: Exception) -> None:
         with self.lock:
-            self.member.reset(f"it cannot join: {problem}", forget_id=False)
+            self._member.reset(f"it cannot join: {problem}", forget_id=False)
             self.failure = problem
         self._notify()
 
     # Heartbeats
 
-    async def _heartbeat_loop(self) -> None:
-        while True:
-            wait_s = self.heartbeat_timer.wait_s(self._now()) if self._should_heartbeat() else _RESTING_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._heartbeat_requested.wait()
-            self._heartbeat_requested.clear()
-            now = self._now()
-            if not self._should_heartbeat():
-                continue
-            if self.heartbeat_timer.is_poll_overdue(now):
-                await self._leave_for_not_polling()
-            elif now >= self.heartbeat_timer.due_at():
-                if self.heartbeat_timer.is_session_over(now):
-                    self.coordinator.mark_unknown("it did not answer heartbeats for a whole session")
-                await self._send_heartbeat()
-
-    def _should_heartbeat(self) -> bool:
+    @property
+    def _is_active(self) -> bool:
         """While a join is under way the coordinator waits for no heartbeats."""
-        return self.member.is_known and not self.member.is_in(ClassicMemberState.JOINING)
+        return self._member.is_known and not self._member.is_in(ClassicMemberState.JOINING)
+
+    @property
+    def _member_id(self) -> str:
+        return self._member.member_id
 
     async def _send_heartbeat(self) -> None:
+        if self._heartbeat_timer.is_session_over(self._now()):
+            self._coordinator.mark_unknown("it did not answer heartbeats for a whole session")
         with self.lock:
-            sent = self.member.identity
-            request = self.member.heartbeat_request()
-        self.heartbeat_timer.sent(self._now())
-        pause_s = self.coordinator.backoff().next_s()
+            sent = self._member.identity
+            request = self._member.heartbeat_request()
+        self._heartbeat_timer.sent(self._now())
+        pause_s = self._coordinator.backoff().next_s()
         try:
-            answer = await self.coordinator.ask(HEARTBEAT, lambda _: request, HeartbeatResponse, at_most=_HEARTBEAT)
+            answer = await self._coordinator.ask(HEARTBEAT, lambda _: request, HeartbeatResponse, at_most=_HEARTBEAT)
         except (ClientError, ProtocolError) as problem:
             if not problem.retriable:
                 self._fail(problem)
-            self.heartbeat_timer.failed(self._now(), pause_s)
+            self._heartbeat_timer.failed(self._now(), pause_s)
             return
-        self.heartbeat_timer.heard(self._now())
+        self._heartbeat_timer.heard(self._now())
         if answer.error_code == NONE:
-            self.coordinator.recovered()
+            self._coordinator.recovered()
             return
         try:
             with self.lock:
-                step = self.member.on_refusal(sent, answer.error_code)
+                step = self._member.on_refusal(sent, answer.error_code)
         except ProtocolError as problem:
             self._fail(problem)
             return
         if step in (NextStep.FIND_COORDINATOR, NextStep.RETRY_LATER):
-            self.coordinator.handle_error(answer.error_code)
-            self.heartbeat_timer.failed(self._now(), pause_s)
+            self._coordinator.handle_error(answer.error_code)
+            self._heartbeat_timer.failed(self._now(), pause_s)
         else:
             self._notify()
 
     # Leaving
 
     async def _leave_for_not_polling(self) -> None:
-        warn_not_polling(self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s)
         await self.leave("poll() was not called for max.poll.interval.ms")
         self._notify()
 
@@ -311,27 +278,24 @@ class ClassicRequests:
         """Out at once for ourselves; the request is sent if the coordinator is known and the member is not static."""
         joining, self._joining = self._joining, None
         with self.lock:
-            sends_leave = self.member.sends_leave and self.coordinator.node_id is not None
-            requests = {version: self.member.leave_request(version, reason) for version in range(_LEAVE + 1)}
-            self.member.reset(reason, forget_id=True)
+            sends_leave = self._member.sends_leave and self._coordinator.node_id is not None
+            requests = {version: self._member.leave_request(version, reason) for version in range(_LEAVE + 1)}
+            self._member.reset(reason, forget_id=True)
             self.assignment = self.pending_assignment = None
         self._led = None
         try:
             if sends_leave:
-                answer = await self.coordinator.ask(
+                answer = await self._coordinator.ask(
                     LEAVE_GROUP, lambda version: requests[version], LeaveGroupResponse, at_most=_LEAVE
                 )
                 if answer.error_code != NONE:
-                    log.debug("group %s: leaving was answered with %d", self.coordinator.group_id, answer.error_code)
+                    log.debug("group %s: leaving was answered with %d", self._coordinator.group_id, answer.error_code)
         except (ClientError, ProtocolError) as problem:
-            log.debug("group %s: could not send the leave request: %s", self.coordinator.group_id, problem)
+            log.debug("group %s: could not send the leave request: %s", self._coordinator.group_id, problem)
         finally:
             # Only now: as long as its join is parked, the leave request takes another connection.
             if joining is not None:
                 joining.cancel()
-
-    def _now(self) -> float:
-        return self._context.clock.monotonic()
 
 
 def _assignment_of(response: SyncGroupResponse) -> Assignment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
@@ -12,8 +11,6 @@ from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import CommitFailedError
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import FencedInstanceIdError, ProtocolError, RebalanceInProgressError, name_of
-
-log = logging.getLogger("braidlog.client.group")
 
 NO_GENERATION: Final = -1
 
@@ -100,11 +97,3 @@ def commit_error(group_id: str, code: int) -> Exception:
         "called within max.poll.interval.ms, or no heartbeat gets through within session.timeout.ms: handle fewer "
         "records at a time (max.poll.records), or allow more time"
     )
-
-
-def warn_not_polling(group_id: str, member_id: str, max_poll_s: float) -> None:
-    log.warning(
-        "group %s: member %s leaves it, since poll() was not called for %g s (max.poll.interval.ms): handle fewer "
-        "records at a time (max.poll.records), or allow more time. Its partitions go to others, and the next "
-        "poll joins again", group_id, member_id, max_poll_s,
-    )  # fmt: skip

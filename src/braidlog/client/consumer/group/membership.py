@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from copy import copy
-from threading import Lock
 from typing import Final, Protocol
 
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
+from braidlog.client.consumer.group.group_requests import GroupRequests
 from braidlog.client.consumer.group.heartbeat_timer import HeartbeatTimer
 from braidlog.client.consumer.group.member import NO_MEMBER, GroupIdentity
 from braidlog.client.consumer.group.reconciliation import AutoCommit, Reconciliation
@@ -20,23 +20,6 @@ from braidlog.core.protocol_errors import FencedInstanceIdError, ProtocolError
 _LEAVE_S: Final = 0.2
 
 log = logging.getLogger("braidlog.client.group")
-
-
-class GroupRequests(Protocol):
-    """A protocol's requests, on the engine's thread."""
-
-    # Of the member's state, and of `failure`.
-    lock: Lock
-    # For a poll to raise.
-    failure: Exception | None
-
-    def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def leave(self, reason: str) -> None:
-        """Out at once for ourselves; the coordinator learns it if it is known."""
-        ...
 
 
 class GroupProtocol(Protocol):
