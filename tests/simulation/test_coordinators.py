@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange
 from braidlog.core.errors import BraidlogError
 from braidlog.testing.simulated.scripted_client import ScriptedAdmin, ScriptedClient
 from braidlog.testing.simulated.scripted_consumer import bytes_of

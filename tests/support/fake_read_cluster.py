@@ -258,17 +258,18 @@ class ReadSideScene:
         settings = Settings.of(CONSUMER, {"bootstrap.servers": "x:1", "retry.backoff.ms": 0, **(given or {})})
         self.subscription = SubscriptionState()
         cluster: Any = self.cluster
-        self.context = ConsumerContext(settings, cluster, cluster, cluster, self.subscription, Wakeup(), self.clock)
+        self.context = ConsumerContext(
+            settings, cluster, cluster, cluster, self.subscription, Wakeup(self.clock), self.clock
+        )
         self.tasks = Tasks("test")
         self.fetch_buffer = FetchBuffer(self.subscription.lock, lambda: self.fetcher.schedule_if_idle())
-        self.fetcher = Fetcher(self.context, self.tasks, self.fetch_buffer)
         self.lookup = OffsetLookup(self.context)
-        policy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
+        reset_strategy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
         self.positions = Positions(
-            self.context, self.tasks, policy, self.lookup, self.fetcher.schedule, fetch_committed
+            self.context, self.tasks, reset_strategy, self.lookup, lambda: self.fetcher.schedule(), fetch_committed
         )
-        self.fetcher.positions = self.positions
-        self.fetcher.responses = FetchResponseHandler(self.context, self.fetch_buffer, self.positions.reset_or_fail)
+        responses = FetchResponseHandler(self.context, self.fetch_buffer, self.positions.reset_or_fail)
+        self.fetcher = Fetcher(self.context, self.tasks, self.fetch_buffer, self.positions, responses)
 
     async def assign(self, *partitions: TopicPartition) -> None:
         self.subscription.assign(partitions)

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 
 from braidlog.client.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.group.membership import Membership
-from braidlog.client.consumer.group.membership_factory import membership_for
+from braidlog.client.consumer.group.membership import Membership, membership_for
+from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.commits import Commits
 from braidlog.client.consumer.partition_state import FETCHING
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
@@ -170,7 +170,7 @@ class FakeMetadata:
 
 
 class RecordingRebalanceListener(RebalanceListener):
-    """What the program was told, in order; `trouble` is raised by the next call."""
+    """The calls of a listener, in order; `trouble` is raised by the next one."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, list[TopicPartition]]] = []
@@ -202,7 +202,9 @@ class RecordingRebalanceListener(RebalanceListener):
 class MembershipHarness:
     """A consumer's group side, with everything else of it faked."""
 
-    def __init__(self, counts: Mapping[str, int], **settings: Any) -> None:
+    def __init__(
+        self, counts: Mapping[str, int], *, interceptors: ConsumerInterceptors | None = None, **settings: Any
+    ) -> None:
         given = {
             "bootstrap_servers": "host:1",
             "group_id": GROUP,
@@ -216,8 +218,9 @@ class MembershipHarness:
         self.script = CoordinatorScript()
         self.metadata = FakeMetadata(counts)
         self.subscription = SubscriptionState()
-        self.diary = RecordingRebalanceListener()
-        self.wakeup = Wakeup()
+        self.listener = RecordingRebalanceListener()
+        clock = SystemClock()
+        self.wakeup = Wakeup(clock)
         self.engine = Engine("consumer under test")
         self.context = ConsumerContext(
             Settings.of(CONSUMER, None, given),
@@ -226,13 +229,13 @@ class MembershipHarness:
             cast(Metadata, self.metadata),
             self.subscription,
             self.wakeup,
-            SystemClock(),
+            clock,
         )
         self.membership: Membership = membership_for(self.context)
-        self.commits = Commits(self.context, self.membership)
+        self.commits = Commits(self.context, self.membership, interceptors)
 
     def subscribe(self, *topics: str) -> None:
-        self.subscription.subscribe(topics, self.diary)
+        self.subscription.subscribe(topics, self.listener)
 
     def poll(self) -> None:
         self.membership.advance(time.monotonic())
@@ -242,7 +245,7 @@ class MembershipHarness:
         """Poll until something is so."""
         deadline = time.monotonic() + DEADLINE_S
         while not happened():
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; told {self.diary.reported}"
+            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; reported {self.listener.reported}"
             self.poll()
             self.wakeup.wait(0.01)
 
@@ -250,7 +253,7 @@ class MembershipHarness:
         """Wait, without polling, until something is so."""
         deadline = time.monotonic() + DEADLINE_S
         while not happened():
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; told {self.diary.reported}"
+            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; reported {self.listener.reported}"
             self.wakeup.wait(0.005)
 
     def settle(self) -> None:
@@ -279,7 +282,7 @@ def membership_harness(counts: Mapping[str, int], **settings: Any) -> Iterator[M
     try:
         yield made
     finally:
-        made.diary.trouble = None
+        made.listener.trouble = None
         made.membership.close(time.monotonic() + 1)
         made.engine.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange
 from braidlog.wire.records.batch import iterate_headers
 from braidlog.wire.records.control_records import ABORT, control_type
 from braidlog.wire.records.reading import Record, read_batch

@@ -135,6 +135,10 @@ class Settings:
         value = self.value(key)
         return "" if value is None else str(value)
 
+    def isolation_level(self) -> int:
+        """As requests carry it: 1 for read_committed, else 0."""
+        return int(self.text("isolation.level").lower() == "read_committed")
+
     def optional_text(self, key: str) -> str | None:
         """As `text`, but none where nothing was set."""
         return self.text(key) or None

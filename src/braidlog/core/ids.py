@@ -23,6 +23,11 @@ def random_id() -> bytes:
             return candidate
 
 
+def has_topic_id(topic_id: bytes) -> bool:
+    """Topics of clusters before Kafka 2.8 have none."""
+    return topic_id != ZERO_ID and topic_id != b""
+
+
 def id_text(identifier: bytes) -> str:
     return urlsafe_b64encode(identifier).rstrip(b"=").decode("ascii")
 

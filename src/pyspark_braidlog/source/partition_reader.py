@@ -10,8 +10,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from braidlog.client.arrow.range_read import RangeRead
-from braidlog.client.arrow.reading import NoPartitionError, RangeReader, TopicReplacedError
+from braidlog.client.arrow.reading import NoPartitionError, RangeRead, RangeReader, TopicReplacedError
 from braidlog.client.errors import NoOffsetError, RequestTimeout
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.ids import parse_id

@@ -13,8 +13,7 @@ from random import Random
 from typing import Any, Final, TypeVar, cast
 
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.group.membership import Membership
-from braidlog.client.consumer.group.membership_factory import membership_for
+from braidlog.client.consumer.group.membership import Membership, membership_for
 from braidlog.client.consumer.offsets.commits import Commits
 from braidlog.client.consumer.partition_state import FETCHING
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
@@ -348,7 +347,7 @@ class Program(RebalanceListener):
             cast(Nodes, self._nodes),
             cast(Metadata, self._metadata),
             self.subscription,
-            Wakeup(),
+            Wakeup(world.clock),
             world.clock,
         )
         self.membership: Membership = membership_for(context)

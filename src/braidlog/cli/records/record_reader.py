@@ -12,12 +12,12 @@ from braidlog.cli.output import remark
 from braidlog.cli.records.record_text import RecordText, Rows
 from braidlog.cli.records.schema_decoding import DecodingStopped, RecordDecoding, UndecodableField
 from braidlog.client.consumer.consumer import Consumer
+from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.errors import ClientError, CommitFailedError, NoOffsetError
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError, RebalanceInProgressError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.records.columns_slice import SliceReader
 from braidlog.wire.records.varint import INT64_MAX
 
 
@@ -55,34 +55,20 @@ class SliceSource:
         self._texts: dict[TopicPartition, RecordText] = {}
 
     def poll(self, timeout_s: float, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk]:
-        return self._consumer._poll_with(lambda: self._take(most, ends), timeout_s) or []
+        return self._consumer._poll_fetches(lambda fetch_buffer: self._take(fetch_buffer, most, ends), timeout_s) or []
 
-    def _take(self, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk] | None:
-        fetch_buffer = self._consumer._fetch_buffer
+    def _take(self, fetch_buffer: FetchBuffer, most: int, ends: Mapping[TopicPartition, int]) -> list[Chunk] | None:
         while True:
             fetched = fetch_buffer.take_fetch()
             if fetched is None:
                 return None
-            if fetched.problem is not None:
-                raise fetched.problem
             where = fetched.state.topic_partition
             text = self._texts.get(where)
             if text is None:
                 text = self._texts[where] = self._text_of(*where)
-            reader = SliceReader(
-                fetched.data,
-                fetched.start,
-                int(fetched.end),
-                int(fetched.position),
-                aborted=fetched.aborted,
-                until=ends.get(where, INT64_MAX),
-                full=_SLICE_BYTES,
-            )
+            reader = fetched.column_reader(until=ends.get(where, INT64_MAX), full=_SLICE_BYTES)
             columns = text.columns()
-            try:
-                count = reader.read_into(columns, most, check=fetched.check_crcs)
-            except ProtocolError as problem:
-                raise fetched.poisoned(problem, reader.position, reader.resume_at) from problem
+            count = fetched.read_columns(reader, columns, most)
             epoch = columns.leader_epoch_runs[-1][0] if count else -1
             fetch_buffer.advance_fetch(fetched, reader.position, epoch, reader.is_done, count)
             if count or ends:

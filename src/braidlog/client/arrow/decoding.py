@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braidlog.client.arrow.memory_pool import table_pool
 from braidlog.client.arrow.shape import HEADER_FIELDS, HEADERS, TableShape
+from braidlog.client.malloc_tuning import is_tuned, keep_large_buffers
 from braidlog.wire.records.columns import RecordColumns, SpanColumn
 
 _MOST_MILLIS: Final = ((1 << 63) - 1) // 1000
@@ -22,7 +25,7 @@ def to_record_batch(columns: RecordColumns, shape: TableShape, topic: str, parti
 
 
 class _Source:
-    """What the makers of columns draw on."""
+    """What columns are made of."""
 
     def __init__(self, columns: RecordColumns, shape: TableShape, topic: str, partition: int) -> None:
         self.columns = columns
@@ -60,7 +63,7 @@ def _as_text(source: _Source, names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string(), memory_pool=source.pool)
     except pa.ArrowInvalid:
-        # Somebody wrote a name that is not UTF-8: shown as other clients show it, at the price of going one by one.
+        # A name that is not UTF-8: shown as other clients show it, at the price of going one by one.
         coded = names.dictionary_encode()
         words = [word.decode("utf-8", "replace") for word in coded.dictionary.to_pylist()]
         return pa.array(words, pa.string()).take(coded.indices)
@@ -105,3 +108,23 @@ _MAKERS: Final[dict[str, Callable[[_Source], pa.Array]]] = {
     "headers": _headers,
     "leader_epoch": lambda source: _runs(source, source.columns.leader_epoch_runs),
 }
+
+
+# Memory
+
+
+@cache
+def table_pool() -> pa.MemoryPool | None:
+    """Where the memory of a table's columns comes from; None, Arrow's default, where the environment chooses one.
+
+    Arrow's default pool gives pages back as eagerly as an untuned malloc does, and faulting them in again took longer
+    than decoding what they hold. So columns come from malloc, which is tuned to keep some of what is freed.
+    """
+    keep_large_buffers()
+    if not sys.platform.startswith("linux") or is_pool_chosen(os.environ):
+        return None
+    return pa.system_memory_pool()
+
+
+def is_pool_chosen(environment: os._Environ[str] | dict[str, str]) -> bool:
+    return "ARROW_DEFAULT_MEMORY_POOL" in environment or is_tuned(environment)

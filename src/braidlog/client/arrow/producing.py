@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from braidlog.client.arrow.encoding import bytes_column, header_columns, partition_numbers, timestamps, topic_names
 from braidlog.client.arrow.rows import MOST_PIECE_BYTES, PIECE_BYTES, ColumnNames, batches_of, pieces_of, without_views
-from braidlog.client.arrow.table_delivery import HasBatch, TableDelivery
+from braidlog.client.arrow.table_delivery import TableDelivery
 from braidlog.client.cluster_view import PartitionView
 from braidlog.client.errors import RecordTooLargeError
 from braidlog.client.malloc_tuning import keep_large_buffers
@@ -30,38 +30,17 @@ from braidlog.wire.records.columns_partitioning import (
     partition_rows_by_number,
 )
 
+if TYPE_CHECKING:
+    from braidlog.client.producer.producer import Producer
+
 # A table is there as a whole, so that its batches need not be as small as those that wait for single records.
 BATCH_BYTES: Final = 256 * 1024
 
 Keyless = Literal["sticky", "round-robin"]
 
 
-class BatchLimits(Protocol):
-    @property
-    def batch_size(self) -> int: ...
-
-    @property
-    def max_request(self) -> int: ...
-
-    @property
-    def memory(self) -> int: ...
-
-
-class BatchSink(Protocol):
-    """What a table needs of a Producer."""
-
-    @property
-    def _limits(self) -> BatchLimits: ...
-
-    def partitions_for(self, topic: str) -> Sequence[PartitionView]: ...
-
-    def _append_batch(
-        self, topic: str, partition: int, body: bytes, count: int, base_timestamp: int, max_timestamp: int
-    ) -> HasBatch: ...
-
-
 def send_arrow(
-    producer: BatchSink,
+    producer: Producer,
     data: Any,
     topic: str | None = None,
     *,
@@ -107,7 +86,7 @@ class _TableSender:
     """One table on its way into the accumulator."""
 
     def __init__(
-        self, producer: BatchSink, topic: str | None, names: ColumnNames, keyless: Keyless, batch_size: int | None
+        self, producer: Producer, topic: str | None, names: ColumnNames, keyless: Keyless, batch_size: int | None
     ) -> None:
         limits = producer._limits
         self.delivery = TableDelivery()

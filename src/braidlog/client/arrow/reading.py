@@ -1,4 +1,4 @@
-"""A range of one partition as Arrow batches, for who knows the offsets and needs no consumer: Spark tasks, tools.
+"""A range of one partition as Arrow batches, where the offsets are known and no consumer is needed: Spark tasks, tools.
 
     with RangeReader(bootstrap_servers="localhost:9092") as reader:
         for batch in reader.read("events", 0, 1000, 2000):
@@ -10,7 +10,7 @@ The next fetch is under way while a batch is decoded and used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -20,43 +20,52 @@ import pyarrow as pa
 
 from braidlog.client.arguments import Many
 from braidlog.client.arrow.decoding import to_record_batch
-from braidlog.client.arrow.range_read import FetchedRange, RangeRead, RangeSpec
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import TopicView
-from braidlog.client.consumer.fetch.completed_fetch import end_of_batches
-from braidlog.client.consumer.fetch.fetch_responses import BROKER_BEHIND_CODES, STALE_METADATA_CODES
-from braidlog.client.consumer.fetch.fetch_session_handler import has_topic_id
-from braidlog.client.errors import ClientError, NoOffsetError, RequestTimeout
+from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
+from braidlog.client.consumer.fetch.fetch_requests import (
+    FETCH,
+    FetchErrorKind,
+    FetchRequests,
+    aborted_of,
+    error_kind,
+    newest_version,
+    records_of,
+)
+from braidlog.client.consumer.fetch.fetch_session_handler import (
+    FINAL,
+    NO_SESSION,
+    FetchRequestData,
+    RequestedPartition,
+)
+from braidlog.client.consumer.partition_state import PartitionState
+from braidlog.client.errors import ClientError, NoOffsetError, PoisonRecordError, RequestTimeout
 from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.errors import UserError
-from braidlog.core.ids import id_text
-from braidlog.core.protocol_errors import NONE, OffsetOutOfRangeError, ProtocolError, from_code
-from braidlog.core.slices import ByteSlice
+from braidlog.core.ids import has_topic_id, id_text
+from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from braidlog.wire.generated.fetch import FetchResponse, PartitionData
 from braidlog.wire.records.batch import LENGTH_AT, LOG_OVERHEAD
-from braidlog.wire.records.columns_slice import FULL, SliceReader
+from braidlog.wire.records.columns_slice import FULL
 from braidlog.wire.records.varint import INT64_MAX
 
 if TYPE_CHECKING:
     from braidlog.client.typed_settings import ConsumerSettings
 
-_FETCH: Final = 1
-_LAST_VERSION_WITH_NAMES: Final = 12
 # One partition is read in bulk here, where a consumer shares `fetch.max.bytes` among many.
 _BULK_BYTES: Final = 8 * 1024 * 1024
-_LONE_REQUEST: Final = -1
 # Bytes that a record takes in the log, until some were seen; a guess too low costs one more request.
 _DENSITY: Final = 1024.0
 _MARGIN: Final = 1.25
 _LEAST_BYTES: Final = 128 * 1024
-# Who knows the offsets of a topic knows that there was one: it is missed for so long only.
+# A topic whose offsets are known did exist: it is waited for so long only.
 _MISSED_S: Final = 5.0
-# A broker may be the last to hear of a topic: it is asked so often before it is believed.
+# A broker may be the last to learn of a new topic: it is asked so often before it is believed.
 _ASKED: Final = 5
 _ID_SIZE: Final = 16
 
@@ -81,6 +90,75 @@ class NoPartitionError(UserError):
     """The topic has no partition of that number."""
 
 
+class FetchedRange(NamedTuple):
+    """Whole batches from `fetch.position` on, and the offset to fetch on at."""
+
+    fetch: CompletedFetch
+    next_offset: int
+
+
+class RangeSpec(NamedTuple):
+    """What is read, and how."""
+
+    where: TopicPartition
+    start: int
+    end: int
+    # The topic must have it, where one is given and the cluster has ids.
+    topic_id: bytes | None
+    shape: TableShape
+    max_records: int
+    max_bytes: int
+    checks_crcs: bool
+
+
+class RangeRead(Iterator[pa.RecordBatch]):
+    """The batches of one range; `position` is the offset behind what was returned."""
+
+    def __init__(self, reader: RangeReader, spec: RangeSpec) -> None:
+        self.position = spec.start
+        self._reader = reader
+        self._spec = spec
+        self._batches = self._read()
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Let go of what was fetched ahead."""
+        self._batches.close()
+
+    def _read(self) -> Generator[pa.RecordBatch]:
+        spec = self._spec
+        ahead: Future[FetchedRange] | None = None
+        try:
+            while self.position < spec.end:
+                ahead = ahead or self._reader.begin(spec, self.position)
+                fetched = ahead.result()
+                ahead = None
+                if self.position < fetched.next_offset < spec.end:
+                    ahead = self._reader.begin(spec, fetched.next_offset)
+                before = self.position
+                yield from self._batches_of(fetched.fetch)
+                self.position = max(self.position, fetched.next_offset)
+                if self.position == before:
+                    raise fetched.fetch.unreadable()
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    def _batches_of(self, fetch: CompletedFetch) -> Generator[pa.RecordBatch]:
+        spec = self._spec
+        where = spec.where
+        fetch.rewind(self.position)
+        reader = fetch.column_reader(until=spec.end, full=spec.max_bytes)
+        while not reader.is_done:
+            columns = spec.shape.new_columns()
+            fetch.read_columns(reader, columns, spec.max_records)
+            self.position = reader.position
+            if columns.count:
+                yield to_record_batch(columns, spec.shape, where.topic, where.partition)
+
+
 class RangeReader:
     """Reads ranges of partitions over one set of connections; takes the settings of a consumer.
 
@@ -89,12 +167,13 @@ class RangeReader:
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ConsumerSettings]) -> None:
         self._settings = chosen = Settings.of(CONSUMER, config, settings)
-        self._is_committed = chosen.text("isolation.level").lower() == "read_committed"
+        self._read_committed = bool(chosen.isolation_level())
+        # No rack: a reader that follows no replica must be answered by the leader.
+        self._requests = FetchRequests(chosen, min_bytes=1, rack="")
         self._max_bytes = min(
             chosen.number("fetch.max.bytes"),
             chosen.number("max.partition.fetch.bytes") if chosen.is_given("max.partition.fetch.bytes") else _BULK_BYTES,
         )
-        self._max_wait_ms = chosen.number("fetch.max.wait.ms")
         self._checks_crcs = chosen.flag("check.crcs")
         self._api_timeout_s = chosen.seconds("default.api.timeout.ms")
         self._request_s = chosen.seconds("request.timeout.ms")
@@ -148,14 +227,14 @@ class RangeReader:
         """What the log is like at each place, by one small fetch each; places that it no longer has are left out."""
         self._engine.check_usable()
         fetches = {
-            where: self.begin(RangeSpec(where, offset, offset + 1, None, _SAMPLE, 1, FULL, False), offset)
+            where: self.begin(RangeSpec(where, offset, offset + 1, None, _SAMPLE, 1, FULL, True), offset)
             for where, offset in at.items()
         }
         found: dict[TopicPartition, LogSample] = {}
         for where, fetch in fetches.items():
             with suppress(NoOffsetError):
                 fetched = fetch.result()
-                found[where] = LogSample(_bytes_per_offset(fetched), _first_timestamp(where, fetched))
+                found[where] = LogSample(_bytes_per_offset(fetched), _first_timestamp(fetched.fetch))
         return found
 
     # On the engine's thread
@@ -181,25 +260,28 @@ class RangeReader:
                 await asyncio.sleep(self._pause_s)
                 continue
             if answer.error_code == NONE:
-                fetched = self._taken(offset, answer)
+                fetched = self._completed(spec, offset, answer)
                 if fetched is not None:
                     self._note_density(where, fetched)
                     return fetched
                 problem = self._why_nothing(answer, spec.end)
-                if not self._max_wait_ms:
+                if not self._requests.max_wait_ms:
                     await asyncio.sleep(self._pause_s)
                 continue
-            if answer.error_code == OffsetOutOfRangeError.code:
-                raise NoOffsetError(
-                    f"{where} has no offset {offset}: it was deleted by retention, or the log was cut or made anew; "
-                    "look what is there (`braidlog topics offsets`) and start there",
-                    where,
-                    offset,
-                )
-            if answer.error_code in STALE_METADATA_CODES:
-                self._metadata.request_update()
-            elif answer.error_code not in BROKER_BEHIND_CODES and not from_code(answer.error_code).retriable:
-                raise broker_error(answer.error_code, str(where))
+            match error_kind(answer.error_code):
+                case FetchErrorKind.OUT_OF_RANGE:
+                    raise NoOffsetError(
+                        f"{where} has no offset {offset}: it was deleted by retention, or the log was cut or made "
+                        "anew; look what is there (`braidlog topics offsets`) and start there",
+                        where,
+                        offset,
+                    )
+                case FetchErrorKind.FATAL:
+                    raise broker_error(answer.error_code, str(where))
+                case FetchErrorKind.STALE_METADATA:
+                    self._metadata.request_update()
+                case FetchErrorKind.RETRIABLE:
+                    pass
             problem = from_code(answer.error_code).name
             await asyncio.sleep(self._pause_s)
         raise RequestTimeout(
@@ -208,7 +290,7 @@ class RangeReader:
 
     def _why_nothing(self, answer: PartitionData, end: int) -> str:
         stable = answer.last_stable_offset
-        if self._is_committed and 0 <= stable < answer.high_watermark:
+        if self._read_committed and 0 <= stable < answer.high_watermark:
             return f"a transaction that began at offset {stable} is still open"
         if answer.high_watermark >= end:
             return f"the broker sends nothing, though the log goes on to offset {answer.high_watermark}"
@@ -254,31 +336,16 @@ class RangeReader:
             self._metadata.request_update()
             raise RequestTimeout(f"{where} has no leader now")
         connection = await self._nodes.connection(leader.leader)
-        at_most = None if has_topic_id(topic.topic_id) else _LAST_VERSION_WITH_NAMES
+        by_id = has_topic_id(topic.topic_id)
         max_bytes = self.bytes_for(where, spec.end - offset)
-        request = FetchRequest(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            isolation_level=1 if self._is_committed else 0,
-            session_epoch=_LONE_REQUEST,
-            topics=[
-                FetchTopic(
-                    topic=where.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        FetchPartition(
-                            partition=where.partition,
-                            current_leader_epoch=leader.leader_epoch,
-                            fetch_offset=offset,
-                            partition_max_bytes=max_bytes,
-                        )
-                    ],
-                )
-            ],
-        )
+        asked = RequestedPartition(topic.topic_id, offset, leader.leader_epoch, max_bytes)
+        request = self._requests.build(FetchRequestData(NO_SESSION, FINAL, {where: asked}, {}, by_id), max_bytes)
         response = await connection.call(
-            _FETCH, request, FetchResponse, at_most=at_most, timeout_s=self._request_s + self._max_wait_ms / 1000
+            FETCH,
+            request,
+            FetchResponse,
+            at_most=newest_version(by_id=by_id),
+            timeout_s=self._request_s + self._requests.max_wait_ms / 1000,
         )
         if response.error_code != NONE:
             raise broker_error(response.error_code, str(where))
@@ -288,21 +355,29 @@ class RangeReader:
         raise RequestTimeout(f"the broker said nothing of {where}")
 
     def bytes_for(self, where: TopicPartition, offsets: int) -> int:
-        """How much to fetch for so many offsets: what lies behind a short range would be fetched for nobody."""
+        """How much to fetch for so many offsets: what lies behind a short range would be fetched in vain."""
         wanted = int(offsets * self._density.get(where, _DENSITY) * _MARGIN) + _LEAST_BYTES
         return min(wanted, self._max_bytes)
 
     def _note_density(self, where: TopicPartition, fetched: FetchedRange) -> None:
-        if fetched.next_offset > fetched.offset:
-            self._density[where] = fetched.records.size / (fetched.next_offset - fetched.offset)
+        offsets = fetched.next_offset - int(fetched.fetch.position)
+        if offsets > 0:
+            self._density[where] = fetched.fetch.size / offsets
 
-    def _taken(self, offset: int, answer: PartitionData) -> FetchedRange | None:
-        records = answer.records
-        if not isinstance(records, ByteSlice) or records.size == 0:
+    def _completed(self, spec: RangeSpec, offset: int, answer: PartitionData) -> FetchedRange | None:
+        records = records_of(answer)
+        if records is None:
             return None
-        next_offset = end_of_batches(records.buffer, records.start, records.end, offset)
-        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-        return FetchedRange(records, offset, next_offset, aborted)
+        fetch = CompletedFetch(
+            PartitionState(spec.where),
+            records.buffer,
+            records.start,
+            records.end,
+            offset,
+            aborted_of(answer),
+            check_crcs=spec.checks_crcs,
+        )
+        return FetchedRange(fetch, end_of_batches(records.buffer, records.start, records.end, offset))
 
     # End
 
@@ -324,8 +399,8 @@ class RangeReader:
 
 def _bytes_per_offset(fetched: FetchedRange) -> float:
     """Of whole batches: the last one is often cut short."""
-    data, start, end = fetched.records.buffer, fetched.records.start, fetched.records.end
-    first = min(int.from_bytes(data[start : start + LENGTH_AT], "big"), fetched.offset)
+    data, start, end = fetched.fetch.data, fetched.fetch.start, int(fetched.fetch.end)
+    first = min(int.from_bytes(data[start : start + LENGTH_AT], "big"), int(fetched.fetch.position))
     at = start
     while end - at >= LOG_OVERHEAD:
         size = LOG_OVERHEAD + int.from_bytes(data[at + LENGTH_AT : at + LOG_OVERHEAD], "big")
@@ -335,15 +410,15 @@ def _bytes_per_offset(fetched: FetchedRange) -> float:
     return (at - start) / max(fetched.next_offset - first, 1)
 
 
-def _first_timestamp(where: TopicPartition, fetched: FetchedRange) -> int | None:
-    records = fetched.records
-    reader = SliceReader(records.buffer, records.start, records.end, fetched.offset, aborted=fetched.aborted)
+def _first_timestamp(fetch: CompletedFetch) -> int | None:
+    reader = fetch.column_reader()
+    where = fetch.state.topic_partition
     while not reader.is_done:
         columns = _SAMPLE.new_columns()
         try:
-            reader.read_into(columns, 1)
-        except ProtocolError:
-            # Whoever reads it is told.
+            fetch.read_columns(reader, columns, 1)
+        except PoisonRecordError:
+            # Reading the range raises it.
             return None
         if columns.count:
             batch = to_record_batch(columns, _SAMPLE, where.topic, where.partition)

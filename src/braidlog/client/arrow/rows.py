@@ -35,7 +35,7 @@ def pieces_of(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatc
 def _halved(piece: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
     """The piece, in halves of halves where the larger rows are together."""
     rows = piece.num_rows
-    # How much of their buffers views use cannot be told without going through them.
+    # How much of their buffers views use is not known without going through them.
     if rows == 1 or any(_is_view(each.type) for each in piece.columns) or _bytes_of(piece) <= most:
         yield piece
         return
@@ -120,7 +120,7 @@ class ColumnNames:
     def found_in(self, schema: pa.Schema) -> ColumnNames:
         """The same without the optional ones that the table does not have; UserError when another is missing."""
         names = schema.names
-        # The names that nobody gave are taken when they are there.
+        # Default names are taken when they are there.
         found = ColumnNames(
             topic=self.topic,
             key=None if self.key == "key" and "key" not in names else self.key,

@@ -22,7 +22,7 @@ COLUMNS: Final = (
     "headers",
     "leader_epoch",
 )
-# What a table has when nobody says which columns it should have.
+# The columns of a table where none are named.
 USUAL: Final = COLUMNS[:-1]
 
 TimeUnit = Literal["ms", "us"]

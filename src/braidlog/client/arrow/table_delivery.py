@@ -9,24 +9,17 @@ from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from braidlog.client.errors import ClientError
 from braidlog.client.producer.accumulator.producer_batch import WHOLE, ProducerBatch, Waiter
-from braidlog.client.producer.delivery import latch_for
+from braidlog.client.producer.delivery import Delivery, latch_for
 from braidlog.core.types import TopicPartition
 
 log = logging.getLogger("braidlog.client")
 
 # Batches that are looked after one by one before those that are done are booked.
 _SWEEP: Final = 1024
-
-
-class HasBatch(Protocol):
-    """A Delivery: of it only the batch matters here."""
-
-    @property
-    def _batch(self) -> ProducerBatch: ...
 
 
 @dataclass(slots=True)
@@ -102,7 +95,7 @@ class TableDelivery:
         # Callbacks on the engine's thread ask for the outcome while the program waits for it.
         self._outcomes_lock = Lock()
 
-    def add(self, partition: TopicPartition, delivery: HasBatch) -> None:
+    def add(self, partition: TopicPartition, delivery: Delivery) -> None:
         self._pending.append((partition, delivery._batch))
         if len(self._pending) >= _SWEEP:
             self._collect_done()
@@ -174,7 +167,7 @@ class TableDelivery:
 
 
 class _Countdown(Waiter):
-    """Calls once when it was told of so many batches."""
+    """Calls once, when so many batches are done."""
 
     def __init__(self, batches: int, call: Callable[[], object]) -> None:
         super().__init__(WHOLE)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -40,18 +39,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 Offsets = ByPartition[OffsetAndMetadata | int]
 
-# How long the thread waits at a time; `async for` waits for ever, turn by turn.
-_TURN_S: Final = 60.0
+# How long the thread waits at a time; `async for` waits again and again.
+_WAIT_S: Final = 60.0
 
 
-class _Thread:
+class _ConsumerThread:
     """Where the consumer's calls run, one after the other; one that only waits for records makes way for all others."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="braidlog async consumer")
-        # Who holds it has the consumer, until the call in the thread is over: also when its task is gone before.
-        self._consumers_owner = asyncio.Lock()
+        # Held by the task that uses the consumer until its call in the thread is over, also when the task ended before.
+        self._lock = asyncio.Lock()
         # Calls that want it. Changed in the loop's thread.
         self._wanted = 0
         # Between the loop's side, which wakes the wait that runs in the thread, and that wait.
@@ -60,14 +59,14 @@ class _Thread:
 
     @property
     def is_free(self) -> bool:
-        return not self._consumers_owner.locked()
+        return not self._lock.locked()
 
     async def call(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-        """Before those who only wait."""
+        """Run a call; a wait for records makes way for it."""
         self._wanted += 1
         try:
             self._wake()
-            await self._consumers_owner.acquire()
+            await self._lock.acquire()
         finally:
             self._wanted -= 1
         running = asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(*arguments, **keywords))
@@ -77,7 +76,7 @@ class _Thread:
 
     async def wait(self, look: Callable[[float], bool], timeout: float, take: Callable[[], list[R]]) -> list[R]:
         """What `take` takes in the loop's thread after `look` found something; none when it found none or made way."""
-        await self._consumers_owner.acquire()
+        await self._lock.acquire()
         is_given_up = threading.Event()
         running = asyncio.get_running_loop().run_in_executor(self._pool, self._look, look, timeout, is_given_up)
         try:
@@ -88,12 +87,12 @@ class _Thread:
             running.add_done_callback(self._leave)
             raise
         except BaseException:
-            self._consumers_owner.release()
+            self._lock.release()
             raise
         try:
             return take() if found else []
         finally:
-            self._consumers_owner.release()
+            self._lock.release()
 
     def _look(self, look: Callable[[float], bool], timeout: float, is_given_up: threading.Event) -> bool:
         with self._guard:
@@ -118,8 +117,8 @@ class _Thread:
                 self._consumer.wakeup()
 
     def _leave(self, running: asyncio.Future[Any]) -> None:
-        self._consumers_owner.release()
-        # What a call came to whose task is gone has nobody to hear of it.
+        self._lock.release()
+        # The result of a call whose task has ended is dropped.
         if not running.cancelled():
             running.exception()
 
@@ -135,10 +134,10 @@ class AsyncConsumer:
     ) -> None:
         # For listeners, which are called in its thread; elsewhere only between two awaits.
         self.consumer = Consumer(first, *topics, **settings)
-        self._thread = _Thread(self.consumer)
+        self._thread = _ConsumerThread(self.consumer)
         self._records = iter(self.consumer)
-        # Who waits for records: one at a time, since two that find the same would send each other away.
-        self._turn = asyncio.Lock()
+        # One task waits for records at a time, since two would interrupt each other.
+        self._poll_lock = asyncio.Lock()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -179,21 +178,22 @@ class AsyncConsumer:
 
     async def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records, waiting so long for the first."""
-        deadline = time.monotonic() + timeout
+        clock = self.consumer._clock
+        deadline = clock.monotonic() + timeout
         try:
             async with asyncio.timeout(max(timeout, 0.0)):
-                await self._turn.acquire()
+                await self._poll_lock.acquire()
         except TimeoutError:
             return []
         try:
             while True:
                 self._check_open()
-                left = min(max(deadline - time.monotonic(), 0.0), _TURN_S)
+                left = min(max(deadline - clock.monotonic(), 0.0), _WAIT_S)
                 found = await self._thread.wait(self.consumer.wait, left, lambda: self.consumer.poll(0.0, max_records))
-                if found or time.monotonic() >= deadline:
+                if found or clock.monotonic() >= deadline:
                     return found
         finally:
-            self._turn.release()
+            self._poll_lock.release()
 
     def __aiter__(self) -> Self:
         return self
@@ -201,11 +201,11 @@ class AsyncConsumer:
     async def __anext__(self) -> ConsumerRecord:
         if self._thread.is_free and self._records.is_ready():
             return next(self._records)
-        async with self._turn:
+        async with self._poll_lock:
             while not self._closed:
                 self.consumer._one_thread.check()
                 try:
-                    found = await self._thread.wait(self.consumer.wait, _TURN_S, lambda: [next(self._records)])
+                    found = await self._thread.wait(self.consumer.wait, _WAIT_S, lambda: [next(self._records)])
                 except ClosedError:
                     break
                 if found:
@@ -293,7 +293,7 @@ class AsyncConsumer:
         await self.close()
 
 
-# What Consumer's methods say of themselves holds here, awaited.
+# The docstrings of Consumer's methods hold here, too.
 for _name, _method in vars(AsyncConsumer).items():
     if not _name.startswith("_") and _method.__doc__ is None:
         _method.__doc__ = getattr(Consumer, _name).__doc__

@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 from weakref import ref
 
-from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, listed, partitions_of
-from braidlog.client.consumer.fetch.fetch_buffer import RecordIterator
-from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMetadata, OffsetAndMetadata
+from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, listed, partition_of, partitions_of
+from braidlog.client.cluster_view import PartitionView, TopicView
+from braidlog.client.consumer.consumer_network import ConsumerNetwork
+from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer, RecordIterator
+from braidlog.client.consumer.lifetime import ConsumerLifetime, OneThread
+from braidlog.client.consumer.offsets.auto_offset_reset import EARLIEST, LATEST
+from braidlog.client.consumer.offsets.offset_and_metadata import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
+from braidlog.client.consumer.partition_state import UNKNOWN
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.record import ConsumerRecord
-from braidlog.client.consumer.seeking import Seeking
 from braidlog.client.consumer.subscription_state import SubscriptionKind
-from braidlog.client.errors import WakeupError
+from braidlog.client.errors import ClosedError, RequestTimeout, WakeupError
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from braidlog.client.consumer.group.membership import Membership
+    from braidlog.client.consumer.offsets.commits import Commits
     from braidlog.client.typed_settings import ConsumerSettings
 
+T = TypeVar("T")
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
 
 _CLOSE_S: Final = 30.0
 _FOR_EVER_S: Final = 1e9
 
 
-class Consumer(Seeking):
+class Consumer:
     """Reads records, by itself or sharing the partitions of topics with its group.
 
         with Consumer("orders", bootstrap_servers="localhost:9092", group_id="shop") as consumer:
@@ -52,14 +62,26 @@ class Consumer(Seeking):
             topics = (first, *topics)
             first = None
         _check_topics(topics)
-        super().__init__(first, settings)
-        self._most = self._network.settings.number("max.poll.records")
+        self._one_thread = OneThread("consumer")
+        self._closed = False
+        self._network = network = ConsumerNetwork(first, settings)
+        self._settings = network.settings
+        self._clock = network.clock
+        self._subscription = network.subscription
+        # What was fetched and not yet returned.
+        self._fetch_buffer = network.fetch_buffer
+        self._wakeup = network.wakeup
+        self._membership = network.membership
+        self._commits = network.commits
+        self._most = self._settings.number("max.poll.records")
+        self._api_timeout_s = self._settings.seconds("default.api.timeout.ms")
+        self._lifetime = ConsumerLifetime(self, network, self._on_fork)
         self._listener: RebalanceListener | None = None
         if topics:
             self.subscribe(topics[0] if len(topics) == 1 else topics)
 
     def __repr__(self) -> str:
-        settings = self._network.settings
+        settings = self._settings
         servers = ",".join(map(str, settings.items("bootstrap.servers")))
         group = settings.optional_text("group.id")
         return f"<Consumer of {servers}{f', group {group}' if group else ''}{', closed' if self._closed else ''}>"
@@ -77,7 +99,7 @@ class Consumer(Seeking):
         """Share the partitions of these topics, or of all that match a pattern, with the group; replaces the last call.
 
         A plain string is one topic; one that starts with `^` is a pattern, as `re.compile(...)` is. No topics at all
-        unsubscribes. A consumer without a group shares with nobody: it reads all of their partitions.
+        unsubscribes. A consumer without a group reads all of their partitions.
         """
         with self._one_thread:
             self._begin_call()
@@ -130,6 +152,11 @@ class Consumer(Seeking):
         with self._one_thread:
             return self._subscription.assigned()
 
+    def _current_subscription(self) -> tuple[frozenset[str] | re.Pattern[str], RebalanceListener | None]:
+        """Topics or a pattern (no topics where partitions were assigned by hand), and the listener."""
+        before = self._subscription
+        return before.pattern or before.topics if before.is_auto else frozenset(), self._listener
+
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
@@ -139,14 +166,14 @@ class Consumer(Seeking):
             if most < 1:
                 raise UserError(f"max_records={most}: ask for at least one")
             fetch_buffer = self._fetch_buffer
-            if self._poll(lambda: fetch_buffer.refill(most) or None, time.monotonic() + timeout) is None:
+            if self._poll(lambda: fetch_buffer.refill(most) or None, timeout) is None:
                 return []
             return fetch_buffer.take(most)
 
     def wait(self, timeout: float) -> bool:
         """Whether records are there within so long; a poll then returns them at once."""
         with self._one_thread:
-            return self._poll(self._refill, time.monotonic() + timeout) is not None
+            return self._poll(self._refill, timeout) is not None
 
     def poll_one(self, timeout: float = 0.0) -> ConsumerRecord | None:
         """The next record, or None after so long."""
@@ -178,6 +205,135 @@ class Consumer(Seeking):
 
     def _refill(self) -> bool | None:
         return self._fetch_buffer.refill(self._most) or None
+
+    def _poll_fetches(self, take: Callable[[FetchBuffer], T | None], timeout: float) -> T | None:
+        """A poll for callers that take whole fetches instead of records, as `poll_arrow` does."""
+        fetch_buffer = self._fetch_buffer
+        with self._one_thread:
+            return self._poll(lambda: take(fetch_buffer), timeout)
+
+    def _poll(self, take: Callable[[], T | None], timeout: float) -> T | None:
+        self._begin_call()
+        return self._network.poll(take, self._clock.monotonic() + timeout)
+
+    # Positions
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
+        """Read on from this offset."""
+        with self._one_thread:
+            self._begin_call()
+            epoch = -1
+            if isinstance(offset, OffsetAndMetadata):
+                offset, _, epoch = offset
+            if offset < 0:
+                raise UserError(f"offset {offset} does not exist; seek_to_beginning() and seek_to_end() find the ends")
+            self._subscription.seek(partition_of(partition), offset, epoch)
+            self._network.fetcher.schedule()
+
+    def seek_to_beginning(self, partitions: Partitions = ()) -> None:
+        """Read from the start of these partitions (all that are assigned, unless some are named)."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Partitions = ()) -> None:
+        """Read only what comes from now on."""
+        self._reset(partitions, LATEST)
+
+    def _reset(self, partitions: Partitions, target: int) -> None:
+        with self._one_thread:
+            self._begin_call()
+            self._subscription.request_reset(partitions_of(partitions) or self._subscription.assignment(), target)
+            self._network.fetcher.schedule()
+
+    def position(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
+        """The offset of the next record that poll returns; waits until it is known."""
+        with self._one_thread:
+            self._begin_call()
+            where = partition_of(partition)
+            state = self._subscription.state(where)
+            deadline = self._deadline(timeout)
+            self._network.fetcher.schedule()
+            if not self._network.wait_until(state.has_position, deadline):
+                raise RequestTimeout(f"where to read {where} is not known yet; see whether its leader answers")
+            return int(state.position)
+
+    def pause(self, partitions: Partitions) -> None:
+        """Let poll return nothing of these until `resume`; they stay assigned."""
+        self._set_paused(partitions, True)
+
+    def resume(self, partitions: Partitions) -> None:
+        """Let poll return records of these again."""
+        self._set_paused(partitions, False)
+        self._network.fetcher.schedule()
+
+    def _set_paused(self, partitions: Partitions, paused: bool) -> None:
+        with self._one_thread:
+            self._begin_call()
+            self._subscription.set_paused(partitions_of(partitions), paused)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        with self._one_thread:
+            return self._subscription.paused()
+
+    # Offsets of the cluster
+
+    def beginning_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        return self._ends(partitions, EARLIEST, timeout)
+
+    def end_offsets(self, partitions: Partitions, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offsets after the last records that this consumer may read."""
+        return self._ends(partitions, LATEST, timeout)
+
+    def _ends(self, partitions: Partitions, target: int, timeout: float | None) -> dict[TopicPartition, int]:
+        with self._one_thread:
+            self._begin_call()
+            work = self._network.lookup.ask_with_retries(dict.fromkeys(partitions_of(partitions), target))
+            found = self._run(work, timeout, "looking up offsets")
+            return {each: answer.offset for each, answer in found.items()}
+
+    def offsets_for_times(
+        self, times_ms: ByPartition[int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none."""
+        with self._one_thread:
+            self._begin_call()
+            targets = by_partition(times_ms, "times_ms", '{TopicPartition("orders", 0): 1700000000000}')
+            for each, time_ms in targets.items():
+                if time_ms < 0:
+                    raise UserError(f"{each}: time {time_ms} is before 1970; give milliseconds since then")
+            found = self._run(self._network.lookup.ask_with_retries(targets), timeout, "looking up offsets")
+            return {
+                each: OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
+                if answer.offset >= 0
+                else None
+                for each, answer in found.items()
+            }
+
+    def lag(self, partition: TopicPartition | tuple[str, int], timeout: float | None = None) -> int:
+        """How many offsets lie between the position and the end of what may be read."""
+        with self._one_thread:
+            where = partition_of(partition)
+            position = self.position(where, timeout)
+            read_committed = bool(self._settings.isolation_level())
+            end = self._subscription.state(where).end_for(read_committed)
+            if end == UNKNOWN or end < position:
+                end = self.end_offsets([where], timeout)[where]
+            return max(end - position, 0)
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionView]:
+        """The topic's partitions (`index`, `leader`, `replicas`, `isr`)."""
+        with self._one_thread:
+            self._begin_call()
+            left = self._api_timeout_s if timeout is None else timeout
+            found = self._run(self._network.metadata.topic(topic, left), left + 1.0, "looking up partitions")
+            return list(found.partitions)
+
+    def list_topics(self, timeout: float | None = None) -> dict[str, TopicView]:
+        """Every topic of the cluster that this client may see."""
+        with self._one_thread:
+            self._begin_call()
+            return self._run(self._network.all_topics(), timeout, "listing topics")
 
     # Offsets of the group
 
@@ -213,29 +369,50 @@ class Consumer(Seeking):
             return self._need_membership("have group metadata").group_metadata()
 
     def enforce_rebalance(self, reason: str = "the program asked for it") -> None:
-        """Have the group share its partitions anew with the next poll."""
+        """Have the group rebalance with the next poll."""
         with self._one_thread:
             self._need_membership("rebalance").enforce_rebalance(reason)
 
     # Life
+
+    def _begin_call(self) -> None:
+        """Before anything that looks at positions or changes them."""
+        if self._closed:
+            raise ClosedError("this consumer is closed; make a new one")
+        self._fetch_buffer.update_position()
+
+    def _deadline(self, timeout: float | None) -> float:
+        return self._clock.monotonic() + (self._api_timeout_s if timeout is None else timeout)
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None, what: str) -> T:
+        return self._wakeup.run(self._network.engine, work, self._deadline(timeout), what)
+
+    def _need_membership(self, what: str) -> Membership:
+        if self._membership is None:
+            raise UserError(f"this consumer has no group and cannot {what}; give it group_id")
+        return self._membership
+
+    def _need_commits(self, what: str) -> Commits:
+        self._need_membership(what)
+        assert self._commits is not None
+        return self._commits
 
     def wakeup(self) -> None:
         """From any thread: a call that waits, or the next one that would, raises WakeupError."""
         self._wakeup.wakeup()
 
     def _ignore_wakeup(self) -> None:
-        """Forget a wakeup that nobody has met yet."""
+        """Forget a wakeup that has not ended a call yet."""
         with suppress(WakeupError):
             self._wakeup.check()
 
     def metrics(self) -> dict[str, float]:
         """Counts since the start, and how far it is behind."""
-        side = self._network
         numbers: dict[str, float] = {
             "records-consumed-total": float(self._fetch_buffer.records_taken),
             "bytes-consumed-total": float(self._fetch_buffer.drained),
             "bytes-buffered": float(self._fetch_buffer.arrived - self._fetch_buffer.drained),
-            "fetch-total": float(side.fetcher.fetches),
+            "fetch-total": float(self._network.fetcher.fetches),
             "records-lag-max": float(max((each.known_lag() for each in self._subscription.states()), default=0)),
         }
         for part in (self._membership, self._commits):
@@ -252,7 +429,7 @@ class Consumer(Seeking):
                 return
             self._lifetime.end()
             self._fetch_buffer.update_position()
-            deadline = time.monotonic() + (_CLOSE_S if timeout is None else timeout)
+            deadline = self._clock.monotonic() + (_CLOSE_S if timeout is None else timeout)
             try:
                 try:
                     if self._membership is not None:
@@ -263,6 +440,11 @@ class Consumer(Seeking):
             finally:
                 self._closed = True
                 self._network.close()
+
+    def _on_fork(self) -> None:
+        """In the child of a fork: the membership is the parent's, and so is what was fetched."""
+        self._one_thread.mark_forked()
+        self._fetch_buffer.discard()
 
     def __enter__(self) -> Consumer:
         return self
@@ -276,28 +458,28 @@ class Consumer(Seeking):
 class _WeakListener(RebalanceListener):
     """The program's listener, as the group's side calls it.
 
-    A listener often has the consumer. The engine's thread reaches whatever the subscription has: with the listener
-    itself there, a consumer that nobody else refers to would never be collected.
+    A listener often refers to the consumer, and the engine's thread refers to the subscription. If that held the
+    listener itself, a consumer that the program no longer refers to would never be collected.
     """
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = ref(consumer)
 
-    def _tell(self, name: str, partitions: list[TopicPartition], otherwise: str = "") -> None:
+    def _call(self, name: str, partitions: list[TopicPartition], otherwise: str = "") -> None:
         consumer = self._consumer()
         listener = None if consumer is None else consumer._listener
-        own_listener = getattr(listener, name, None) or getattr(listener, otherwise, None)
-        if own_listener is not None:
-            own_listener(partitions)
+        callback = getattr(listener, name, None) or getattr(listener, otherwise, None)
+        if callback is not None:
+            callback(partitions)
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self._tell("on_partitions_assigned", partitions)
+        self._call("on_partitions_assigned", partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self._tell("on_partitions_revoked", partitions)
+        self._call("on_partitions_revoked", partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self._tell("on_partitions_lost", partitions, "on_partitions_revoked")
+        self._call("on_partitions_lost", partitions, "on_partitions_revoked")
 
 
 def _check_topics(topics: Sequence[object]) -> None:
@@ -316,11 +498,7 @@ def _offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
     if given is None:
         return None
-    offsets = {
+    return {
         each: offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         for each, offset in by_partition(given, "offsets", '{TopicPartition("orders", 0): 42}').items()
     }
-    for each, offset in offsets.items():
-        if offset.offset < 0:
-            raise UserError(f"{each}: offset {offset.offset} cannot be committed; offsets start at 0")
-    return offsets

@@ -1,13 +1,16 @@
-"""Puts together what reads: engine, connections, metadata, positions, fetching; and takes it apart again."""
+"""The parts of a consumer and how they wake each other: engine, connections, metadata, positions, fetching, group.
+
+It never refers to the Consumer, which can so be collected while the engine's thread goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import EMPTY, ClusterView, TopicView, view_of
@@ -28,6 +31,7 @@ from braidlog.client.network.nodes import Nodes
 from braidlog.client.serialization import deserializer_of
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.clock import Clock, SystemClock
+from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidTopicError,
@@ -36,18 +40,21 @@ from braidlog.core.protocol_errors import (
     from_code,
 )
 from braidlog.core.tasks import Tasks
+from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.group.membership import Membership
     from braidlog.client.consumer.offsets.commits import Commits
 
+T = TypeVar("T")
+
 log = logging.getLogger("braidlog.client")
 
 # A topic that does not exist may be made; it is looked for so often.
 _UNKNOWN_TOPIC_S: Final = 1.0
 _LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
-# For a coordinator to hear that a forgotten consumer leaves.
+# For a coordinator to answer that a collected consumer leaves.
 _LEAVE_S: Final = 2.0
 
 
@@ -57,17 +64,20 @@ class ConsumerNetwork:
     ) -> None:
         self.settings = settings = Settings.of(CONSUMER, config, keywords)
         self.clock: Clock = clock or SystemClock()
-        policy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
+        reset_strategy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
         key_of = deserializer_of(settings, "key.deserializer")
         value_of = deserializer_of(settings, "value.deserializer")
         self.subscription = SubscriptionState(exclude_internal=settings.flag("exclude.internal.topics"))
-        self.wakeup = Wakeup()
+        self.wakeup = Wakeup(self.clock)
         self.nodes = Nodes(settings)
         self.interceptors = interceptors_of(settings)
         self.membership: Membership | None = None
         self.commits: Commits | None = None
-        # What is wrong with the topics themselves; told by a poll, and again for as long as it lasts.
+        # What is wrong with the topics themselves; every poll raises it for as long as it lasts.
         self.topic_problem: ProtocolError | None = None
+        # Without a group: what the partitions were chosen by.
+        self._assigned_view: ClusterView | None = None
+        self._assigned_version = -1
         self._look_again: asyncio.TimerHandle | None = None
         self.engine = Engine("consumer")
         try:
@@ -80,11 +90,12 @@ class ConsumerNetwork:
             on_consume = None if self.interceptors is None else self.interceptors.on_consume
             self.fetch_buffer = FetchBuffer(self.subscription.lock, self._on_drained, key_of, value_of, on_consume)
             self.lookup = OffsetLookup(self.context)
-            self.fetcher = Fetcher(self.context, self._tasks, self.fetch_buffer)
             fetch_committed: FetchCommitted | None = None if self.commits is None else self.commits.fetch_committed
-            positions = Positions(self.context, self._tasks, policy, self.lookup, self._on_positions, fetch_committed)
-            self.fetcher.positions = positions
-            self.fetcher.responses = FetchResponseHandler(self.context, self.fetch_buffer, positions.reset_or_fail)
+            positions = Positions(
+                self.context, self._tasks, reset_strategy, self.lookup, self._on_positions, fetch_committed
+            )
+            responses = FetchResponseHandler(self.context, self.fetch_buffer, positions.reset_or_fail)
+            self.fetcher = Fetcher(self.context, self._tasks, self.fetch_buffer, positions, responses)
             self.subscription.on_topics = self._on_topics
             self.subscription.on_assigned = self.fetcher.schedule
             self.metadata.listeners.append(self._on_view)
@@ -96,22 +107,19 @@ class ConsumerNetwork:
     def _join_group(self) -> None:
         if self.context.group_id is None:
             return
-        from braidlog.client.consumer.group.membership_factory import membership_for
+        from braidlog.client.consumer.group.membership import membership_for
         from braidlog.client.consumer.offsets.commits import Commits
 
         self.membership = membership_for(self.context)
-        self.commits = Commits(self.context, self.membership)
-        self.membership.commits = self.commits
-        if self.interceptors is not None:
-            self.commits.interceptors = [self.interceptors]
+        self.commits = Commits(self.context, self.membership, self.interceptors)
 
-    # What wakes whom
+    # Notifications between the parts
 
     def _on_drained(self) -> None:
         self.fetcher.schedule_if_idle()
 
     def _on_positions(self) -> None:
-        """On the engine's thread: a position was found, or there is something to tell."""
+        """On the engine's thread: a position was found, or could not be."""
         self.fetcher.schedule()
         self.wakeup.notify()
 
@@ -146,6 +154,67 @@ class ConsumerNetwork:
         self._look_again = None
         self.metadata.request_update()
 
+    # The program's thread
+
+    def poll(self, take: Callable[[], T | None], deadline: float) -> T | None:
+        """What every poll does: look after the group, then see whether `take` finds something, until it does."""
+        if self.subscription.kind is SubscriptionKind.NONE:
+            raise UserError("nothing to read: subscribe() to topics or assign() partitions first")
+        membership = self.membership
+        while True:
+            self.wakeup.check()
+            self.raise_failures()
+            due = deadline
+            if membership is not None:
+                if self.subscription.is_auto:
+                    membership.advance(deadline)
+                due = min(deadline, membership.next_due() or deadline)
+            elif self.subscription.is_auto:
+                self._assign_all()
+            if self.commits is not None:
+                self.commits.tick(self.clock.monotonic())
+            found = take()
+            if found is not None:
+                return found
+            now = self.clock.monotonic()
+            if now >= deadline:
+                return None
+            self.wakeup.wait(due - now)
+
+    def wait_until(self, is_true: Callable[[], bool], deadline: float) -> bool:
+        """False when the deadline comes first; raises what went wrong meanwhile."""
+        while not is_true():
+            self.wakeup.check()
+            self.raise_failures()
+            left = deadline - self.clock.monotonic()
+            if left <= 0:
+                return False
+            self.wakeup.wait(left)
+        return True
+
+    def _assign_all(self) -> None:
+        """Without a group, a subscription is every partition of its topics that metadata knows."""
+        view, subscription = self.metadata.view, self.subscription
+        if self._assigned_view is view and self._assigned_version == subscription.topics_version:
+            return
+        self._assigned_view, self._assigned_version = view, subscription.topics_version
+        owned = subscription.assigned()
+        wanted: set[TopicPartition] = set()
+        for name in subscription.topics:
+            topic = view.topic(name)
+            if topic is not None:
+                wanted.update(TopicPartition(name, number) for number in range(len(topic.partitions)))
+            else:
+                # Not known now; one that was read before may come back, and its positions are still good.
+                wanted.update(each for each in owned if each.topic == name)
+        if wanted == owned:
+            return
+        if owned - wanted:
+            subscription.listener.on_partitions_revoked(sorted(owned - wanted))
+        subscription.assign_from_group(sorted(wanted))
+        if wanted - owned:
+            subscription.listener.on_partitions_assigned(sorted(wanted - owned))
+
     def raise_failures(self) -> None:
         """What happened in the background and the program has to know."""
         if self.subscription.failures:
@@ -157,7 +226,7 @@ class ConsumerNetwork:
         if problem is None and isinstance(self.metadata.problem, AuthenticationFailed):
             problem = self.metadata.problem
         if problem is not None:
-            # It may be mended by now: the answer to this tells with the next poll.
+            # It may be over by now: the answer to this update shows it, and the next poll raises it again if not.
             self.topic_problem = None
             self.engine.soon(self.metadata.request_update)
             # The one that metadata keeps must not have the consumer in its traceback.
@@ -193,10 +262,10 @@ class ConsumerNetwork:
             self._close_interceptors()
 
     def abandon(self, *, keep_engine: bool = False) -> threading.Event:
-        """Nobody refers to the consumer any more, or the program ends: leave the group, without waiting for that.
+        """The consumer was collected, or the program ends: leave the group, without waiting for that.
 
         Garbage is collected in the middle of anything, also of a call that holds the engine's lock or a log handler's:
-        everything happens on the engine's thread, which is told without a lock.
+        everything happens on the engine's thread, which is woken without a lock.
         """
         done = threading.Event()
         try:

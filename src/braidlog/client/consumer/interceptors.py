@@ -1,4 +1,4 @@
-"""Interceptors of a consumer (KIP-42): asked before records are handed out, told of the offsets that were committed."""
+"""Interceptors of a consumer (KIP-42): called before records are returned, and after offsets were committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Records = TypeVar("Records")
 
 
 def interceptors_of(settings: Settings) -> ConsumerInterceptors | None:
-    """None where `interceptor.classes` names none, so that nobody need be asked."""
+    """None where `interceptor.classes` names none."""
     given = interceptors.interceptors_of(settings)
     return ConsumerInterceptors(given) if given else None
 

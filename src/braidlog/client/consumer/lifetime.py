@@ -1,7 +1,7 @@
-"""What becomes of a consumer that nobody closed: when it is collected, when the program ends, and after a fork.
+"""A consumer belongs to one process, and there to one thread at a time, until it is closed.
 
-A consumer that is forgotten leaves its group, so that its partitions do not wait for `session.timeout.ms`. It commits
-nothing: what the last poll returned may not be handled yet.
+One that was never closed leaves its group when it is collected and when the program ends, so that its partitions do
+not wait for `session.timeout.ms`. It commits nothing: what the last poll returned may not be handled yet.
 """
 
 from __future__ import annotations
@@ -12,13 +12,64 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from types import TracebackType
 from typing import Final, Protocol
 from weakref import WeakMethod, WeakSet, finalize
 
+from braidlog.client.errors import ClosedError, ConcurrentUseError
 from braidlog.client.exit_handlers import at_exit
 
 # All consumers together, when the program ends; brokers that answer take a few milliseconds.
 _EXIT_S: Final = 3.0
+
+
+class OneThread:
+    """`with one_thread:` around every call that only one thread may make; calls within its calls are fine."""
+
+    __slots__ = ("_depth", "_free", "_owner", "_refusal", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._free = threading.Lock()
+        self._owner = 0
+        self._depth = 0
+        self._refusal: ClosedError | None = None
+
+    @property
+    def is_forked(self) -> bool:
+        return self._refusal is not None
+
+    def mark_forked(self) -> None:
+        """In the child of a fork: every call is refused from now on, before it takes a lock that is never released."""
+        self._refusal = ClosedError(
+            f"this {self._what} was made before a fork and belongs to the parent process; make a new one here"
+        )
+
+    def check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+
+    def __enter__(self) -> None:
+        if self._refusal is not None:
+            self.check()
+        me = threading.get_ident()
+        # Only this thread can have written its own number here.
+        if self._owner != me:
+            if not self._free.acquire(blocking=False):
+                raise ConcurrentUseError(
+                    f"this {self._what} is in use by another thread; give each thread its own, "
+                    "or guard it with a lock (wakeup() alone may come from anywhere)"
+                )
+            self._owner = me
+        self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = 0
+            self._free.release()
 
 
 class Abandonable(Protocol):
@@ -38,8 +89,8 @@ class ConsumerLifetime:
     `after_fork` is the owner's method to call in the child of a fork.
     """
 
-    def __init__(self, owner: object, side: Abandonable, after_fork: Callable[[], None]) -> None:
-        self._side = side
+    def __init__(self, owner: object, network: Abandonable, after_fork: Callable[[], None]) -> None:
+        self._network = network
         self._process = os.getpid()
         self._after_fork_method = WeakMethod(after_fork)
         self._finalizer = finalize(owner, self._on_collected)
@@ -53,14 +104,14 @@ class ConsumerLifetime:
 
     def _on_collected(self) -> None:
         if os.getpid() == self._process:
-            _leaving.append(self._side.abandon())
+            _leaving.append(self._network.abandon())
             # Another thread may take the last one away.
             with suppress(IndexError):
                 while _leaving[0].is_set():
                     _leaving.popleft()
 
     def on_exit(self) -> threading.Event | None:
-        return self._side.abandon(keep_engine=True) if self.end() else None
+        return self._network.abandon(keep_engine=True) if self.end() else None
 
     def on_fork(self) -> None:
         after_fork = self._after_fork_method()

@@ -70,9 +70,9 @@ class PartitionState:
         self.topic: str = topic_partition.topic
         self.partition: int = topic_partition.partition
         self.phase: int = INITIALISING
-        # False once the partition is no longer assigned: whoever still holds this object must drop it.
+        # False once the partition is no longer assigned: holders of this object must drop it.
         self.is_current: bool = True
-        # Rises with every seek and reset: answers to questions of before, and data fetched before, do not count.
+        # Rises with every seek and reset: responses to earlier requests, and data fetched before, do not count.
         self.version: i64 = 0
         # The next record that `poll` returns; the program's thread moves it on, a seek sets it.
         self.position: i64 = UNKNOWN
@@ -91,7 +91,7 @@ class PartitionState:
         self.retry_at: float = 0.0
         # The last pause between two tries; none after a success.
         self.pause_s: float = 0.0
-        # What the program has to be told before anything more is tried for this partition.
+        # What a poll has to raise before anything more is tried for this partition.
         self.failure: BaseException | None = None
         self.high_watermark: i64 = UNKNOWN
         self.last_stable: i64 = UNKNOWN
@@ -99,10 +99,10 @@ class PartitionState:
         # A replica near us that the leader named, and until when to use it (KIP-392).
         self.read_replica: int = UNKNOWN
         self.read_replica_until: float = 0.0
-        # Slices that arrived (the engine counts) and that are used up (the program's thread counts).
+        # Fetches that arrived (the engine counts) and that are used up (the program's thread counts).
         self.fetched: i64 = 0
         self.drained: i64 = 0
-        # Rises over all partitions with every slice: who was served last is asked for last.
+        # Rises over all partitions with every fetch: the partition that was served last is asked for last.
         self.served: i64 = 0
 
     def __repr__(self) -> str:
@@ -157,11 +157,11 @@ class PartitionState:
         return self.phase == FETCHING and self.is_current and not self.is_paused and not self.is_pending_revocation
 
     def end_for(self, read_committed: bool) -> int:
-        """The end of what can be read, as far as the last answer told; -1 before the first."""
+        """The end of what can be read, by the last response; -1 before the first."""
         return int(self.last_stable if read_committed else self.high_watermark)
 
     def known_lag(self) -> int:
-        """As far as the last answer told, without asking."""
+        """By the last response, without asking."""
         if self.phase < AWAITING_VALIDATION or self.high_watermark < self.position:
             return 0
         return int(self.high_watermark - self.position)

@@ -8,7 +8,7 @@ from braidlog.core.types import TopicPartition
 class RebalanceListener:
     """Called inside `poll`, `unsubscribe` and `close`, in the thread that called those.
 
-    Partitions are told of as they change: with a cooperative assignor only those that come or go, else all of them.
+    It gets the partitions that change: with a cooperative assignor only those that come or go, else all of them.
     """
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """What a consumer reads: the topics it asked for, the partitions it has, and how far it is in each.
 
-Used by the program's thread and by the engine's: every method takes `lock`, and nobody waits or calls a program's
+Used by the program's thread and by the engine's: every method takes `lock`, and nothing waits or calls a program's
 code while holding it.
 """
 
@@ -40,9 +40,9 @@ class SubscriptionState:
         self.topics_version = 0
         # Rises with every change of the assignment.
         self.assignment_version = 0
-        # Topics that metadata has to be kept of: ours, and as a group's leader everybody's.
+        # Topics that metadata has to be kept of: ours, and as a group's leader those of all members.
         self.group_topics: frozenset[str] = frozenset()
-        # Partitions whose `failure` the program has to be told, oldest first.
+        # Partitions whose `failure` a poll has to raise, oldest first.
         self.failures: deque[PartitionState] = deque()
         # Called (in either thread) after what has to be known of the cluster changed.
         self.on_topics: Callable[[], None] | None = None
@@ -77,7 +77,7 @@ class SubscriptionState:
         self.listener = listener if listener is not None else RebalanceListener()
         self.group_topics = self.topics
         self.topics_version += 1
-        self._tell_topics()
+        self._notify_topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Exactly these, whatever others read; those that stay keep their position."""
@@ -85,7 +85,7 @@ class SubscriptionState:
             self._become(SubscriptionKind.MANUAL)
             self._set_assignment(partitions)
             self.topics = self.group_topics = frozenset(each.topic for each in self._states)
-            self._tell_topics()
+            self._notify_topics()
 
     def unsubscribe(self) -> None:
         with self.lock:
@@ -95,7 +95,7 @@ class SubscriptionState:
             self.listener = RebalanceListener()
             self.topics_version += 1
             self._set_assignment(())
-            self._tell_topics()
+            self._notify_topics()
 
     def _become(self, kind: SubscriptionKind) -> None:
         if self.kind is not SubscriptionKind.NONE and self.kind is not kind:
@@ -104,7 +104,7 @@ class SubscriptionState:
             )
         self.kind = kind
 
-    def _tell_topics(self) -> None:
+    def _notify_topics(self) -> None:
         if self.on_topics is not None:
             self.on_topics()
 
@@ -137,7 +137,7 @@ class SubscriptionState:
         """As the group's leader: topics of all members, whose partitions are to be shared out."""
         with self.lock:
             self.group_topics = self.topics | frozenset(topics)
-            self._tell_topics()
+            self._notify_topics()
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
         """The whole assignment that the group gave; partitions that stay keep everything, also what is fetched."""
@@ -197,6 +197,26 @@ class SubscriptionState:
 
     # Positions
 
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
+        with self.lock:
+            self.state(partition).seek(offset, epoch)
+
+    def request_reset(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
+        """Read on from where `reset_to` (a timestamp, EARLIEST or LATEST) is found to be."""
+        with self.lock:
+            for each in partitions:
+                self.state(each).request_reset(reset_to)
+
+    def set_paused(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """All of them, or none where one is not assigned."""
+        with self.lock:
+            for state in [self.state(each) for each in partitions]:
+                state.is_paused = paused
+
+    def paused(self) -> frozenset[TopicPartition]:
+        with self.lock:
+            return frozenset(each for each, state in self._states.items() if state.is_paused)
+
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions, where they are known: what a commit writes."""
         with self.lock:
@@ -214,13 +234,13 @@ class SubscriptionState:
             return OffsetAndMetadata(int(state.position), "", int(state.position_epoch))
 
     def fail(self, state: PartitionState, problem: BaseException) -> None:
-        """Stop for this partition until the program was told."""
+        """Stop for this partition until a poll has raised the problem."""
         with self.lock:
             state.failure = problem
             self.failures.append(state)
 
     def take_failure(self) -> BaseException | None:
-        """The oldest that still holds; after the program heard it, the partition is tried again."""
+        """The oldest that still holds, to be raised; the partition is then tried again."""
         with self.lock:
             while self.failures:
                 state = self.failures.popleft()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from braidlog.client.errors import RequestTimeout, WakeupError
 from braidlog.client.network.engine import Engine
+from braidlog.core.clock import Clock
 
 T = TypeVar("T")
 
@@ -18,7 +18,8 @@ T = TypeVar("T")
 class Wakeup:
     """One thread of the program waits, any thread notifies; a notification that comes first ends the next wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         # Held: nothing happened. Released by `notify`, taken again by the wait that it ends.
         self._signal = threading.Lock()
         self._signal.acquire()
@@ -53,7 +54,7 @@ class Wakeup:
         try:
             while not done.done():
                 self.check()
-                left = deadline - time.monotonic()
+                left = deadline - self._clock.monotonic()
                 if left <= 0:
                     raise RequestTimeout(f"{what} was not done in time; give it longer, or see whether brokers answer")
                 self.wait(left)

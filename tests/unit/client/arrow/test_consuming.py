@@ -13,8 +13,7 @@ from braidlog.client.arrow import consuming
 from braidlog.client.arrow.consuming import poll_arrow
 from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import USUAL, TableShape
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange, CompletedFetch
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
 from braidlog.client.consumer.partition_state import FETCHING, PartitionState
 from braidlog.client.errors import PoisonRecordError
@@ -40,9 +39,9 @@ class Polling:
             state.position = 0
         self.timeouts: list[float] = []
 
-    def _poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+    def _poll_fetches(self, take: Callable[[FetchBuffer], T | None], timeout_s: float) -> T | None:
         self.timeouts.append(timeout_s)
-        return take()
+        return take(self._fetch_buffer)
 
     def arrives(
         self, partition: int, data: bytes, position: int = 0, aborted: list[AbortedRange] | None = None
@@ -128,7 +127,7 @@ def test_aborted_records_are_left_out_wherever_one_stops() -> None:
     assert polling.positions()[0] == 9
 
 
-def test_damage_is_told_after_what_came_before_it() -> None:
+def test_damage_is_raised_after_what_came_before_it() -> None:
     polling = Polling()
     damaged = bytearray(batch(2, 2))
     damaged[-1] ^= 1

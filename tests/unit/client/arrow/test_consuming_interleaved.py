@@ -10,8 +10,7 @@ from typing import TypeVar
 import pytest
 
 from braidlog.client.arrow.consuming import poll_arrow
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange, CompletedFetch
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.core.types import TopicPartition
@@ -73,9 +72,9 @@ class Program:
         for state in self.states:
             state.seek(0)
 
-    def _poll_with(self, take: Callable[[], T | None], timeout_s: float) -> T | None:
+    def _poll_fetches(self, take: Callable[[FetchBuffer], T | None], timeout_s: float) -> T | None:
         self._fetch_buffer.update_position()
-        return take()
+        return take(self._fetch_buffer)
 
     def arrive(self, partition: int) -> None:
         log, state, position = self.logs[partition], self.states[partition], self.fetched[partition]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidlog.client.arrow.decoding import to_record_batch
+from braidlog.client.arrow.decoding import is_pool_chosen, table_pool, to_record_batch
 from braidlog.client.arrow.shape import COLUMNS, USUAL, BytesLayout, TableShape
 from braidlog.core.errors import UserError
 from braidlog.wire.records.builder import build_batch
@@ -126,7 +126,7 @@ def test_views_copy_nothing() -> None:
         ({"bytes_layout": "string"}, "bytes_layout is one of"),
     ],
 )
-def test_wrong_wishes_are_told(arguments: dict[str, object], complaint: str) -> None:
+def test_wrong_arguments_raise(arguments: dict[str, object], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         TableShape(**arguments)  # type: ignore[arg-type]
 
@@ -136,3 +136,16 @@ def test_times_beyond_what_microseconds_can_say() -> None:
     records = [Record(timestamp=each, value=b"") for each in (5, 2**62, most)]
     batch = decoded(build_batch(records), TableShape(["timestamp"], timestamp_unit="us"))
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [5_000, most * 1000, most * 1000]
+
+
+# --- memory
+
+
+def test_the_environment_chooses_the_memory_pool() -> None:
+    assert not is_pool_chosen({})
+    assert is_pool_chosen({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"})
+    assert is_pool_chosen({"MALLOC_TRIM_THRESHOLD_": "1"})
+
+
+def test_all_tables_use_the_same_pool() -> None:
+    assert table_pool() is table_pool()

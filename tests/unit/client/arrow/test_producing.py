@@ -183,7 +183,7 @@ def test_a_row_that_no_request_may_carry() -> None:
         send_arrow(sink, pa.table({"value": [b"x", b"x" * 2000]}), "t")
 
 
-def test_what_was_handed_over_before_a_failure_is_told() -> None:
+def test_an_error_notes_what_was_handed_over_before() -> None:
     sink = KeepingSink({"t": 1}, AccumulatorLimits(max_request=1000))
     batches = pa.table({"value": [b"x", b"y"]}).to_batches() + pa.table({"value": [b"x" * 2000]}).to_batches()
     with pytest.raises(RecordTooLargeError, match="counted from row 2 of the table") as caught:

@@ -1,4 +1,4 @@
-"""A range of a partition against scripted answers: what is tried again, what is told, what is read ahead."""
+"""A range of a partition against scripted answers: what is tried again, what is raised, what is read ahead."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from braidlog.client.arrow.range_read import RangeSpec
-from braidlog.client.arrow.reading import RangeReader, TopicReplacedError
+from braidlog.client.arrow.reading import RangeReader, RangeSpec, TopicReplacedError
 from braidlog.client.cluster_view import TopicView
 from braidlog.client.errors import ClosedError, NoConnection, NoOffsetError, PoisonRecordError, RequestTimeout
 from braidlog.core.errors import UserError
@@ -68,7 +67,7 @@ def test_fetches_follow_one_another_to_the_end_of_the_range() -> None:
 
 def test_what_passes_is_tried_again() -> None:
     troubles: list[Answer] = [
-        NoConnection("nobody there"),
+        NoConnection("no answer"),
         PartitionData(error_code=NotLeaderOrFollowerError.code),
         PartitionData(error_code=OffsetNotAvailableError.code),
         PartitionData(high_watermark=0),
@@ -79,7 +78,7 @@ def test_what_passes_is_tried_again() -> None:
         assert len(reader.refreshes) == 2
 
 
-def test_what_does_not_pass_is_told() -> None:
+def test_what_does_not_pass_is_raised() -> None:
     with (
         ScriptedReader(PartitionData(error_code=OffsetOutOfRangeError.code)) as reader,
         pytest.raises(NoOffsetError, match="t-0 has no offset 7"),
@@ -98,7 +97,7 @@ def test_what_does_not_pass_is_told() -> None:
         (PartitionData(high_watermark=4, last_stable_offset=4), "the log ends at offset 4, and the range at 9"),
         (PartitionData(high_watermark=9, last_stable_offset=4), "a transaction that began at offset 4 is still open"),
         (PartitionData(error_code=NotLeaderOrFollowerError.code), "NOT_LEADER_OR_FOLLOWER"),
-        (NoConnection("nobody there"), "nobody there"),
+        (NoConnection("no answer"), "no answer"),
     ],
 )
 def test_patience_ends(answer: Answer, why: str) -> None:
@@ -109,7 +108,7 @@ def test_patience_ends(answer: Answer, why: str) -> None:
         offsets(reader, 4, 9)
 
 
-def test_damage_is_told_after_what_came_before_it() -> None:
+def test_damage_is_raised_after_what_came_before_it() -> None:
     damaged = bytearray(batch(2, 3))
     damaged[-1] ^= 1
     with ScriptedReader(holding(batch(0, 2) + bytes(damaged))) as reader:
@@ -138,7 +137,7 @@ def test_bytes_without_a_whole_batch() -> None:
         offsets(reader, 0, 5)
 
 
-def test_wrong_wishes_are_told_at_once() -> None:
+def test_wrong_arguments_raise_at_once() -> None:
     with ScriptedReader(holding(batch(0, 5))) as reader:
         with pytest.raises(UserError, match="no range"):
             reader.read("t", 0, 5, 4)
@@ -146,7 +145,7 @@ def test_wrong_wishes_are_told_at_once() -> None:
             reader.read("t", 0, 0, 5, max_records=0)
 
 
-def test_a_closed_reader_says_so() -> None:
+def test_a_closed_reader_raises() -> None:
     reader = ScriptedReader(holding(batch(0, 5)))
     reader.close()
     reader.close()
@@ -203,7 +202,7 @@ def test_a_topic_of_the_right_id_is_read(ids: tuple[bytes, ...]) -> None:
 
 def test_a_broker_that_is_still_starting_is_asked_again() -> None:
     reader = RenewedReader(OLD, NEW, answer=holding(batch(0, 5)))
-    reader.failures = [LeaderNotAvailableError("it knows of no broker yet"), NoConnection("nobody there")]
+    reader.failures = [LeaderNotAvailableError("it knows of no broker yet"), NoConnection("no answer")]
     with reader:
         assert [each.num_rows for each in reader.read("t", 0, 0, 5, topic_id=NEW)] == [5]
 

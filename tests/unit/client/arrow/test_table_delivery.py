@@ -40,7 +40,7 @@ def test_ranges_grow_together() -> None:
     assert delivery.result(0.0).partitions == outcome.partitions
 
 
-def test_what_failed_is_told_by_partition() -> None:
+def test_what_failed_is_reported_by_partition() -> None:
     sink, delivery = sent()
     sink.finish(0, 0)
     sink.finish(1, error=NotEnoughReplicasError("two are down"))

@@ -101,7 +101,7 @@ def test_what_is_about_to_go_is_neither_fetched_nor_returned() -> None:
     assert state.state(A0).is_fetchable()
 
 
-def test_a_failure_is_told_once_and_only_while_it_holds() -> None:
+def test_a_failure_is_raised_once_and_only_while_it_holds() -> None:
     state = SubscriptionState()
     state.assign([A0, A1])
     for each in (A0, A1):

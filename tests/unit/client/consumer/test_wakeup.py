@@ -1,4 +1,4 @@
-"""Notifications are heard once, also those from before the wait."""
+"""A notification ends one wait, also when it came before the wait."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ import pytest
 from braidlog.client.consumer.wakeup import Wakeup
 from braidlog.client.errors import ClosedError, RequestTimeout, WakeupError
 from braidlog.client.network.engine import Engine
+from braidlog.core.clock import SystemClock
 
 
-def test_a_ring_before_the_wait_is_heard_once() -> None:
-    bell = Wakeup()
-    bell.notify()
-    bell.notify()
-    assert bell.wait(10.0)
-    assert not bell.wait(0.0)
+def test_a_notification_before_the_wait_ends_it_once() -> None:
+    wakeup = Wakeup(SystemClock())
+    wakeup.notify()
+    wakeup.notify()
+    assert wakeup.wait(10.0)
+    assert not wakeup.wait(0.0)
 
 
-def test_a_ring_from_another_thread() -> None:
-    bell = Wakeup()
-    other = threading.Thread(target=bell.notify)
+def test_a_notification_from_another_thread() -> None:
+    wakeup = Wakeup(SystemClock())
+    other = threading.Thread(target=wakeup.notify)
     other.start()
-    assert bell.wait(10.0)
+    assert wakeup.wait(10.0)
     other.join()
 
 
-def test_a_wakeup_is_told_once() -> None:
-    bell = Wakeup()
-    bell.wakeup()
-    assert bell.wait(0.0)
+def test_a_wakeup_is_raised_once() -> None:
+    wakeup = Wakeup(SystemClock())
+    wakeup.wakeup()
+    assert wakeup.wait(0.0)
     with pytest.raises(WakeupError):
-        bell.check()
-    bell.check()
+        wakeup.check()
+    wakeup.check()
 
 
 async def _never() -> None:
@@ -48,15 +49,15 @@ async def _seven() -> int:
 
 def test_a_coroutine_is_waited_for_until_something_else_happens() -> None:
     engine = Engine("test")
-    bell = Wakeup()
+    wakeup = Wakeup(SystemClock())
     try:
-        assert bell.run(engine, _seven(), time.monotonic() + 10.0) == 7
+        assert wakeup.run(engine, _seven(), time.monotonic() + 10.0) == 7
         with pytest.raises(RequestTimeout, match="looking"):
-            bell.run(engine, _never(), time.monotonic(), "looking")
-        bell.wakeup()
+            wakeup.run(engine, _never(), time.monotonic(), "looking")
+        wakeup.wakeup()
         with pytest.raises(WakeupError):
-            bell.run(engine, _never(), time.monotonic() + 10.0)
+            wakeup.run(engine, _never(), time.monotonic() + 10.0)
     finally:
         engine.close()
     with pytest.raises(ClosedError):
-        bell.run(engine, _seven(), time.monotonic() + 10.0)
+        wakeup.run(engine, _seven(), time.monotonic() + 10.0)

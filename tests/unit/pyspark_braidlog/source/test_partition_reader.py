@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from braidlog.client.arrow.range_read import FetchedRange, RangeRead, RangeSpec
-from braidlog.client.arrow.reading import TopicReplacedError
+from braidlog.client.arrow.reading import FetchedRange, RangeRead, RangeReader, RangeSpec, TopicReplacedError
 from braidlog.client.arrow.shape import TableShape
+from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
+from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.errors import NoOffsetError, PoisonRecordError, RequestTimeout
 from braidlog.core.errors import UserError
-from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
@@ -52,7 +52,7 @@ class LogReader:
         where = TopicPartition(topic, partition)
         spec = RangeSpec(where, start, end, options["topic_id"], shape, 1 << 62, options["max_bytes"], True)
         self.wishes.append(spec)
-        return RangeRead(self, spec)
+        return RangeRead(cast(RangeReader, self), spec)
 
     def begin(self, spec: RangeSpec, offset: int) -> Future[FetchedRange]:
         answer: Future[FetchedRange] = Future()
@@ -62,9 +62,8 @@ class LogReader:
         following = [first for first in self.batches if first > offset]
         first = max((each for each in self.batches if each <= offset), default=0)
         data = self.batches[first]
-        answer.set_result(
-            FetchedRange(ByteSlice(data, 0, len(data)), offset, following[0] if following else 1 << 40, [])
-        )
+        fetch = CompletedFetch(PartitionState(spec.where), data, 0, len(data), offset, [])
+        answer.set_result(FetchedRange(fetch, following[0] if following else 1 << 40))
         return answer
 
     def close(self) -> None:

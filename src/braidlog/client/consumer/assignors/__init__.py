@@ -1,1 +1,1 @@
-"""How the members of a classic group share partitions: pure rules that the group's leader runs, never any I/O."""
+"""Ways to assign partitions to the members of a group; pure."""

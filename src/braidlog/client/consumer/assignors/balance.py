@@ -1,10 +1,10 @@
-"""Sharing out evenly while moving as little as that takes; what both sticky assignors stand on.
+"""Assigns evenly while moving as little as that takes; both sticky assignors use it.
 
-Topics with the same readers form a pool, whose partitions are all alike here. Where everybody reads the same there is
-one pool, in the end nobody has more than one partition more than another, and no sharing as even would move fewer. With
-several pools no single move between two readers of a pool would make them more even.
+Topics with the same readers form a pool, whose partitions are all alike here. Where all members read the same topics
+there is one pool: in the end no member has more than one partition more than another, and no assignment as even would
+move fewer. With several pools no single move between two readers of a pool would make them more even.
 
-    1. everybody keeps what it had, as far as it still reads it and nobody has a newer claim
+    1. every member keeps what it had, as far as it still reads it and no other has a newer claim
     2. a partition without a reader goes to the reader with the least, pools with few readers first
     3. while a reader in a pool has two more than another one there, one of its partitions moves
 
@@ -54,11 +54,11 @@ def balanced(
         _hand_out(pool, loads)
     while sum([_even_out(pool, loads) for pool in pools]) and len(pools) > 1:
         pass
-    shares: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    assignments: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     for pool in pools:
         for place, held in pool.held.items():
-            shares[ordered[place].member_id] += held
-    return shares
+            assignments[ordered[place].member_id] += held
+    return assignments
 
 
 def newest_owners(members: Sequence[Subscriber], claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:

@@ -1,4 +1,4 @@
-"""The bytes in which members tell their subscriptions and leaders their assignments.
+"""The bytes in which members send their subscriptions and leaders their assignments.
 
 version  int16    newer than known: read as the newest known, the rest is for others
 message  ConsumerProtocolSubscription or ConsumerProtocolAssignment in that version
@@ -69,17 +69,19 @@ def read_subscription(member_id: str, instance_id: str | None, content: bytes) -
     )
 
 
-def write_assignment(share: Assignment) -> bytes:
+def write_assignment(assignment: Assignment) -> bytes:
     """The leader does not know what its fellows read; all versions have the same bytes after the first two."""
     entries = [
         AssignedTopicPartition(topic=topic, partitions=sorted(numbers))
-        for topic, numbers in by_topic(share.partitions).items()
+        for topic, numbers in by_topic(assignment.partitions).items()
     ]
-    return version_prefixed_bytes(ConsumerProtocolAssignment(assigned_partitions=entries, user_data=share.user_data), 1)
+    return version_prefixed_bytes(
+        ConsumerProtocolAssignment(assigned_partitions=entries, user_data=assignment.user_data), 1
+    )
 
 
 def read_assignment(content: bytes) -> Assignment:
-    """Nothing at all is what a member gets whom the leader forgot."""
+    """A member that the leader left out gets no bytes at all."""
     if not content:
         return Assignment()
     version = read_version_prefix(content)

@@ -35,7 +35,7 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """What the leader knows of the topics that somebody in the group reads; topics that do not exist are left out."""
+    """What the leader knows of the topics that the group reads; topics that do not exist are left out."""
 
     counts: Mapping[str, int]
     # By topic, for each partition: the racks of its replicas. Empty where brokers say no racks.
@@ -55,7 +55,7 @@ class Assignment:
 
 
 class Assignor:
-    """A way to share partitions out; derive from it and put an instance into `partition.assignment.strategy`.
+    """A way to assign partitions; derive from it and put an instance into `partition.assignment.strategy`.
 
     Every member of a group offers the names of its assignors in order of preference, and the coordinator picks one that
     all of them know. `assign` runs at one member, the leader; the rest at every member.
@@ -63,19 +63,19 @@ class Assignor:
 
     # As it goes over the wire: members of other clients find each other by it.
     name: str = ""
-    # Whether members may keep what they have during a rebalance; then `assign` must not give away what somebody has.
+    # Whether members keep what they have during a rebalance; then `assign` must not give a member's partition away.
     cooperative: bool = False
 
     def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
-        """A share for each member, by member id; every partition of `topics` that somebody reads in exactly one."""
+        """An assignment for each member, by member id; every subscribed partition of `topics` in exactly one."""
         raise NotImplementedError
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """What this member tells the leader's assignor beside its topics."""
+        """What this member sends to the leader's assignor beside its topics."""
         return None
 
-    def on_assignment(self, share: Assignment, generation: int) -> None:
-        """This member was given its share."""
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """This member was given its assignment."""
 
     def on_reset(self) -> None:
         """This member has lost everything: the group went on without it."""

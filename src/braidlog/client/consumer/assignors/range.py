@@ -31,11 +31,11 @@ class RangeAssignor(Assignor):
                     alike[0].hand_out(alike[0].near)
         for cut in cuts:
             cut.hand_out(_anywhere)
-        shares = {member.member_id: Assignment() for member in members}
+        assignments = {member.member_id: Assignment() for member in members}
         for cut in cuts:
             for member_id, numbers in cut.given.items():
-                shares[member_id].partitions += [TopicPartition(cut.topic, number) for number in sorted(numbers)]
-        return shares
+                assignments[member_id].partitions += [TopicPartition(cut.topic, number) for number in sorted(numbers)]
+        return assignments
 
 
 def _anywhere(reader: Subscriber, number: int) -> bool:

@@ -18,13 +18,13 @@ class RoundRobinAssignor(Assignor):
     name = "roundrobin"
 
     def assign(self, members: Sequence[Subscriber], topics: TopicMetadata) -> dict[str, Assignment]:
-        shares = {member.member_id: Assignment() for member in members}
+        assignments = {member.member_id: Assignment() for member in members}
         ordered = sorted(members, key=lambda each: each.rank)
         reads = [frozenset(member.topics) for member in ordered]
         turn = 0
         for partition in topics.partitions(readers_by_topic(members, topics)):
             while partition.topic not in reads[turn]:
                 turn = (turn + 1) % len(ordered)
-            shares[ordered[turn].member_id].partitions.append(partition)
+            assignments[ordered[turn].member_id].partitions.append(partition)
             turn = (turn + 1) % len(ordered)
-        return shares
+        return assignments

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from braidlog.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from braidlog.client.consumer.assignors.interface import Assignor
 from braidlog.client.consumer.assignors.range import RangeAssignor
 from braidlog.client.consumer.assignors.round_robin import RoundRobinAssignor
-from braidlog.client.consumer.assignors.sticky import StickyAssignor
+from braidlog.client.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from braidlog.client.errors import SettingError
 
 _KEY: Final = "partition.assignment.strategy"

@@ -5,10 +5,11 @@ Batches stay as they came, and compressed, until a program's thread asks for the
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from librt.strings import read_i32_be
 from mypy_extensions import i32, i64
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
 from braidlog.client.consumer.fetch.batch_reader import BatchReader
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.consumer.record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, ConsumerRecord
@@ -23,8 +24,18 @@ from braidlog.wire.records.batch import (
     check_crc,
     read_header,
 )
+from braidlog.wire.records.columns import RecordColumns
+from braidlog.wire.records.columns_slice import FULL, SliceReader
 from braidlog.wire.records.control_records import ABORT, control_type
 from braidlog.wire.records.reading import read_batch
+from braidlog.wire.records.varint import INT64_MAX
+
+
+class AbortedRange(NamedTuple):
+    """A producer's records from `first_offset` up to its abort marker were aborted."""
+
+    producer_id: int
+    first_offset: int
 
 
 def end_of_batches(data: bytes, start: int, end: int, position: int) -> int:
@@ -43,14 +54,14 @@ def end_of_batches(data: bytes, start: int, end: int, position: int) -> int:
     try:
         return max(position, read_header(data, int(last), end).next_offset)
     except CorruptMessageError:
-        # Whoever reads the records will be told; fetching stops here until then.
+        # Reading its records raises; fetching stops here until then.
         return position
 
 
 class CompletedFetch:
     """Whole batches `data[start:end]` of one partition, read from `position` on.
 
-    `position` moves with `read`: it is the offset of the next record, also past records that nobody may see.
+    `position` moves with `read`: it is the offset of the next record, also past records that are not shown.
     """
 
     __slots__ = (
@@ -102,7 +113,7 @@ class CompletedFetch:
         self.last_stable = last_stable
         self.log_start = log_start
         self.is_used_up: bool = False
-        # Why reading cannot go on; found again, and told again, for as long as the program does not seek.
+        # Why reading cannot go on; found again, and raised again, for as long as the program does not seek.
         self.problem: PoisonRecordError | None = None
         # Where the next batch starts.
         self.batch_at: i64 = start
@@ -162,12 +173,48 @@ class CompletedFetch:
         resume_at = resume_at if resume_at > position else position + 1
         partition = self.state.topic_partition
         return PoisonRecordError(
-            f"{partition} cannot be read at offset {position}: {problem}; "
-            f"seek past it (offset {resume_at} is the next that may be whole) or have the partition repaired",
+            f"{partition} cannot be read at offset {position}: {problem}; seek past it and read on at offset "
+            f"{resume_at}, the next that may be whole, or have the partition repaired",
             partition,
             position,
             resume_at,
         )
+
+    def unreadable(self) -> PoisonRecordError:
+        """Why there is no whole batch: the bytes are damaged, or the batch is larger than was asked for."""
+        try:
+            self.read([], 1)
+        except PoisonRecordError as problem:
+            return problem
+        offset = int(self.position)
+        partition = self.state.topic_partition
+        return PoisonRecordError(
+            f"{partition} at offset {offset}: the batch there is larger than the {self.size} bytes that were asked "
+            "for; raise fetch.max.bytes and max.partition.fetch.bytes, or seek past it",
+            partition,
+            offset,
+            offset + 1,
+        )
+
+    # Columns instead of records
+
+    def column_reader(self, *, until: int = INT64_MAX, full: int = FULL) -> SliceReader:
+        """Reads on at `position`, for `read_columns`; `position` itself stays where it is."""
+        if self.problem is not None:
+            raise self.take_problem()
+        # From its start, also when some of it was read: which transactions were aborted is found on the way.
+        return SliceReader(
+            self.data, self.start, int(self.end), int(self.position), aborted=self.aborted, until=until, full=full
+        )
+
+    def read_columns(self, reader: SliceReader, columns: RecordColumns, most: int) -> int:
+        """Add up to `most` records; returns how many. Raises PoisonRecordError where none came before the damage."""
+        try:
+            return reader.read_into(columns, most, check=self.check_crcs)
+        except ProtocolError as problem:
+            raise self.poisoned(problem, reader.position, reader.resume_at) from problem
+
+    # Batch by batch
 
     def _begin_batch(self, into: list[ConsumerRecord]) -> bool:
         """Go to the next batch that may be seen; False after the last. Old messages are appended at once."""

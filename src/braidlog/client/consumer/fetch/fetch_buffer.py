@@ -54,7 +54,7 @@ class FetchBuffer:
         self.count: i64 = 0
         # How many of those are in `records_taken`.
         self._noted: i64 = 0
-        # The chunk's slice. Whether its rest still counts has to be looked at after anything may have changed.
+        # The chunk's fetch. Whether its rest still counts has to be looked at after anything may have changed.
         self.source: CompletedFetch | None = None
         self.is_doubtful: bool = False
 
@@ -121,7 +121,7 @@ class FetchBuffer:
                 if not self.refill(wanted):
                     break
             except PoisonRecordError:
-                # What came before it is returned first; the next poll tells.
+                # What came before it is returned first; the next poll raises.
                 if records:
                     break
                 raise
@@ -248,10 +248,10 @@ class FetchBuffer:
         self.drained += each.size
         self._on_drained()
 
-    # Slices, for who reads whole batches instead of records
+    # Whole fetches, for callers that read batches instead of records
 
     def take_fetch(self) -> CompletedFetch | None:
-        """A slice to read from its `position` on; it stays where it is until `advance_fetch`."""
+        """A fetch to read from its `position` on; it stays where it is until `advance_fetch`."""
         if self.at < self.count and self.source is not None:
             self.update_position()
             self._put_back(self.source)
@@ -264,7 +264,7 @@ class FetchBuffer:
     def advance_fetch(
         self, source: CompletedFetch, position: int, leader_epoch: int, is_done: bool, count: int = 0
     ) -> None:
-        """So far was the slice read; what is left of it is for the next poll."""
+        """So far was the fetch read; what is left of it is for the next poll."""
         state = source.state
         with self._lock:
             counts = state.version == source.version and state.is_current

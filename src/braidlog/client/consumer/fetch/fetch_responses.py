@@ -1,4 +1,4 @@
-"""What an answer to a fetch says of one partition, and what follows from it."""
+"""Handles what a fetch response says of one partition: keeps its records, or does what its error asks for."""
 
 from __future__ import annotations
 
@@ -8,46 +8,16 @@ from typing import Final, NamedTuple
 
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
 from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
+from braidlog.client.consumer.fetch.fetch_requests import FetchErrorKind, aborted_of, error_kind, records_of
 from braidlog.client.consumer.partition_state import UNKNOWN, PartitionState
-from braidlog.client.errors import PoisonRecordError
 from braidlog.client.malloc_tuning import keep_large_buffers
-from braidlog.core.protocol_errors import (
-    NONE,
-    FencedLeaderEpochError,
-    InconsistentTopicIdError,
-    KafkaStorageError,
-    LeaderNotAvailableError,
-    NotLeaderOrFollowerError,
-    OffsetNotAvailableError,
-    OffsetOutOfRangeError,
-    ReplicaNotAvailableError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    from_code,
-)
+from braidlog.core.protocol_errors import NONE
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.generated.fetch import PartitionData
 
 log = logging.getLogger("braidlog.client")
-
-# The partition is elsewhere, or not there: metadata tells.
-STALE_METADATA_CODES = (
-    NotLeaderOrFollowerError.code,
-    ReplicaNotAvailableError.code,
-    KafkaStorageError.code,
-    FencedLeaderEpochError.code,
-    LeaderNotAvailableError.code,
-    UnknownTopicOrPartitionError.code,
-    UnknownTopicIdError.code,
-    InconsistentTopicIdError.code,
-)
-# The broker is behind what we know and will catch up.
-BROKER_BEHIND_CODES = (UnknownLeaderEpochError.code, OffsetNotAvailableError.code)
-
 
 # From here on what an answer takes is worth keeping for the next one.
 _LARGE: Final = 256 * 1024
@@ -98,10 +68,8 @@ class FetchResponseHandler:
                 state.read_replica = data.preferred_read_replica
                 state.read_replica_until = self._clock.monotonic() + self._replica_s
                 log.debug("%s: reading from replica %d", state.topic_partition, state.read_replica)
-            records = data.records
-            if not isinstance(records, ByteSlice) or records.size == 0:
-                return False
-            return self._keep(wanted, records, data)
+            records = records_of(data)
+            return records is not None and self._keep(wanted, records, data)
 
     def _keep(self, wanted: PartitionFetch, records: ByteSlice, data: PartitionData) -> bool:
         state = wanted.state
@@ -112,14 +80,14 @@ class FetchResponseHandler:
             records.start,
             records.end,
             wanted.offset,
-            [AbortedRange(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()],
+            aborted_of(data),
             data.high_watermark,
             data.last_stable_offset,
             data.log_start_offset,
             self._check_crcs,
         )
         if next_offset == wanted.offset:
-            self._subscription.fail(state, self._unreadable(kept))
+            self._subscription.fail(state, kept.unreadable())
             return True
         if kept.size >= _LARGE:
             keep_large_buffers()
@@ -132,33 +100,19 @@ class FetchResponseHandler:
         self._fetch_buffer.incoming.append(kept)
         return True
 
-    def _unreadable(self, kept: CompletedFetch) -> PoisonRecordError:
-        """Bytes without a whole batch: one that cannot be told apart, or that is larger than was asked for."""
-        try:
-            kept.read([], 1)
-        except PoisonRecordError as problem:
-            return problem
-        offset = int(kept.position)
-        return PoisonRecordError(
-            f"{kept.state.topic_partition} at offset {offset}: the batch there is larger than the {kept.size} bytes "
-            "that were asked for; raise max.partition.fetch.bytes and fetch.max.bytes, or seek past it",
-            kept.state.topic_partition,
-            offset,
-            offset + 1,
-        )
-
     def _handle_error(self, wanted: PartitionFetch, node: int, data: PartitionData) -> bool:
         state = wanted.state
         code = data.error_code
-        if code == OffsetOutOfRangeError.code:
+        kind = error_kind(code)
+        if kind is FetchErrorKind.OUT_OF_RANGE:
             return self._out_of_range(wanted, node)
-        if code in STALE_METADATA_CODES:
+        if kind is FetchErrorKind.STALE_METADATA:
             state.read_replica = UNKNOWN
             leader = data.current_leader
             if leader is not None and leader.leader_id >= 0:
                 self._metadata.take_leader(state.topic, state.partition, leader.leader_id, leader.leader_epoch)
             self._metadata.request_update()
-        elif code not in BROKER_BEHIND_CODES and not from_code(code).retriable:
+        elif kind is FetchErrorKind.FATAL:
             self._subscription.fail(state, broker_error(code, str(state.topic_partition)))
             return True
         where = str(state.topic_partition)

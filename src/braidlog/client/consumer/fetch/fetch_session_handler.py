@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import NONE, FetchSessionIdNotFoundError
 from braidlog.core.types import TopicPartition
 
@@ -54,7 +53,7 @@ class FetchSessionHandler:
     def plan(self, wanted: Mapping[TopicPartition, RequestedPartition], *, uses_ids: bool) -> FetchRequestData:
         """The next request, given everything that is wanted of this broker now."""
         if self.epoch > FULL and uses_ids != self._uses_ids:
-            # A session speaks of topics either by name or by id.
+            # A session names topics either by name or by id.
             self.epoch = FULL
         self._uses_ids = uses_ids
         if self.epoch == FULL:
@@ -96,7 +95,3 @@ class FetchSessionHandler:
     def handle_error(self) -> None:
         """No answer: whether the broker took the request is not known, so the next one starts over."""
         self.epoch = FULL
-
-
-def has_topic_id(topic_id: bytes) -> bool:
-    return topic_id != ZERO_ID and topic_id != b""

@@ -1,7 +1,7 @@
 """Fetches ahead of the program, one request at a time to each broker.
 
-A broker is asked when every partition that it leads for us has room, so that one that has no news cannot keep the
-others waiting; at most two slices of a partition, and `fetch.max.bytes` in all, wait for the program.
+A broker is asked when every partition that it leads for us has room, so that one without new records cannot keep the
+others waiting; at most two fetches of a partition, and `fetch.max.bytes` in all, wait for the program.
 """
 
 from __future__ import annotations
@@ -14,50 +14,45 @@ from typing import Final
 from braidlog.client.cluster_view import NO_LEADER, ClusterView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
+from braidlog.client.consumer.fetch.fetch_requests import FETCH, FetchRequests, newest_version, uses_ids
 from braidlog.client.consumer.fetch.fetch_responses import FetchResponseHandler, PartitionFetch
-from braidlog.client.consumer.fetch.fetch_session_handler import (
-    FetchRequestData,
-    FetchSessionHandler,
-    RequestedPartition,
-    has_topic_id,
-)
+from braidlog.client.consumer.fetch.fetch_session_handler import FetchSessionHandler, RequestedPartition
 from braidlog.client.consumer.offsets.positions import Positions
 from braidlog.client.consumer.partition_state import UNKNOWN, PartitionState
 from braidlog.client.errors import AuthenticationFailed, ClientError, RequestTimeout
 from braidlog.client.network.connection import Connection
+from braidlog.core.ids import has_topic_id
 from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-)
+from braidlog.wire.generated.fetch import FetchResponse
 
 log = logging.getLogger("braidlog.client")
 
-FETCH: Final = 1
-# The newest version that names topics; later ones give their ids instead.
-NEWEST_BY_NAME: Final = 12
 MAX_BUFFERED_FETCHES: Final = 2
 _CLOSE_S: Final = 0.5
-# A fetch that is not answered so long after the broker should have is worth a word, long before it times out.
+# A fetch that is not answered so long after the broker should have is worth a log line, long before it times out.
 _SILENT_S: Final = 5.0
 
 
 class Fetcher:
     """Used on the engine's thread, except for `schedule`."""
 
-    def __init__(self, context: ConsumerContext, tasks: Tasks, fetch_buffer: FetchBuffer) -> None:
+    def __init__(
+        self,
+        context: ConsumerContext,
+        tasks: Tasks,
+        fetch_buffer: FetchBuffer,
+        positions: Positions,
+        responses: FetchResponseHandler,
+    ) -> None:
         settings = context.settings
         self._context = context
         self._subscription = context.subscription
         self._tasks = tasks
         self._fetch_buffer = fetch_buffer
-        self.positions: Positions | None = None
-        self.responses: FetchResponseHandler | None = None
+        self._positions = positions
+        self._responses = responses
         self._sessions: dict[int, FetchSessionHandler] = {}
         # Brokers that a request is under way to.
         self._in_flight: set[int] = set()
@@ -68,12 +63,9 @@ class Fetcher:
         self._timeout_s = settings.seconds("request.timeout.ms")
         self._backoff_s = settings.seconds("retry.backoff.ms")
         self._longest_backoff_s = settings.seconds("retry.backoff.max.ms")
-        self._min_bytes = settings.number("fetch.min.bytes")
+        self._requests = FetchRequests(settings)
         self._max_bytes = settings.number("fetch.max.bytes")
-        self._max_wait_ms = settings.number("fetch.max.wait.ms")
         self._partition_bytes = settings.number("max.partition.fetch.bytes")
-        self._isolation = int(settings.text("isolation.level").lower() == "read_committed")
-        self._rack = settings.text("client.rack")
         self.fetches = 0
 
     # When to look
@@ -85,7 +77,7 @@ class Fetcher:
             self._context.engine.soon(self.advance)
 
     def schedule_if_idle(self) -> None:
-        """A slice was used up: room for another, if a broker waits for that."""
+        """A fetch was used up: room for another, if a broker waits for that."""
         if len(self._in_flight) < len(self._sessions) or not self._sessions:
             self.schedule()
 
@@ -107,13 +99,12 @@ class Fetcher:
         self._is_scheduled = False
         if self._closed:
             return
-        assert self.positions is not None
         states = self._subscription.states()
         view = self._context.metadata.view
         now = self._context.clock.monotonic()
         for state in states:
-            self.positions.check_leader(state, view)
-        self.positions.advance(states, now, self._advance_at)
+            self._positions.check_leader(state, view)
+        self._positions.advance(states, now, self._advance_at)
         for node, wanted in self._plan(states, view, now).items():
             self._in_flight.add(node)
             self._tasks.spawn(f"fetch from broker {node}", self._fetch(node, wanted))
@@ -168,17 +159,17 @@ class Fetcher:
         problems = self._context.nodes.problems
         began = problems.now()
         connected = False
-        overdue_s = self._max_wait_ms / 1000 + _SILENT_S
+        overdue_s = self._requests.max_wait_ms / 1000 + _SILENT_S
         overdue = self._context.engine.loop.call_later(overdue_s, self._warn_unanswered, node, overdue_s, began)
         try:
             connection = await self._context.nodes.connection(node)
             connected = True
             by_id = all(has_topic_id(asked.topic_id) for _, asked in wanted.values())
-            version = connection.version_for(FETCH, None if by_id else NEWEST_BY_NAME)
-            by_id = version > NEWEST_BY_NAME
-            plan = session.plan({each: asked for each, (_, asked) in wanted.items()}, uses_ids=by_id)
+            version = connection.version_for(FETCH, newest_version(by_id=by_id))
+            plan = session.plan({each: asked for each, (_, asked) in wanted.items()}, uses_ids=uses_ids(version))
             self.fetches += 1
-            response = await connection.post(FETCH, version, self._request(plan), self._timeout_s)
+            request = self._requests.build(plan, self._free_bytes())
+            response = await connection.post(FETCH, version, request, self._timeout_s)
             assert isinstance(response, FetchResponse)
             if not problems.is_empty:
                 problems.recovered(f"broker {node}")
@@ -222,37 +213,8 @@ class Fetcher:
             asked.state.read_replica = UNKNOWN
         self._context.metadata.request_update()
 
-    def _request(self, plan: FetchRequestData) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        for each, asked in plan.asked.items():
-            partition = FetchPartition(
-                partition=each.partition,
-                current_leader_epoch=asked.leader_epoch,
-                fetch_offset=asked.offset,
-                partition_max_bytes=asked.max_bytes,
-            )
-            topic = topics.get(each.topic)
-            if topic is None:
-                topic = topics[each.topic] = FetchTopic(topic=each.topic, topic_id=asked.topic_id)
-            topic.partitions.append(partition)
-        forgotten: dict[tuple[str, bytes], ForgottenTopic] = {}
-        for each, topic_id in plan.forgotten.items():
-            gone = forgotten.get((each.topic, topic_id))
-            if gone is None:
-                gone = forgotten[(each.topic, topic_id)] = ForgottenTopic(topic=each.topic, topic_id=topic_id)
-            gone.partitions.append(each.partition)
-        room = self._max_bytes - int(self._fetch_buffer.arrived - self._fetch_buffer.drained)
-        return FetchRequest(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=max(room, 1),
-            isolation_level=self._isolation,
-            session_id=plan.session_id,
-            session_epoch=plan.epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
-            rack_id=self._rack,
-        )
+    def _free_bytes(self) -> int:
+        return max(self._max_bytes - int(self._fetch_buffer.arrived - self._fetch_buffer.drained), 1)
 
     def _take(
         self,
@@ -262,21 +224,20 @@ class Fetcher:
         response: FetchResponse,
     ) -> float:
         """Hand over what came; the seconds to wait before this broker is asked again."""
-        assert self.responses is not None
         session.handle_response(response.error_code, response.session_id)
         if response.error_code != NONE:
             log.debug("broker %d refused a fetch: %s", node, from_code(response.error_code).name)
             self._context.metadata.request_update()
             return self._backoff_s if session.session_id else 0.0
         by_id = {asked.topic_id: where.topic for where, (_, asked) in wanted.items()}
-        is_news = False
+        has_data = False
         for topic in response.responses:
             name = topic.topic or by_id.get(topic.topic_id, "")
             for data in topic.partitions:
                 each = wanted.get(TopicPartition(name, data.partition_index))
-                if each is not None and self.responses.take(each[0], node, data):
-                    is_news = True
-        if is_news:
+                if each is not None and self._responses.take(each[0], node, data):
+                    has_data = True
+        if has_data:
             # First the next request, then the program's thread: it holds the interpreter's lock while it works.
             self._context.engine.loop.call_soon(self._context.wakeup.notify)
         return 0.0
@@ -295,9 +256,8 @@ class Fetcher:
         # One that is parked there would be waited for; the broker forgets sessions by itself.
         if plan is None or connection is None or connection.in_flight:
             return
-        version = connection.version_for(FETCH, None if plan.uses_ids else NEWEST_BY_NAME)
-        request = self._request(plan)
-        request.max_wait_ms = 0
+        version = connection.version_for(FETCH, newest_version(by_id=plan.uses_ids))
+        request = self._requests.build(plan, self._free_bytes(), max_wait_ms=0)
         await asyncio.wait_for(connection.post(FETCH, version, request, self._timeout_s), _CLOSE_S)
 
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from braidlog.client.consumer.group.group_errors import fenced_instance_error, group_error
-from braidlog.client.consumer.group.identity import NO_GENERATION, GroupIdentity
-from braidlog.client.consumer.group.member_states import (
-    CLASSIC_MEMBER_TRANSITIONS,
-    ClassicMemberState,
+from braidlog.client.consumer.group.member import (
+    NO_GENERATION,
+    GroupIdentity,
     MemberStateMachine,
+    fenced_instance_error,
+    group_error,
 )
 from braidlog.core.protocol_errors import (
     NONE,
@@ -47,11 +47,41 @@ _BATCHED_LEAVE: Final = 3
 _UNREACHABLE: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
 
 
+class ClassicMemberState(Enum):
+    # Not in a generation: nothing can be committed, heartbeats rest. A join may be on its way to JOINING.
+    UNJOINED = "out of the group"
+    # JoinGroup is under way; partitions may still be owned (cooperative), but nothing can be committed.
+    JOINING = "joining"
+    # The group waits for our assignments: we lead it.
+    ASSIGNING = "assigning"
+    # SyncGroup is under way.
+    SYNCING = "waiting for its assignment"
+    # Has an assignment that the program's thread has yet to take.
+    ASSIGNED = "taking its assignment"
+    # In a generation, with all listeners called.
+    STABLE = "stable"
+
+
+_TRANSITIONS: Final[dict[ClassicMemberState, tuple[ClassicMemberState, ...]]] = {
+    ClassicMemberState.UNJOINED: (ClassicMemberState.JOINING, ClassicMemberState.UNJOINED),
+    ClassicMemberState.JOINING: (
+        ClassicMemberState.JOINING,
+        ClassicMemberState.ASSIGNING,
+        ClassicMemberState.SYNCING,
+        ClassicMemberState.UNJOINED,
+    ),
+    ClassicMemberState.ASSIGNING: (ClassicMemberState.SYNCING, ClassicMemberState.JOINING, ClassicMemberState.UNJOINED),
+    ClassicMemberState.SYNCING: (ClassicMemberState.ASSIGNED, ClassicMemberState.JOINING, ClassicMemberState.UNJOINED),
+    ClassicMemberState.ASSIGNED: (ClassicMemberState.STABLE, ClassicMemberState.JOINING, ClassicMemberState.UNJOINED),
+    ClassicMemberState.STABLE: (ClassicMemberState.JOINING, ClassicMemberState.UNJOINED),
+}
+
+
 class NextStep(Enum):
-    GO_ON = "the answer was good"
-    AT_ONCE = "send the same again"
-    LATER = "send the same again after a pause"
-    ELSEWHERE = "look the coordinator up, then send the same again after a pause"
+    DONE = "the answer was good"
+    RETRY = "send the same again"
+    RETRY_LATER = "send the same again after a pause"
+    FIND_COORDINATOR = "look the coordinator up, then send the same again after a pause"
     REJOIN = "the group begins another rebalance: join that"
     RESET = "the coordinator forgot this member: everything it had is lost, and it may join anew"
 
@@ -69,9 +99,7 @@ class ClassicMember:
         self.rejoin: str | None = "it is not in the group yet"
         self._session_ms = session_ms
         self._rebalance_ms = rebalance_ms
-        self._machine = MemberStateMachine(
-            f"member of group {group_id}", CLASSIC_MEMBER_TRANSITIONS, ClassicMemberState.UNJOINED
-        )
+        self._machine = MemberStateMachine(f"member of group {group_id}", _TRANSITIONS, ClassicMemberState.UNJOINED)
 
     @property
     def state(self) -> ClassicMemberState:
@@ -125,14 +153,14 @@ class ClassicMember:
                 if self.leads and not answer.skip_assignment
                 else ClassicMemberState.SYNCING
             )
-            return NextStep.GO_ON
+            return NextStep.DONE
         if code == MemberIdRequiredError.code:
             self.member_id = answer.member_id
-            return NextStep.AT_ONCE
+            return NextStep.RETRY
         if code in _UNREACHABLE:
-            return NextStep.ELSEWHERE
+            return NextStep.FIND_COORDINATOR
         if code in (CoordinatorLoadInProgressError.code, RebalanceInProgressError.code):
-            return NextStep.LATER
+            return NextStep.RETRY_LATER
         if code == UnknownMemberIdError.code:
             return self.reset("the coordinator does not know it", forget_id=True)
         raise self._failure(code, "join")
@@ -142,8 +170,8 @@ class ClassicMember:
     def assignment_done(self) -> None:
         self._machine.move(ClassicMemberState.SYNCING)
 
-    def sync_request(self, shares: Sequence[tuple[str, bytes]]) -> SyncGroupRequest:
-        """`shares`: by member, of the leader alone."""
+    def sync_request(self, assignments: Sequence[tuple[str, bytes]]) -> SyncGroupRequest:
+        """`assignments`: by member, from the leader alone."""
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -151,22 +179,24 @@ class ClassicMember:
             group_instance_id=self.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=self.protocol,
-            assignments=[SyncGroupRequestAssignment(member_id=name, assignment=share) for name, share in shares],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=assignment) for name, assignment in assignments
+            ],
         )
 
     def on_sync(self, answer: SyncGroupResponse) -> NextStep:
         code = answer.error_code
         if code == NONE:
             self._machine.move(ClassicMemberState.ASSIGNED)
-            return NextStep.GO_ON
-        self.want_rejoin(f"its share was refused with {name_of(code)}")
+            return NextStep.DONE
+        self.want_rejoin(f"its sync was refused with {name_of(code)}")
         self._machine.move(ClassicMemberState.JOINING)
         if code == RebalanceInProgressError.code:
             return NextStep.REJOIN
         if code in _UNREACHABLE:
-            return NextStep.ELSEWHERE
+            return NextStep.FIND_COORDINATOR
         if code == CoordinatorLoadInProgressError.code:
-            return NextStep.LATER
+            return NextStep.RETRY_LATER
         if code in (UnknownMemberIdError.code, IllegalGenerationError.code):
             return self.reset(f"sync was refused with {name_of(code)}", forget_id=code == UnknownMemberIdError.code)
         raise self._failure(code, "sync")
@@ -176,10 +206,10 @@ class ClassicMember:
         self._machine.move(ClassicMemberState.JOINING)
 
     def taken(self) -> None:
-        """The program's thread has taken the share."""
+        """The program's thread has taken the assignment."""
         self._machine.move(ClassicMemberState.STABLE)
 
-    # Being heard of
+    # Heartbeats
 
     def heartbeat_request(self) -> HeartbeatRequest:
         return HeartbeatRequest(
@@ -192,21 +222,21 @@ class ClassicMember:
     def on_refusal(self, sent: GroupIdentity, code: int) -> NextStep:
         """A heartbeat or a commit, sent as `sent`, was answered with an error."""
         if code in _UNREACHABLE:
-            return NextStep.ELSEWHERE
+            return NextStep.FIND_COORDINATOR
         if code == RebalanceInProgressError.code:
             if self.state in (ClassicMemberState.STABLE, ClassicMemberState.ASSIGNED):
                 self.want_rejoin("the group is rebalancing")
             return NextStep.REJOIN
         if code in (UnknownMemberIdError.code, IllegalGenerationError.code, FencedInstanceIdError.code):
             if sent != self.identity or self.state is ClassicMemberState.JOINING:
-                # Meanwhile it has joined again, or is about to: the answer speaks of a life that is over anyway.
-                return NextStep.GO_ON
+                # Meanwhile it has joined again, or is about to: the answer is about an earlier generation.
+                return NextStep.DONE
             if code == FencedInstanceIdError.code:
                 self.reset("another member has its instance id", forget_id=True)
                 raise fenced_instance_error(self.group_id, self.instance_id)
             return self.reset(f"it was refused with {name_of(code)}", forget_id=code == UnknownMemberIdError.code)
         if code == CoordinatorLoadInProgressError.code:
-            return NextStep.LATER
+            return NextStep.RETRY_LATER
         raise self._failure(code, "heartbeat")
 
     # Leaving

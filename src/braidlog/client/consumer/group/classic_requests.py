@@ -1,15 +1,13 @@
 """The requests of a classic member, on the engine's thread; `classic_member` decides what is in them.
 
-What needs the program's thread (callbacks, user-defined assignors) is left in `share`, `order` and `failure`, and the
-program's thread is woken.
+What needs the program's thread (callbacks, user-defined assignors) is left in `assignment`, `pending_assignment` and
+`failure`, and the program's thread is woken.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,8 +17,9 @@ from braidlog.client.consumer.assignors.embedded_protocol import read_assignment
 from braidlog.client.consumer.assignors.interface import Assignment, Assignor, Subscriber, TopicMetadata
 from braidlog.client.consumer.assignors.strategies import is_builtin
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.group.classic_member import ClassicMember, NextStep
+from braidlog.client.consumer.group.classic_member import ClassicMember, ClassicMemberState, NextStep
 from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
+from braidlog.client.consumer.group.group_requests import GroupRequests
 from braidlog.client.consumer.group.heartbeat_timer import HeartbeatTimer
 from braidlog.client.consumer.group.leader_assignment import (
     perform_assignment,
@@ -28,10 +27,8 @@ from braidlog.client.consumer.group.leader_assignment import (
     topic_metadata_of,
     topics_of,
 )
-from braidlog.client.consumer.group.member_states import ClassicMemberState
 from braidlog.client.errors import ClientError
 from braidlog.core.protocol_errors import NONE, ProtocolError
-from braidlog.core.tasks import Tasks
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.generated.join_group import JoinGroupResponse
@@ -48,29 +45,28 @@ SYNC_GROUP: Final = 14
 _JOIN, _HEARTBEAT, _LEAVE, _SYNC = 9, 4, 5, 5
 # A join is answered when the slowest member has come, at the latest after the rebalance timeout; and a little.
 _GRACE_S: Final = 5.0
-_RESTING_S: Final = 3600.0
 
 
 @dataclass(slots=True)
 class PendingAssignment:
-    """The program's own assignor has to share out, in the program's thread."""
+    """The program's own assignor has to assign, in the program's thread."""
 
     assignor: Assignor
     members: list[Subscriber]
-    facts: TopicMetadata
+    topics: TopicMetadata
     done: asyncio.Future[list[tuple[str, bytes]]]
 
-    def finish(self, shares: list[tuple[str, bytes]], problem: Exception | None) -> None:
-        """On the engine's thread; who waited may have gone."""
+    def finish(self, assignments: list[tuple[str, bytes]], problem: Exception | None) -> None:
+        """On the engine's thread; the join that waited may be over."""
         if self.done.done():
             return
         if problem is not None:
             self.done.set_exception(problem)
         else:
-            self.done.set_result(shares)
+            self.done.set_result(assignments)
 
 
-class ClassicRequests:
+class ClassicRequests(GroupRequests):
     def __init__(
         self,
         context: ConsumerContext,
@@ -79,33 +75,15 @@ class ClassicRequests:
         heartbeat_timer: HeartbeatTimer,
         assignors: Sequence[Assignor],
     ) -> None:
-        # Of `member` and of what is left for the program's thread.
-        self.lock = threading.Lock()
-        self.member = member
-        self.heartbeat_timer = heartbeat_timer
-        self.coordinator = coordinator
+        super().__init__(context, coordinator, heartbeat_timer)
         self.assignment: Assignment | None = None
         self.pending_assignment: PendingAssignment | None = None
-        self.failure: Exception | None = None
         self.rebalances = 0
-        self._context = context
-        self._notify = context.wakeup.notify
+        self._member = member
         self._assignors = {assignor.name: assignor for assignor in assignors}
-        self._tasks = Tasks(f"group {coordinator.group_id}")
         self._joining: asyncio.Task[None] | None = None
-        self._heartbeat_requested = asyncio.Event()
-        # As the leader: what was shared out, to notice when it changes.
+        # As the leader: what the assignment was made for, to notice when it changes.
         self._led: tuple[frozenset[str], TopicMetadata, bool] | None = None
-
-    def start(self) -> None:
-        self._context.metadata.listeners.append(self._on_view)
-        self._tasks.spawn("heartbeats", self._heartbeat_loop())
-
-    async def stop(self) -> None:
-        with contextlib.suppress(ValueError):
-            self._context.metadata.listeners.remove(self._on_view)
-        await self._tasks.close()
-        self.coordinator.close()
 
     # Joining
 
@@ -114,15 +92,15 @@ class ClassicRequests:
         self._joining = self._tasks.spawn("join", self._join(offers))
 
     async def _join(self, offers: list[tuple[str, bytes]]) -> None:
-        backoff = self.coordinator.backoff()
+        backoff = self._coordinator.backoff()
         try:
             while True:
                 step = await self._join_once(offers)
-                if step in (NextStep.GO_ON, NextStep.RESET):
+                if step in (NextStep.DONE, NextStep.RESET):
                     return
-                if step is NextStep.ELSEWHERE:
-                    self.coordinator.mark_unknown("it said that it is not the coordinator")
-                if step in (NextStep.LATER, NextStep.ELSEWHERE):
+                if step is NextStep.FIND_COORDINATOR:
+                    self._coordinator.mark_unknown("it said that it is not the coordinator")
+                if step in (NextStep.RETRY_LATER, NextStep.FIND_COORDINATOR):
                     await backoff.wait()
         except Exception as problem:
             if asyncio.current_task() is self._joining:
@@ -132,16 +110,16 @@ class ClassicRequests:
 
     def _is_over(self, state: ClassicMemberState) -> bool:
         """Whether the member went elsewhere while this join was waiting: out of the group, or into another join."""
-        return asyncio.current_task() is not self._joining or not self.member.is_in(state)
+        return asyncio.current_task() is not self._joining or not self._member.is_in(state)
 
     async def _join_once(self, offers: list[tuple[str, bytes]]) -> NextStep:
         with self.lock:
             if self._is_over(ClassicMemberState.JOINING):
                 return NextStep.RESET
-            request = self.member.join_request(offers)
-        longest_s = max(self.coordinator.request_timeout_s, self.heartbeat_timer.max_poll_s + _GRACE_S)
+            request = self._member.join_request(offers)
+        longest_s = max(self._coordinator.request_timeout_s, self._heartbeat_timer.max_poll_s + _GRACE_S)
         try:
-            answer = await self.coordinator.ask(
+            answer = await self._coordinator.ask(
                 JOIN_GROUP, lambda _: request, JoinGroupResponse, at_most=_JOIN, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
@@ -149,197 +127,179 @@ class ClassicRequests:
         with self.lock:
             if self._is_over(ClassicMemberState.JOINING):
                 return NextStep.RESET
-            step = self.member.on_join(answer)
-        if step is not NextStep.GO_ON:
+            step = self._member.on_join(answer)
+        if step is not NextStep.DONE:
             # Another round of the rebalance is no failure.
-            self.coordinator.handle_error(answer.error_code)
+            self._coordinator.handle_error(answer.error_code)
             return step
-        self.coordinator.recovered()
+        self._coordinator.recovered()
         self.rebalances += 1
-        self.heartbeat_timer.begin(self._now())
+        self._heartbeat_timer.begin(self._now())
         self._heartbeat_requested.set()
         log.info(
-            "group %s: member %s is in generation %d%s, with %s", self.coordinator.group_id, answer.member_id,
-            answer.generation_id, " as its leader" if self.member.leads else "", answer.protocol_name,
+            "group %s: member %s is in generation %d%s, with %s", self._coordinator.group_id, answer.member_id,
+            answer.generation_id, " as its leader" if self._member.leads else "", answer.protocol_name,
         )  # fmt: skip
-        shares = await self._assignments(answer)
+        assignments = await self._assignments(answer)
         with self.lock:
             if not self._is_over(ClassicMemberState.ASSIGNING):
-                self.member.assignment_done()
+                self._member.assignment_done()
             if self._is_over(ClassicMemberState.SYNCING):
                 return NextStep.RESET
-            sync = self.member.sync_request(shares)
+            sync = self._member.sync_request(assignments)
         try:
-            response = await self.coordinator.ask(
+            response = await self._coordinator.ask(
                 SYNC_GROUP, lambda _: sync, SyncGroupResponse, at_most=_SYNC, timeout_s=longest_s, parks=True
             )
         except ClientError as problem:
             with self.lock:
                 if self._is_over(ClassicMemberState.SYNCING):
                     return NextStep.RESET
-                self.member.no_answer()
+                self._member.no_answer()
             return self._again(problem)
-        share = _assignment_of(response)
+        assignment = _assignment_of(response)
         with self.lock:
             if self._is_over(ClassicMemberState.SYNCING):
                 return NextStep.RESET
-            step = self.member.on_sync(response)
-            if step is NextStep.GO_ON:
-                self.assignment = share
-        self.coordinator.handle_error(response.error_code)
+            step = self._member.on_sync(response)
+            if step is NextStep.DONE:
+                self.assignment = assignment
+        self._coordinator.handle_error(response.error_code)
         return step
 
     def _again(self, problem: ClientError) -> NextStep:
         if not problem.retriable:
             raise problem
-        log.debug("group %s: joins again: %s", self.coordinator.group_id, problem)
-        return NextStep.LATER
+        log.debug("group %s: joins again: %s", self._coordinator.group_id, problem)
+        return NextStep.RETRY_LATER
 
     async def _assignments(self, answer: JoinGroupResponse) -> list[tuple[str, bytes]]:
-        """What the leader answers; nothing from anybody else, nor where the group keeps what it has (KIP-814)."""
-        if not self.member.leads or not answer.members:
+        """From the leader alone; none where the group keeps what it has (KIP-814)."""
+        if not self._member.leads or not answer.members:
             subscription = self._context.subscription
             if subscription.group_topics != subscription.topics:
-                # Led before: what only others read need not be known any more.
+                # It led before: what only others read need not be known any more.
                 subscription.group_subscribe(())
             return []
         members = subscribers(answer.members)
         topics = topics_of(members)
         await self._know(topics)
         with_racks = any(member.rack is not None for member in members)
-        facts = topic_metadata_of(self._context.metadata.view, topics, with_racks=with_racks)
-        self._led = (topics, facts, with_racks)
+        metadata = topic_metadata_of(self._context.metadata.view, topics, with_racks=with_racks)
+        self._led = (topics, metadata, with_racks)
         if answer.skip_assignment:
             return []
         assignor = self._assignors.get(answer.protocol_name or "")
         if assignor is None:
             raise ClientError(f"the coordinator chose the assignor {answer.protocol_name}, which was not offered")
         if is_builtin(assignor):
-            return perform_assignment(assignor, members, facts)
-        order = PendingAssignment(assignor, members, facts, asyncio.get_running_loop().create_future())
+            return perform_assignment(assignor, members, metadata)
+        pending = PendingAssignment(assignor, members, metadata, asyncio.get_running_loop().create_future())
         with self.lock:
-            self.pending_assignment = order
+            self.pending_assignment = pending
         self._notify()
-        return await order.done
+        return await pending.done
 
     async def _know(self, topics: frozenset[str]) -> None:
-        """See that metadata tells of every topic that somebody in the group reads, if they exist."""
+        """See that metadata has every topic that a member of the group reads, if they exist."""
         self._context.subscription.group_subscribe(topics)
         if not self._context.metadata.want(*topics):
             return
         try:
-            async with asyncio.timeout(self.coordinator.request_timeout_s):
+            async with asyncio.timeout(self._coordinator.request_timeout_s):
                 await self._context.metadata.refreshed()
         except (TimeoutError, ClientError, ProtocolError) as problem:
-            log.warning("group %s: shares out with what is known of its topics: %s", self.coordinator.group_id, problem)
+            log.warning("group %s: assigns with what is known of its topics: %s", self._coordinator.group_id, problem)
 
     def _on_view(self, view: ClusterView) -> None:
-        if self._led is not None and self.member.leads:
-            topics, facts, with_racks = self._led
-            if topic_metadata_of(view, topics, with_racks=with_racks) != facts:
+        if self._led is not None and self._member.leads:
+            topics, metadata, with_racks = self._led
+            if topic_metadata_of(view, topics, with_racks=with_racks) != metadata:
                 with self.lock:
-                    self.member.want_rejoin("topics of the group changed")
+                    self._member.want_rejoin("topics of the group changed")
         # Also where the topics that a pattern matches may have changed.
         self._notify()
 
     def _fail(self, problem: Exception) -> None:
         with self.lock:
-            self.member.reset(f"it cannot join: {problem}", forget_id=False)
+            self._member.reset(f"it cannot join: {problem}", forget_id=False)
             self.failure = problem
         self._notify()
 
-    # Being heard of
+    # Heartbeats
 
-    async def _heartbeat_loop(self) -> None:
-        while True:
-            wait_s = self.heartbeat_timer.wait_s(self._now()) if self._should_heartbeat() else _RESTING_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._heartbeat_requested.wait()
-            self._heartbeat_requested.clear()
-            now = self._now()
-            if not self._should_heartbeat():
-                continue
-            if self.heartbeat_timer.is_poll_overdue(now):
-                await self._leave_for_not_polling()
-            elif now >= self.heartbeat_timer.due_at():
-                if self.heartbeat_timer.is_session_over(now):
-                    self.coordinator.mark_unknown("it did not answer heartbeats for a whole session")
-                await self._send_heartbeat()
+    @property
+    def _is_active(self) -> bool:
+        """While a join is under way the coordinator waits for no heartbeats."""
+        return self._member.is_known and not self._member.is_in(ClassicMemberState.JOINING)
 
-    def _should_heartbeat(self) -> bool:
-        """While a join is under way the join itself is the sign of life."""
-        return self.member.is_known and not self.member.is_in(ClassicMemberState.JOINING)
+    @property
+    def _member_id(self) -> str:
+        return self._member.member_id
 
     async def _send_heartbeat(self) -> None:
+        if self._heartbeat_timer.is_session_over(self._now()):
+            self._coordinator.mark_unknown("it did not answer heartbeats for a whole session")
         with self.lock:
-            sent = self.member.identity
-            request = self.member.heartbeat_request()
-        self.heartbeat_timer.sent(self._now())
-        pause_s = self.coordinator.backoff().next_s()
+            sent = self._member.identity
+            request = self._member.heartbeat_request()
+        self._heartbeat_timer.sent(self._now())
+        pause_s = self._coordinator.backoff().next_s()
         try:
-            answer = await self.coordinator.ask(HEARTBEAT, lambda _: request, HeartbeatResponse, at_most=_HEARTBEAT)
+            answer = await self._coordinator.ask(HEARTBEAT, lambda _: request, HeartbeatResponse, at_most=_HEARTBEAT)
         except (ClientError, ProtocolError) as problem:
             if not problem.retriable:
                 self._fail(problem)
-            self.heartbeat_timer.failed(self._now(), pause_s)
+            self._heartbeat_timer.failed(self._now(), pause_s)
             return
-        self.heartbeat_timer.heard(self._now())
+        self._heartbeat_timer.heard(self._now())
         if answer.error_code == NONE:
-            self.coordinator.recovered()
+            self._coordinator.recovered()
             return
         try:
             with self.lock:
-                step = self.member.on_refusal(sent, answer.error_code)
+                step = self._member.on_refusal(sent, answer.error_code)
         except ProtocolError as problem:
             self._fail(problem)
             return
-        if step in (NextStep.ELSEWHERE, NextStep.LATER):
-            self.coordinator.handle_error(answer.error_code)
-            self.heartbeat_timer.failed(self._now(), pause_s)
+        if step in (NextStep.FIND_COORDINATOR, NextStep.RETRY_LATER):
+            self._coordinator.handle_error(answer.error_code)
+            self._heartbeat_timer.failed(self._now(), pause_s)
         else:
             self._notify()
 
     # Leaving
 
     async def _leave_for_not_polling(self) -> None:
-        log.warning(
-            "group %s: member %s leaves it, since poll() was not called for %g s (max.poll.interval.ms): handle fewer "
-            "records at a time (max.poll.records), or allow more time. Its partitions go to others, and the next "
-            "poll joins again", self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s,
-        )  # fmt: skip
         await self.leave("poll() was not called for max.poll.interval.ms")
         self._notify()
 
     async def leave(self, reason: str) -> None:
-        """Out at once for ourselves; the coordinator is told if it is known, and if the member is not static."""
+        """Out at once for ourselves; the request is sent if the coordinator is known and the member is not static."""
         joining, self._joining = self._joining, None
         with self.lock:
-            goodbye = self.member.sends_leave and self.coordinator.node_id is not None
-            requests = {version: self.member.leave_request(version, reason) for version in range(_LEAVE + 1)}
-            self.member.reset(reason, forget_id=True)
+            sends_leave = self._member.sends_leave and self._coordinator.node_id is not None
+            requests = {version: self._member.leave_request(version, reason) for version in range(_LEAVE + 1)}
+            self._member.reset(reason, forget_id=True)
             self.assignment = self.pending_assignment = None
         self._led = None
         try:
-            if goodbye:
-                answer = await self.coordinator.ask(
+            if sends_leave:
+                answer = await self._coordinator.ask(
                     LEAVE_GROUP, lambda version: requests[version], LeaveGroupResponse, at_most=_LEAVE
                 )
                 if answer.error_code != NONE:
-                    log.debug("group %s: leaving was answered with %d", self.coordinator.group_id, answer.error_code)
+                    log.debug("group %s: leaving was answered with %d", self._coordinator.group_id, answer.error_code)
         except (ClientError, ProtocolError) as problem:
-            log.debug("group %s: could not send the leave request: %s", self.coordinator.group_id, problem)
+            log.debug("group %s: could not send the leave request: %s", self._coordinator.group_id, problem)
         finally:
-            # Only now: as long as its join is parked, the goodbye takes another way.
+            # Only now: as long as its join is parked, the leave request takes another connection.
             if joining is not None:
                 joining.cancel()
-
-    def _now(self) -> float:
-        return self._context.clock.monotonic()
 
 
 def _assignment_of(response: SyncGroupResponse) -> Assignment:
     try:
         return read_assignment(response.assignment) if response.error_code == NONE else Assignment()
     except MalformedError as problem:
-        raise ClientError(f"the group's leader gave a share that no consumer can read ({problem})") from problem
+        raise ClientError(f"the group's leader sent an assignment that no consumer can read ({problem})") from problem

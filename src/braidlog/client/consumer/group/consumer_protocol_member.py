@@ -2,28 +2,27 @@
 
     UNJOINED → JOINING → STABLE ⇄ RECONCILING → ACKNOWLEDGING → STABLE …   and from anywhere FENCED or STALE → JOINING
 
-One request says everything: who the member is, what it subscribes to, what it has. What has not changed since the last
+One request has everything: who the member is, what it subscribes to, what it has. What has not changed since the last
 heartbeat that was answered is left out. The answer says what the coordinator wants the member to have; it only ever
-contains partitions that nobody else has any more.
+contains partitions that no other member has any more.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from braidlog.client.consumer.group.group_errors import fenced_instance_error, group_error
-from braidlog.client.consumer.group.identity import NO_GENERATION, GroupIdentity
-from braidlog.client.consumer.group.member_states import (
-    CONSUMER_MEMBER_TRANSITIONS,
-    ConsumerMemberState,
+from braidlog.client.consumer.group.member import (
+    NO_GENERATION,
+    GroupIdentity,
     MemberStateMachine,
+    fenced_instance_error,
+    group_error,
 )
 from braidlog.core import protocol_errors as errors
-from braidlog.core.ids import id_text, random_id
 from braidlog.core.protocol_errors import NONE, name_of
 from braidlog.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -56,11 +55,63 @@ Owned = Mapping[bytes, frozenset[int]]
 NOTHING: Final[dict[bytes, frozenset[int]]] = {}
 
 
+class ConsumerMemberState(Enum):
+    # No heartbeats are sent.
+    UNJOINED = "out of the group"
+    # The first heartbeat, with epoch 0, is to be sent or under way.
+    JOINING = "joining"
+    # Has an epoch, and what the coordinator wants us to have is what we said we have.
+    STABLE = "stable"
+    # The coordinator wants us to have something else: the program's thread has to revoke and take.
+    RECONCILING = "reconciling"
+    # That is done; the next heartbeat says so.
+    ACKNOWLEDGING = "acknowledging"
+    # The coordinator does not know us any more: the program's thread loses everything, then we join again.
+    FENCED = "fenced"
+    # As FENCED, but we left ourselves because the program did not poll.
+    STALE = "left for not polling"
+
+
+_TRANSITIONS: Final[dict[ConsumerMemberState, tuple[ConsumerMemberState, ...]]] = {
+    ConsumerMemberState.UNJOINED: (ConsumerMemberState.JOINING, ConsumerMemberState.UNJOINED),
+    ConsumerMemberState.JOINING: (
+        ConsumerMemberState.STABLE,
+        ConsumerMemberState.RECONCILING,
+        ConsumerMemberState.FENCED,
+        ConsumerMemberState.STALE,
+        ConsumerMemberState.UNJOINED,
+    ),
+    ConsumerMemberState.STABLE: (
+        ConsumerMemberState.RECONCILING,
+        ConsumerMemberState.ACKNOWLEDGING,
+        ConsumerMemberState.FENCED,
+        ConsumerMemberState.STALE,
+        ConsumerMemberState.UNJOINED,
+    ),
+    ConsumerMemberState.RECONCILING: (
+        ConsumerMemberState.ACKNOWLEDGING,
+        ConsumerMemberState.STABLE,
+        ConsumerMemberState.FENCED,
+        ConsumerMemberState.STALE,
+        ConsumerMemberState.UNJOINED,
+    ),
+    ConsumerMemberState.ACKNOWLEDGING: (
+        ConsumerMemberState.STABLE,
+        ConsumerMemberState.RECONCILING,
+        ConsumerMemberState.FENCED,
+        ConsumerMemberState.STALE,
+        ConsumerMemberState.UNJOINED,
+    ),
+    ConsumerMemberState.FENCED: (ConsumerMemberState.JOINING, ConsumerMemberState.UNJOINED),
+    ConsumerMemberState.STALE: (ConsumerMemberState.JOINING, ConsumerMemberState.UNJOINED),
+}
+
+
 class HeartbeatResult(Enum):
-    FINE = "nothing to do"
-    NEWS = "the program's thread has to give up, take or let go"
-    AGAIN = "say it again at once"
-    LATER = "say it again after a pause, perhaps to another coordinator"
+    DONE = "nothing to do"
+    CHANGED = "the program's thread has to revoke, take or lose partitions"
+    RETRY = "send it again at once"
+    RETRY_LATER = "send it again after a pause, perhaps to another coordinator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +123,32 @@ class TopicSubscription:
 
 class ConsumerProtocolMember:
     def __init__(
-        self, group_id: str, instance_id: str | None, rack: str | None, rebalance_ms: int, server_assignor: str | None
+        self,
+        group_id: str,
+        instance_id: str | None,
+        rack: str | None,
+        rebalance_ms: int,
+        server_assignor: str | None,
+        *,
+        new_member_id: Callable[[], str],
     ) -> None:
         self.group_id = group_id
         self.instance_id = instance_id
         self.member_id = ""
         self.epoch = JOIN_EPOCH
-        # Which life this is: answers to questions of an earlier one do not count.
+        # Rises with every join: answers to requests of an earlier one do not count.
         self.incarnation = 0
         self.subscribed = TopicSubscription()
-        # What the coordinator wants us to have; none until it has said so in this life.
+        # What the coordinator wants us to have; none until it has said so since the join.
         self.target: Owned | None = None
         # What we have, as far as the program's thread has taken it.
         self.owned: Owned = NOTHING
         self._rack = rack
         self._rebalance_ms = rebalance_ms
         self._server_assignor = server_assignor
-        self._machine = MemberStateMachine(
-            f"member of group {group_id}", CONSUMER_MEMBER_TRANSITIONS, ConsumerMemberState.UNJOINED
-        )
-        # What the coordinator has heard and answered: nothing of it is repeated.
+        self._new_member_id = new_member_id
+        self._machine = MemberStateMachine(f"member of group {group_id}", _TRANSITIONS, ConsumerMemberState.UNJOINED)
+        # What the coordinator has answered: nothing of it is repeated.
         self._sent_subscription: TopicSubscription | None = None
         self._sent_owned: Owned | None = None
         self._regex_refused = False
@@ -104,28 +161,28 @@ class ConsumerProtocolMember:
         return self._machine.state in states
 
     @property
-    def speaks(self) -> bool:
-        """Whether there is anything to be said to the coordinator."""
+    def is_active(self) -> bool:
+        """Whether heartbeats are sent."""
         return not self.is_in(ConsumerMemberState.UNJOINED, ConsumerMemberState.FENCED, ConsumerMemberState.STALE)
 
     @property
     def is_joined(self) -> bool:
-        return self.epoch > JOIN_EPOCH and self.speaks
+        return self.epoch > JOIN_EPOCH and self.is_active
 
     @property
     def sends_leave(self) -> bool:
-        """Also while its first heartbeat is under way: whoever goes then would be waited for, for a whole session."""
-        return self.speaks and self.member_id != ""
+        """Also while its first heartbeat is under way: else the group would wait a whole session for it."""
+        return self.is_active and self.member_id != ""
 
     @property
     def identity(self) -> GroupIdentity:
         generation = self.epoch if self.is_joined else NO_GENERATION
         return GroupIdentity(generation, self.member_id, self.instance_id, uses_consumer_protocol=True)
 
-    # What the program's thread says
+    # From the program's thread
 
     def join(self, subscribed: TopicSubscription) -> None:
-        """A new life: everything is told anew, and nothing is owned."""
+        """Begin anew: everything is sent again, and nothing is owned."""
         self._machine.move(ConsumerMemberState.JOINING)
         self.incarnation += 1
         self.epoch = JOIN_EPOCH
@@ -147,7 +204,7 @@ class ConsumerProtocolMember:
 
     def fence(self) -> None:
         """It cannot go on as it is: what it has is lost."""
-        if self.speaks:
+        if self.is_active:
             self._machine.move(ConsumerMemberState.FENCED)
 
     def out(self) -> None:
@@ -155,20 +212,20 @@ class ConsumerProtocolMember:
         self.epoch = JOIN_EPOCH
         self.target = None
 
-    # What to say
+    # Requests
 
     def send_everything(self) -> None:
-        """The next heartbeat leaves nothing out: nobody knows whether the last was heard."""
+        """The next heartbeat leaves nothing out: the coordinator may not have got the last one."""
         self._sent_subscription = None
         self._sent_owned = None
 
     @property
-    def has_news(self) -> bool:
-        return self.speaks and (self.owned != self._sent_owned or self._sent_subscription != self.subscribed)
+    def has_changes(self) -> bool:
+        return self.is_active and (self.owned != self._sent_owned or self._sent_subscription != self.subscribed)
 
     def request(self, version: int) -> ConsumerGroupHeartbeatRequest:
         if not self.member_id and version >= _CLIENT_MEMBER_IDS:
-            self.member_id = id_text(random_id())
+            self.member_id = self._new_member_id()
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
         )
@@ -212,15 +269,15 @@ class ConsumerProtocolMember:
     def stop_for_not_polling(self) -> None:
         self._machine.move(ConsumerMemberState.STALE)
 
-    # What was answered
+    # Answers
 
     def no_answer(self) -> None:
         self.send_everything()
 
     def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> HeartbeatResult:
-        if not self.speaks:
-            # It is about a life that is over.
-            return HeartbeatResult.FINE
+        if not self.is_active:
+            # It is about an earlier join.
+            return HeartbeatResult.DONE
         if answer.error_code != NONE:
             return self._on_refusal(answer)
         if answer.member_id:
@@ -232,37 +289,37 @@ class ConsumerProtocolMember:
         elif self.is_in(ConsumerMemberState.ACKNOWLEDGING) and self._sent_owned == self.owned:
             self._machine.move(ConsumerMemberState.STABLE)
         if answer.assignment is None:
-            return HeartbeatResult.FINE
+            return HeartbeatResult.DONE
         first = self.target is None
         self.target = {each.topic_id: frozenset(each.partitions) for each in answer.assignment.topic_partitions}
         if self.target == self.owned and not first:
             if self.is_in(ConsumerMemberState.RECONCILING):
                 self._machine.move(ConsumerMemberState.STABLE)
-            return HeartbeatResult.FINE
+            return HeartbeatResult.DONE
         if not self.is_in(ConsumerMemberState.RECONCILING):
             self._machine.move(ConsumerMemberState.RECONCILING)
-        return HeartbeatResult.NEWS
+        return HeartbeatResult.CHANGED
 
     def _on_refusal(self, answer: ConsumerGroupHeartbeatResponse) -> HeartbeatResult:
         code = answer.error_code
         self.send_everything()
         if code in _RETRIABLE_CODES:
-            return HeartbeatResult.LATER
+            return HeartbeatResult.RETRY_LATER
         if code in _FENCED_CODES:
             if self.is_in(ConsumerMemberState.JOINING):
-                # Known under this id no more, and nothing is lost by it: come as somebody new.
+                # Known under this id no more, and nothing is lost by it: join as a new member.
                 self.member_id = ""
-                return HeartbeatResult.LATER
+                return HeartbeatResult.RETRY_LATER
             log.info("group %s: member %s is out of it: %s", self.group_id, self.member_id, name_of(code))
             self._machine.move(ConsumerMemberState.FENCED)
-            return HeartbeatResult.NEWS
+            return HeartbeatResult.CHANGED
         if code == errors.InvalidRegularExpressionError.code and self.subscribed.regex and not self._regex_refused:
             log.warning(
                 "group %s: the broker does not understand the pattern %r (%s); topics are matched here instead",
                 self.group_id, self.subscribed.regex, answer.error_message,
             )  # fmt: skip
             self._regex_refused = True
-            return HeartbeatResult.AGAIN
+            return HeartbeatResult.RETRY
         self._machine.move(ConsumerMemberState.FENCED)
         if code == errors.FencedInstanceIdError.code:
             raise fenced_instance_error(self.group_id, self.instance_id)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-import threading
 from typing import Final
 
 from braidlog.client.cluster_view import ClusterView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.group.consumer_protocol_member import ConsumerProtocolMember, HeartbeatResult
 from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
+from braidlog.client.consumer.group.group_requests import GroupRequests
 from braidlog.client.consumer.group.heartbeat_timer import HeartbeatTimer
 from braidlog.client.errors import ClientError
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
-from braidlog.core.tasks import Tasks
 from braidlog.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -25,10 +22,9 @@ log = logging.getLogger("braidlog.client.group")
 
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 _NEWEST: Final = 1
-_RESTING_S: Final = 3600.0
 
 
-class ConsumerProtocolRequests:
+class ConsumerProtocolRequests(GroupRequests):
     def __init__(
         self,
         context: ConsumerContext,
@@ -36,148 +32,111 @@ class ConsumerProtocolRequests:
         member: ConsumerProtocolMember,
         heartbeat_timer: HeartbeatTimer,
     ) -> None:
-        # Of `member` and of what is left for the program's thread.
-        self.lock = threading.Lock()
-        self.member = member
-        self.heartbeat_timer = heartbeat_timer
-        self.coordinator = coordinator
-        self.failure: Exception | None = None
+        super().__init__(context, coordinator, heartbeat_timer)
         self.heartbeats = 0
-        self._context = context
-        self._notify = context.wakeup.notify
-        self._tasks = Tasks(f"group {coordinator.group_id}")
-        self._heartbeat_requested = asyncio.Event()
+        self._member = member
         self._backoff = coordinator.backoff()
-        # In which life the question under way was asked.
+        # The member's incarnation when the request under way was made.
         self._sent_in = 0
-
-    def start(self) -> None:
-        self._context.metadata.listeners.append(self._on_view)
-        self._tasks.spawn("heartbeats", self._heartbeat_loop())
-
-    async def stop(self) -> None:
-        with contextlib.suppress(ValueError):
-            self._context.metadata.listeners.remove(self._on_view)
-        await self._tasks.close()
-        self.coordinator.close()
-
-    def request_heartbeat(self) -> None:
-        """There is news for the coordinator."""
-        self._heartbeat_requested.set()
 
     def _on_view(self, view: ClusterView) -> None:
         # Topics that were only known by their id may have a name now, and a pattern may match others.
         self._notify()
 
-    async def _heartbeat_loop(self) -> None:
-        while True:
-            await self._wait()
-            now = self._now()
-            if not self.member.speaks:
-                continue
-            if self.heartbeat_timer.is_poll_overdue(now):
-                await self._leave_for_not_polling()
-            elif now >= self.heartbeat_timer.due_at() or self.member.has_news:
-                await self._send()
+    @property
+    def _is_active(self) -> bool:
+        return self._member.is_active
 
-    async def _wait(self) -> None:
-        wait_s = self.heartbeat_timer.wait_s(self._now()) if self.member.speaks else _RESTING_S
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._heartbeat_requested.wait()
-        self._heartbeat_requested.clear()
+    @property
+    def _member_id(self) -> str:
+        return self._member.member_id
 
-    async def _send(self) -> None:
-        self.heartbeat_timer.sent(self._now())
+    def _is_heartbeat_due(self, now: float) -> bool:
+        return super()._is_heartbeat_due(now) or self._member.has_changes
+
+    async def _send_heartbeat(self) -> None:
+        self._heartbeat_timer.sent(self._now())
         self.heartbeats += 1
         try:
-            answer = await self.coordinator.ask(
+            answer = await self._coordinator.ask(
                 CONSUMER_GROUP_HEARTBEAT, self._request, ConsumerGroupHeartbeatResponse, at_most=_NEWEST
             )
         except (ClientError, ProtocolError) as problem:
             with self.lock:
-                self.member.no_answer()
+                self._member.no_answer()
             if not problem.retriable:
-                self._fail(_told(problem))
+                self._fail(_with_advice(problem))
                 return
             await self._pause()
             return
         self._backoff.reset()
-        self.heartbeat_timer.heard(self._now())
+        self._heartbeat_timer.heard(self._now())
         if answer.heartbeat_interval_ms > 0:
-            self.heartbeat_timer.interval_s = answer.heartbeat_interval_ms / 1000.0
+            self._heartbeat_timer.interval_s = answer.heartbeat_interval_ms / 1000.0
         try:
             with self.lock:
-                if self._sent_in != self.member.incarnation:
-                    # Left and come back meanwhile: nothing of the new life was said yet.
+                if self._sent_in != self._member.incarnation:
+                    # It left and joined again meanwhile: nothing was sent since the join.
                     self._heartbeat_requested.set()
                     return
-                heard = self.member.on_answer(answer)
+                result = self._member.on_answer(answer)
         except ProtocolError as problem:
             self._fail(problem)
             return
-        if heard is not HeartbeatResult.LATER:
-            self.coordinator.recovered()
-        if heard is HeartbeatResult.NEWS:
+        if result is not HeartbeatResult.RETRY_LATER:
+            self._coordinator.recovered()
+        if result is HeartbeatResult.CHANGED:
             self._notify()
-        elif heard is HeartbeatResult.AGAIN:
+        elif result is HeartbeatResult.RETRY:
             self._heartbeat_requested.set()
-        elif heard is HeartbeatResult.LATER:
-            self.coordinator.handle_error(answer.error_code)
+        elif result is HeartbeatResult.RETRY_LATER:
+            self._coordinator.handle_error(answer.error_code)
             await self._pause()
 
     def _request(self, version: int) -> ConsumerGroupHeartbeatRequest:
         with self.lock:
-            self._sent_in = self.member.incarnation
-            return self.member.request(version)
+            self._sent_in = self._member.incarnation
+            return self._member.request(version)
 
     async def _pause(self) -> None:
-        """News must not break it short: the coordinator needs the time."""
+        """Changes must not cut it short: the coordinator needs the time."""
         await self._backoff.wait()
         self._heartbeat_requested.set()
 
     def _fail(self, problem: Exception) -> None:
         with self.lock:
-            self.member.fence()
+            self._member.fence()
             self.failure = problem
         self._notify()
 
     async def _leave_for_not_polling(self) -> None:
-        log.warning(
-            "group %s: member %s leaves it, since poll() was not called for %g s (max.poll.interval.ms): handle fewer "
-            "records at a time (max.poll.records), or allow more time. Its partitions go to others, and the next "
-            "poll joins again", self.coordinator.group_id, self.member.member_id, self.heartbeat_timer.max_poll_s,
-        )  # fmt: skip
         with self.lock:
-            request = self.member.leave_request()
-            self.member.stop_for_not_polling()
+            request = self._member.leave_request()
+            self._member.stop_for_not_polling()
         self._notify()
         await self._send_leave(request)
 
     async def leave(self, reason: str) -> None:
         with self.lock:
-            request = self.member.leave_request()
-            goes = self.member.sends_leave
-            self.member.out()
-        if goes and self.coordinator.node_id is not None:
-            log.info("group %s: member %s leaves: %s", self.coordinator.group_id, self.member.member_id, reason)
+            request = self._member.leave_request()
+            sends_leave = self._member.sends_leave
+            self._member.out()
+        if sends_leave and self._coordinator.node_id is not None:
+            log.info("group %s: member %s leaves: %s", self._coordinator.group_id, self._member.member_id, reason)
             await self._send_leave(request)
 
     async def _send_leave(self, request: ConsumerGroupHeartbeatRequest) -> None:
         try:
-            await self.coordinator.ask(
+            await self._coordinator.ask(
                 CONSUMER_GROUP_HEARTBEAT, lambda _: request, ConsumerGroupHeartbeatResponse, at_most=_NEWEST
             )
         except (ClientError, ProtocolError) as problem:
-            log.debug("group %s: could not send the leave request: %s", self.coordinator.group_id, problem)
-
-    def _now(self) -> float:
-        return self._context.clock.monotonic()
+            log.debug("group %s: could not send the leave request: %s", self._coordinator.group_id, problem)
 
 
-def _told(problem: Exception) -> Exception:
+def _with_advice(problem: Exception) -> Exception:
     if isinstance(problem, UnsupportedVersionError):
         return UnsupportedVersionError(
-            f"{problem.message}: it does not speak the newer group protocol; use group.protocol=classic"
+            f"{problem.message}: it does not speak the consumer group protocol (KIP-848); use group.protocol=classic"
         )
     return problem

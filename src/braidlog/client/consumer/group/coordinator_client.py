@@ -28,7 +28,7 @@ log = logging.getLogger("braidlog.client.group")
 FIND_COORDINATOR: Final = 10
 # The coordinator's answers must not wait behind a fetch that is parked at the same broker.
 COORDINATOR_CONNECTION: Final = "coordinator"
-# Where fetches go: one waits there for `fetch.max.wait.ms` at most, and a join on the other lane much longer.
+# Where fetches go: one waits there for `fetch.max.wait.ms` at most, and a join on the other connection much longer.
 _FETCH_CONNECTION: Final = ""
 # The first version that takes several keys at once.
 _BATCHED: Final = 4
@@ -71,7 +71,7 @@ class CoordinatorClient:
         self.request_timeout_s = settings.seconds("request.timeout.ms")
         # The broker that coordinates the group, none while that is not known.
         self.node_id: int | None = None
-        # Whether a join or sync is parked on the coordinator's lane, and others had better not queue up behind it.
+        # Whether a join or sync is parked on the coordinator's connection, where others would queue up behind it.
         self._is_parked = False
         self._nodes = nodes
         self._backoff_s = settings.seconds("retry.backoff.ms")
@@ -105,7 +105,7 @@ class CoordinatorClient:
         if self._finding is None:
             self._finding = asyncio.get_running_loop().create_task(self._find(), name=f"find {self.group_id}")
             self._finding.add_done_callback(self._found)
-        # One who gives up waiting must not take the answer from the others.
+        # A task that stops waiting must not take the answer from the others.
         return await asyncio.shield(self._finding)
 
     def _found(self, task: asyncio.Task[int]) -> None:
@@ -166,7 +166,7 @@ class CoordinatorClient:
         timeout_s: float | None = None,
         parks: bool = False,
     ) -> Answer:
-        """One request, made for the version that both sides speak, and its answer, whatever that says.
+        """One request, made for the newest common version, and its answer, also if that is an error.
 
         `parks` says that the answer may wait for what other members do.
         """
@@ -203,7 +203,7 @@ class CoordinatorClient:
 
 
 def _as_one(answer: FindCoordinatorResponse) -> Coordinator:
-    """Answers before version 4 speak of one coordinator only."""
+    """Answers before version 4 have one coordinator only."""
     return Coordinator(
         node_id=answer.node_id,
         host=answer.host,

@@ -1,4 +1,4 @@
-"""When a member has to be heard of, and when it is too late: pure arithmetic over times that the caller gives."""
+"""When a member has to send a heartbeat, and when it is too late: pure arithmetic over times that the caller gives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HeartbeatTimer:
         self._retry_at: float | None = None
 
     def begin(self, now: float) -> None:
-        """A generation begins: the coordinator has just been heard."""
+        """A generation begins: the coordinator has just answered."""
         self.last_sent = self.last_heard = now
         self._retry_at = None
 

@@ -1,4 +1,4 @@
-"""What a group's leader does: reads what everybody wants, shares out, and notices when that is no longer right."""
+"""What a group's leader does: reads what the members subscribe to, and assigns. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from braidlog.wire.generated.join_group import JoinGroupResponseMember
 
 
 def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
-    """Raises where a member says what no consumer would."""
+    """Raises where a member sends what no consumer would."""
     try:
         return [read_subscription(each.member_id, each.group_instance_id, each.metadata) for each in members]
     except MalformedError as problem:
@@ -29,7 +29,7 @@ def topics_of(members: Iterable[Subscriber]) -> frozenset[str]:
 
 
 def topic_metadata_of(view: ClusterView, topics: Iterable[str], *, with_racks: bool) -> TopicMetadata:
-    """What is known of these topics; two that are equal lead to equal shares."""
+    """What is known of these topics; two that are equal lead to equal assignments."""
     counts: dict[str, int] = {}
     racks: dict[str, list[frozenset[str]]] = {}
     for name in sorted(topics):
@@ -48,19 +48,19 @@ def _racks(view: ClusterView, replicas: tuple[int, ...]) -> frozenset[str]:
 
 
 def perform_assignment(
-    assignor: Assignor, members: Sequence[Subscriber], facts: TopicMetadata
+    assignor: Assignor, members: Sequence[Subscriber], topics: TopicMetadata
 ) -> list[tuple[str, bytes]]:
-    """A share for each member, as bytes; what an assignor gives twice, or to a stranger, is refused."""
-    shares = assignor.assign(members, facts)
-    strangers = shares.keys() - {member.member_id for member in members}
-    if strangers:
-        raise ClientError(f"the assignor {assignor.name} gave shares to members that do not exist: {sorted(strangers)}")
+    """An assignment for each member, as bytes; a partition given twice, or to an unknown member, is refused."""
+    assignments = assignor.assign(members, topics)
+    unknown = assignments.keys() - {member.member_id for member in members}
+    if unknown:
+        raise ClientError(f"the assignor {assignor.name} assigned to members that do not exist: {sorted(unknown)}")
     owners: dict[TopicPartition, str] = {}
-    for member_id, share in shares.items():
-        for partition in share.partitions:
+    for member_id, assignment in assignments.items():
+        for partition in assignment.partitions:
             if owners.setdefault(partition, member_id) != member_id:
                 raise ClientError(
                     f"the assignor {assignor.name} gave {partition} to both {owners[partition]} and {member_id}; "
                     "a partition belongs to one member at a time"
                 )
-    return [(member_id, write_assignment(share)) for member_id, share in shares.items()]
+    return [(member_id, write_assignment(assignment)) for member_id, assignment in assignments.items()]

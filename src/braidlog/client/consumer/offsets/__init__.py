@@ -1,1 +1,1 @@
-"""Offsets."""
+"""Where a consumer reads and what it commits; nothing here holds records."""

@@ -52,7 +52,7 @@ class AutoOffsetResetStrategy:
         return self._target is None and self._before_ms is None
 
     def target(self, clock: Clock) -> int | None:
-        """What to ask the log for: EARLIEST, LATEST or a timestamp; None when the program wants to be told instead."""
+        """What to ask the log for: EARLIEST, LATEST or a timestamp; None when a poll has to raise instead."""
         if self._before_ms is not None:
             return max(clock.wall_ms() - self._before_ms, 0)
         return self._target

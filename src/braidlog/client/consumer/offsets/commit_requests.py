@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from braidlog.client.consumer.assignors.embedded_protocol import by_topic
-from braidlog.client.consumer.group.identity import GroupIdentity
+from braidlog.client.consumer.group.member import GroupIdentity
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.protocol_errors import NONE
 from braidlog.core.types import TopicPartition

@@ -15,6 +15,7 @@ from typing import Any
 
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.group.membership import Membership
+from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.commit_requests import Offsets
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.consumer.offsets.offset_requests import CommitOperation, CommittedOffsets, OffsetRequests
@@ -28,7 +29,7 @@ log = logging.getLogger("braidlog.client.group")
 Callback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], None]
 
 
-class _Pending:
+class _PendingCallback:
     """An asynchronous commit whose callback has not run yet."""
 
     def __init__(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: Callback | None) -> None:
@@ -38,9 +39,11 @@ class _Pending:
 
 
 class Commits:
-    def __init__(self, context: ConsumerContext, membership: Membership) -> None:
+    def __init__(
+        self, context: ConsumerContext, membership: Membership, interceptors: ConsumerInterceptors | None = None
+    ) -> None:
         settings = context.settings
-        self.interceptors: list[Any] = []
+        self._interceptors = interceptors
         self._context = context
         self._coordinator = membership.coordinator
         self._auto = settings.flag("enable.auto.commit")
@@ -49,11 +52,11 @@ class Commits:
         self._auto_due = context.clock.monotonic() + self._interval_s
         self._auto_running = False
         # Oldest first: callbacks run in the order of the calls.
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_PendingCallback] = deque()
         self._requests = OffsetRequests(context.subscription, membership)
         self._count = 0
         self._failures = 0
-        membership.commits = self
+        membership.use_auto_commit(self)
 
     # The program's thread
 
@@ -103,7 +106,7 @@ class Commits:
         return None if work is None else self._submit(work)
 
     def auto_commit_before_rebalance(self, deadline: float) -> None:
-        """Nothing here is worth failing for: what is not committed is read again by whoever comes next."""
+        """Nothing here is worth failing for: what is not committed is read again by the next owner."""
         work = self._auto_commit()
         if work is None:
             return
@@ -141,9 +144,9 @@ class Commits:
     def _wanted(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
             return self._context.subscription.consumed()
-        for partition, offset_and_metadata in offsets.items():
-            if offset_and_metadata.offset < 0:
-                raise UserError(f"{partition}: {offset_and_metadata.offset} is no offset to commit; offsets start at 0")
+        for partition, wanted in offsets.items():
+            if wanted.offset < 0:
+                raise UserError(f"{partition}: offset {wanted.offset} cannot be committed; offsets start at 0")
         return dict(offsets)
 
     def _run(self, work: Coroutine[Any, Any, Any], deadline: float, what: str) -> Any:
@@ -155,7 +158,7 @@ class Commits:
         return done
 
     def _begin_async(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: Callback | None) -> None:
-        pending = _Pending(offsets, callback)
+        pending = _PendingCallback(offsets, callback)
         if offsets:
             try:
                 pending.done = self._submit(self._requests.commit_once(self._requests.begin_commit(offsets)))
@@ -180,11 +183,8 @@ class Commits:
 
     def _committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         self._count += 1
-        for interceptor in self.interceptors:
-            try:
-                interceptor.on_commit(offsets)
-            except Exception:
-                log.exception("an interceptor failed after a commit")
+        if self._interceptors is not None:
+            self._interceptors.on_commit(offsets)
 
     def _on_auto_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], problem: Exception | None) -> None:
         self._auto_running = False
@@ -200,9 +200,9 @@ class Commits:
 
     # The engine's thread
 
-    async def _commit_before_rebalance(self, order: CommitOperation) -> None:
+    async def _commit_before_rebalance(self, operation: CommitOperation) -> None:
         try:
-            await self._requests.commit_with_retries(order)
+            await self._requests.commit_with_retries(operation)
             self._count += 1
         except (ClientError, ProtocolError) as problem:
             self._failures += 1

@@ -85,7 +85,7 @@ class OffsetLookup:
         self._metadata = context.metadata
         self._timeout_s = context.settings.seconds("request.timeout.ms")
         self._backoff_s = context.settings.seconds("retry.backoff.ms")
-        self._read_committed = context.settings.text("isolation.level").lower() == "read_committed"
+        self._isolation_level = context.settings.isolation_level()
 
     async def ask(
         self, targets: Mapping[TopicPartition, int]
@@ -149,7 +149,7 @@ class OffsetLookup:
             topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic)).partitions.append(partition)
         request = ListOffsetsRequest(
             replica_id=-1,
-            isolation_level=int(self._read_committed),
+            isolation_level=self._isolation_level,
             topics=list(topics.values()),
             timeout_ms=int(self._timeout_s * 1000),
         )

@@ -1,7 +1,7 @@
 """OffsetCommit and OffsetFetch, on the engine's thread.
 
 Commits of one consumer are written in the order of the calls. One that has to be tried again leaves out what a later
-one has spoken of meanwhile, and what others may have by now: no commit sets anybody back.
+one has covered meanwhile, and what other members may own by now: no commit moves an offset back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.consumer.group.identity import GroupIdentity
+from braidlog.client.consumer.group.member import GroupIdentity
 from braidlog.client.consumer.group.membership import Membership
 from braidlog.client.consumer.offsets.commit_requests import (
     NEWEST,
@@ -48,7 +48,7 @@ log = logging.getLogger("braidlog.client.group")
 
 CommittedOffsets = dict[TopicPartition, OffsetAndMetadata | None]
 
-# Answers that are about who sent the commit: the membership knows what they mean.
+# Errors that are about the sender of the commit: the membership knows what they mean.
 _ABOUT_SENDER: Final = (
     UnknownMemberIdError.code,
     IllegalGenerationError.code,
@@ -64,7 +64,7 @@ class _EpochMoved(ClientError):
 
 @dataclass(slots=True)
 class CommitOperation:
-    """What a program wants committed, and who it was to its group when it said so."""
+    """What a program wants committed, and its identity in the group at the time of the call."""
 
     number: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -79,25 +79,25 @@ class OffsetRequests:
         self._membership = membership
         self._coordinator = membership.coordinator
         self._numbers = count(1)
-        # What fails or works, as people are told of it.
+        # What fails or works, in the words of the log.
         self._commits = f"commits of group {self._coordinator.group_id}"
         self._fetches = f"committed offsets of group {self._coordinator.group_id}"
-        # The last order that spoke of a partition to the coordinator.
+        # The last operation that wrote a partition's offset to the coordinator.
         self._written: dict[TopicPartition, int] = {}
         # Held from the look-up of the coordinator until the request is written, so that commits keep their order.
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     def begin_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> CommitOperation:
         """In the program's thread; raises where the group would not take it."""
         assigned = self._subscription.assigned() & offsets.keys()
         return CommitOperation(next(self._numbers), offsets, self._membership.commit_identity(), assigned)
 
-    async def commit_with_retries(self, order: CommitOperation) -> None:
+    async def commit_with_retries(self, operation: CommitOperation) -> None:
         """Until it is acknowledged; raises what does not pass."""
         backoff = self._coordinator.backoff()
         while True:
             try:
-                await self.commit_once(order)
+                await self.commit_once(operation)
                 return
             except (ClientError, ProtocolError) as problem:
                 if not problem.retriable:
@@ -105,37 +105,37 @@ class OffsetRequests:
                 log.debug("group %s: the commit is tried again: %s", self._coordinator.group_id, problem)
             await backoff.wait()
 
-    async def commit_once(self, order: CommitOperation) -> None:
-        """One try, but for a member of the newer protocol that is in a later epoch by now: it tries in that."""
+    async def commit_once(self, operation: CommitOperation) -> None:
+        """One try; a member of the consumer protocol that is in a later epoch by now tries again in that."""
         backoff = self._coordinator.backoff()
         while True:
             try:
-                await self._write(order)
+                await self._write(operation)
                 return
             except _EpochMoved as problem:
                 await backoff.wait()
-                if not order.assigned <= self._subscription.assigned():
+                if not operation.assigned <= self._subscription.assigned():
                     raise CommitFailedError(
                         f"group {self._coordinator.group_id}: not committed, since partitions went to others meanwhile"
                     ) from problem
-                order.sender = self._membership.commit_identity()
+                operation.sender = self._membership.commit_identity()
 
-    async def _write(self, order: CommitOperation) -> None:
+    async def _write(self, operation: CommitOperation) -> None:
         """One request, in the name that the member had when it was asked to; raises what that was answered with."""
-        async with self._turn:
+        async with self._write_lock:
             connection = await self._coordinator.connection()
             offsets = {
                 each: committed
-                for each, committed in order.offsets.items()
-                if self._written.get(each, 0) <= order.number
+                for each, committed in operation.offsets.items()
+                if self._written.get(each, 0) <= operation.number
             }
             if not offsets:
-                # A later order spoke of all of it, and whoever gave that one hears what became of it.
+                # A later operation covered all of it, and its caller learns the outcome.
                 return
             version = connection.version_for(OFFSET_COMMIT, NEWEST)
-            request = commit_request(self._coordinator.group_id, order.sender, offsets, version)
+            request = commit_request(self._coordinator.group_id, operation.sender, offsets, version)
             waiting = connection.post(OFFSET_COMMIT, version, request, self._coordinator.request_timeout_s)
-            self._written.update(dict.fromkeys(offsets, order.number))
+            self._written.update(dict.fromkeys(offsets, operation.number))
         try:
             answer = await waiting
         except ClientError as problem:
@@ -148,7 +148,9 @@ class OffsetRequests:
             self._coordinator.recovered(self._commits)
         for partition, code in refused.items():
             if code in _ABOUT_SENDER:
-                raise self._membership.on_commit_refused(order.sender, code) or _EpochMoved("it is in a later epoch")
+                raise self._membership.on_commit_refused(operation.sender, code) or _EpochMoved(
+                    "it is in a later epoch"
+                )
             if self._coordinator.handle_error(code):
                 raise broker_error(code, f"group {self._coordinator.group_id}")
             if code == RequestTimedOutError.code:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from braidlog.client.cluster_view import ClusterView
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.fetch.fetch_session_handler import has_topic_id
 from braidlog.client.consumer.offsets.auto_offset_reset import LATEST, AutoOffsetResetStrategy
 from braidlog.client.consumer.offsets.list_offsets import (
     STALE_LEADER_CODES,
@@ -38,6 +37,7 @@ from braidlog.client.consumer.partition_state import (
     PartitionState,
 )
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoOffsetError
+from braidlog.core.ids import has_topic_id
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
 
@@ -54,7 +54,7 @@ class Positions:
         self,
         context: ConsumerContext,
         tasks: Tasks,
-        policy: AutoOffsetResetStrategy,
+        reset_strategy: AutoOffsetResetStrategy,
         lookup: OffsetLookup,
         changed: Callable[[], None],
         fetch_committed: FetchCommitted | None = None,
@@ -62,9 +62,9 @@ class Positions:
         self._context = context
         self._subscription = context.subscription
         self._tasks = tasks
-        self._policy = policy
+        self._reset_strategy = reset_strategy
         self._lookup = lookup
-        # Called when a partition can be fetched that could not be before, or there is something to tell.
+        # Called when a partition can be fetched that could not be before, or has failed.
         self._changed = changed
         self._fetch_committed = fetch_committed
         self._backoff_s = context.settings.seconds("retry.backoff.ms")
@@ -127,11 +127,11 @@ class Positions:
         self.reset_or_fail(state, f"position {state.position} is of a topic {state.topic} that was deleted since")
 
     def reset_or_fail(self, state: PartitionState, problem: str) -> None:
-        """There is no offset to go on with: what the policy says."""
+        """There is no offset to go on with: do what auto.offset.reset says."""
         with self._subscription.lock:
-            target = self._policy.target(self._context.clock)
+            target = self._reset_strategy.target(self._context.clock)
             if target is not None:
-                log.info("%s: %s; resetting to %s", state.topic_partition, problem, self._policy.text)
+                log.info("%s: %s; resetting to %s", state.topic_partition, problem, self._reset_strategy.text)
                 state.request_reset(target)
                 return
             self._subscription.fail(
@@ -237,8 +237,8 @@ class Positions:
                 self._validated(state, version, epoch)
                 return
             problem = truncation_error(state, result)
-            if self._policy.is_none:
-                # The program has been told and seeks; until then it stays here.
+            if self._reset_strategy.is_none:
+                # A poll raises it, and the program seeks; until then the partition stays here.
                 self._subscription.fail(state, problem)
             elif result.resume_at >= 0:
                 log.warning("%s; going on there", problem)
@@ -280,7 +280,7 @@ class Positions:
             self._changed()
 
     def _retry_or_fail(self, state: PartitionState, problem: ProtocolError | ClientError) -> None:
-        """Try again after a pause, or tell the program."""
+        """Try again after a pause, or have a poll raise it."""
         if not problem.retriable or isinstance(problem, AuthenticationFailed):
             if state.failure is None and state.is_current:
                 self._subscription.fail(state, problem)

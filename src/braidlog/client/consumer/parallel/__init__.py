@@ -1,1 +1,1 @@
-"""Parallel."""
+"""Many workers over one Consumer, which is used as a program uses it."""

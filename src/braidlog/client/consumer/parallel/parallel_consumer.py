@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -12,10 +11,9 @@ from weakref import ref
 
 from braidlog.client.arguments import Many, listed
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
-from braidlog.client.consumer.parallel.failure_policy import FailurePolicy, OnFailure
 from braidlog.client.consumer.parallel.work_queue import WorkQueue
 from braidlog.client.consumer.parallel.work_tracker import Ordering, WorkTracker
-from braidlog.client.consumer.parallel.worker_pool import Handler, WorkerPool, worker_pool_for
+from braidlog.client.consumer.parallel.worker_pool import FailurePolicy, Handler, OnFailure, WorkerPool, worker_pool_for
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError, RequestTimeout
 from braidlog.core.errors import UserError
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("braidlog.client.parallel")
 
 _POLL_S: Final = 0.1
-# While there is no room the consumer is still polled this often: a group wants to hear from its members.
+# While there is no room the consumer is still polled this often: a group expects its members to poll.
 _FULL_POLL_S: Final = 0.1
 
 
@@ -63,15 +61,16 @@ class ParallelConsumer:
         policy.check()
         _check(consumer)
         self._consumer = consumer
+        self._clock = consumer._clock
         self._most = max_in_flight
         self._commit_interval = commit_interval
         self._drain_timeout = drain_timeout
-        self._queue = WorkQueue(WorkTracker(ordering))
+        self._queue = WorkQueue(WorkTracker(ordering), consumer._clock)
         self._worker_pool: WorkerPool = worker_pool_for(self._queue, handler, policy, workers)
         self._state = "new"
         self._stopping = False
         self._is_subscribed = False
-        # Whether the group has shared out once.
+        # Whether the group has assigned once.
         self._is_assigned = False
         self._paused: set[TopicPartition] = set()
         self._next_commit = 0.0
@@ -85,24 +84,24 @@ class ParallelConsumer:
     # What to read
 
     def subscribe(self, topics: Many[str] | str | re.Pattern[str], listener: RebalanceListener | None = None) -> Self:
-        """As `Consumer.subscribe`; a listener of the consumer's own would not know of work under way."""
+        """As `Consumer.subscribe`; a listener of the consumer's own would not know of work in progress."""
         wanted = topics if isinstance(topics, (str, re.Pattern)) else listed(topics, "topics")
         self._consumer.subscribe(wanted, listener=_WorkDrainingListener(self, listener or RebalanceListener()))
         self._is_subscribed = True
         return self
 
     def _take_over_subscription(self) -> None:
-        """The consumer was told what to read before: work under way is to be settled at its rebalances, too."""
-        before = self._consumer._subscription
-        if before.is_auto:
-            self.subscribe(before.pattern or before.topics, self._consumer._listener)
+        """The consumer was subscribed before: work in progress has to end at its rebalances, too."""
+        topics, listener = self._consumer._current_subscription()
+        if topics:
+            self.subscribe(topics, listener)
 
     # Running
 
     def run(self, *, idle_timeout: float | None = None) -> None:
         """Poll and let workers handle, until `stop` is called or, if that is given, nothing came for so long.
 
-        `idle_timeout` counts from the first assignment on: the group may take its time to share out.
+        `idle_timeout` counts from the first assignment on: the group may take its time to assign.
         What was taken on is finished then (for `drain_timeout` at most) and committed. Raises HandlerFailedError if
         a handler failed for good: that record and everything after it in its partition stay uncommitted.
         """
@@ -112,36 +111,36 @@ class ParallelConsumer:
             self._take_over_subscription()
         self._state = "running"
         self._worker_pool.start()
-        self._next_commit = time.monotonic() + self._commit_interval
+        self._next_commit = self._clock.monotonic() + self._commit_interval
         try:
             self._poll_until_stopped(idle_timeout)
-            self._queue.wait_until(lambda tracker: tracker.undone == 0, self._drain_timeout)
+            self._queue.wait_until(lambda tracker: tracker.incomplete == 0, self._drain_timeout)
         finally:
             self._shut_down()
         self._raise_failure()
 
     def _poll_until_stopped(self, idle_timeout: float | None) -> None:
-        heard = time.monotonic()
+        last_record_at = self._clock.monotonic()
         while not self._stopping and self._queue.failure is None:
-            room = self._most - self._queue.undone
+            room = self._most - self._queue.incomplete
             if room <= 0:
                 self._poll_while_full()
-                heard = time.monotonic()
+                last_record_at = self._clock.monotonic()
                 continue
             records = self._consumer.poll(_POLL_S, max_records=room)
             if records:
                 self._queue.add(records)
                 self._worker_pool.notify()
-            now = time.monotonic()
-            if records or self._queue.undone or not self._has_share():
-                heard = now
-            elif idle_timeout is not None and now - heard >= idle_timeout:
+            now = self._clock.monotonic()
+            if records or self._queue.incomplete or not self._has_assignment():
+                last_record_at = now
+            elif idle_timeout is not None and now - last_record_at >= idle_timeout:
                 return
             if now >= self._next_commit:
                 self._commit(self._queue.committable())
 
-    def _has_share(self) -> bool:
-        """Whether it was told what to read, be it nothing: until then there is no telling that nothing comes."""
+    def _has_assignment(self) -> bool:
+        """Whether the group has assigned something, be it nothing: before that, no records do not mean idleness."""
         return self._is_assigned or bool(self._consumer.assignment())
 
     def _poll_while_full(self) -> None:
@@ -149,7 +148,7 @@ class ParallelConsumer:
         self._pause(self._consumer.assignment())
         enough = self._most // 2
         while not self._stopping and self._queue.failure is None:
-            if self._queue.wait_until(lambda tracker: tracker.undone <= enough, _FULL_POLL_S):
+            if self._queue.wait_until(lambda tracker: tracker.incomplete <= enough, _FULL_POLL_S):
                 break
             # A rebalance can bring partitions that were not paused yet.
             records = self._consumer.poll(0)
@@ -157,7 +156,7 @@ class ParallelConsumer:
                 self._queue.add(records)
                 self._worker_pool.notify()
             self._pause(self._consumer.assignment())
-            if time.monotonic() >= self._next_commit:
+            if self._clock.monotonic() >= self._next_commit:
                 self._commit(self._queue.committable())
         self._resume()
 
@@ -186,7 +185,7 @@ class ParallelConsumer:
         self._queue.close()
         self._worker_pool.notify()
         if not self._worker_pool.join(self._drain_timeout):
-            log.warning("handlers still run after %g s; what they have in hand stays uncommitted", self._drain_timeout)
+            log.warning("handlers still run after %g s; what they still handle stays uncommitted", self._drain_timeout)
         self._resume()
         self._commit(self._queue.committable())
 
@@ -213,7 +212,7 @@ class ParallelConsumer:
     # Committing
 
     def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        self._next_commit = time.monotonic() + self._commit_interval
+        self._next_commit = self._clock.monotonic() + self._commit_interval
         if not offsets:
             return
         try:
@@ -224,13 +223,13 @@ class ParallelConsumer:
             return
         self._queue.note_committed(offsets)
 
-    def _give_up(self, partitions: list[TopicPartition]) -> None:
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Partitions go to others: finish what was taken on of them, or as much as there is time for."""
         if self._state != "running":
-            # The workers have left, and what they did was committed.
+            # The workers have ended, and what they did was committed.
             self._lose(partitions)
             return
-        finished = self._queue.wait_until(lambda tracker: tracker.undone_of(partitions) == 0, self._drain_timeout)
+        finished = self._queue.wait_until(lambda tracker: tracker.incomplete_of(partitions) == 0, self._drain_timeout)
         if not finished:
             log.info("partitions are revoked with records still in progress: their next owner processes them again")
         self._commit(self._queue.committable(partitions))
@@ -244,24 +243,24 @@ class ParallelConsumer:
 
     @property
     def in_flight(self) -> int:
-        """Records that were taken on and are not done."""
-        return self._queue.undone
+        """Records that were taken on and are not complete."""
+        return self._queue.incomplete
 
     def metrics(self) -> Mapping[str, float]:
-        """Counts since the start, and what is under way."""
+        """Counts since the start, and what is in progress."""
         queue = self._queue
         return {
             "records-handled-total": queue.handled,
             "retries-total": queue.retried,
             "records-given-up-total": queue.given_up,
-            "records-in-flight": queue.undone,
+            "records-in-flight": queue.incomplete,
         }
 
 
 class _WorkDrainingListener(RebalanceListener):
-    """Between the consumer and the user's listener: work is settled before partitions go.
+    """Between the consumer and the user's listener: work is completed before partitions go.
 
-    The consumer has it: with a reference back both would wait for the garbage collector when nobody needs them.
+    The consumer refers to it: a reference back would be a cycle that only the garbage collector frees.
     """
 
     def __init__(self, parallel: ParallelConsumer, listener: Any) -> None:
@@ -275,7 +274,7 @@ class _WorkDrainingListener(RebalanceListener):
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         if (parallel := self._parallel()) is not None:
-            parallel._give_up(partitions)
+            parallel._revoke(partitions)
         self._listener.on_partitions_revoked(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
@@ -285,7 +284,7 @@ class _WorkDrainingListener(RebalanceListener):
 
 
 def _check(consumer: Consumer) -> None:
-    settings = consumer._network.settings
+    settings = consumer._settings
     if not settings.optional_text("group.id"):
         raise UserError("the consumer has no group to commit for: give it group_id")
     if settings.flag("enable.auto.commit"):

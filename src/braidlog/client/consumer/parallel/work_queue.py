@@ -1,22 +1,23 @@
-"""The queue between the thread that polls and the workers: the tracker under one lock, and who waits for what."""
+"""The queue between the thread that polls and the workers: the tracker under one lock, with its two conditions."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.consumer.parallel.work_tracker import Work, WorkTracker
 from braidlog.client.consumer.record import ConsumerRecord
+from braidlog.core.clock import Clock
 from braidlog.core.types import TopicPartition
 
 
 class WorkQueue:
-    """Polls put records here, workers take them; `failure` is the first error that nobody was to survive."""
+    """Polls put records here, workers take them; `failure` is the first error that stops the consumer."""
 
-    def __init__(self, tracker: WorkTracker) -> None:
+    def __init__(self, tracker: WorkTracker, clock: Clock) -> None:
         self._tracker = tracker
+        self._clock = clock
         lock = threading.Lock()
         self._lock = lock
         self._work_is_there = threading.Condition(lock)
@@ -37,17 +38,17 @@ class WorkQueue:
             self._work_is_there.notify(min(self._idle_workers, self._tracker.ready))
 
     @property
-    def undone(self) -> int:
-        return self._tracker.undone
+    def incomplete(self) -> int:
+        return self._tracker.incomplete
 
     def wait_until(self, is_so: Callable[[WorkTracker], bool], timeout_s: float) -> bool:
         """Wait for work to be done until it is so, or a worker failed, or the time is over; whether it is so."""
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock.monotonic() + timeout_s
         with self._lock:
             self._is_watched = True
             try:
                 while not is_so(self._tracker):
-                    left = deadline - time.monotonic()
+                    left = deadline - self._clock.monotonic()
                     if left <= 0 or self.failure is not None:
                         return False
                     self._work_is_done.wait(left)
@@ -84,19 +85,19 @@ class WorkQueue:
     def take(self) -> Work | None:
         """What may begin now, without waiting."""
         with self._lock:
-            return None if self.is_closing else self._tracker.next_work(time.monotonic())
+            return None if self.is_closing else self._tracker.next_work(self._clock.monotonic())
 
     def seconds_until_due(self) -> float | None:
         """How long until something that failed is tried again; None where nothing is."""
         with self._lock:
             due = self._tracker.next_due()
-        return None if due is None else max(0.0, due - time.monotonic())
+        return None if due is None else max(0.0, due - self._clock.monotonic())
 
     def next_work(self) -> Work | None:
         """Wait for work; None when there is to be no more."""
         with self._lock:
             while not self.is_closing:
-                now = time.monotonic()
+                now = self._clock.monotonic()
                 work = self._tracker.next_work(now)
                 if work is not None:
                     return work
@@ -116,15 +117,15 @@ class WorkQueue:
             if self._is_watched:
                 self._work_is_done.notify_all()
 
-    def put_back(self, work: Work, delay_s: float) -> None:
+    def retry(self, work: Work, delay_s: float) -> None:
         with self._lock:
             self.retried += 1
-            self._tracker.put_back(work, time.monotonic() + delay_s)
-            # Somebody who waits for new work has to wait for this instead.
+            self._tracker.retry_at(work, self._clock.monotonic() + delay_s)
+            # A worker that waits for new work has to wait for this instead.
             self._work_is_there.notify(1)
 
     def abandon(self, work: Work, error: BaseException) -> None:
-        """The work stays undone, and no other begins."""
+        """The work stays incomplete, and no other begins."""
         with self._lock:
             self._tracker.abandon(work)
             if self.failure is None:

@@ -1,4 +1,7 @@
-"""The workers: threads for a plain function, tasks on a loop of their own for a coroutine function."""
+"""The workers, and what becomes of a record whose handler fails.
+
+A plain function runs in threads, a coroutine function in tasks on a loop of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,49 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from braidlog.client.consumer.parallel.failure_policy import FailurePolicy
 from braidlog.client.consumer.parallel.work_queue import WorkQueue
 from braidlog.client.consumer.parallel.work_tracker import Work
 from braidlog.client.consumer.record import ConsumerRecord
 
 Handler = Callable[[ConsumerRecord], Any]
+# Called with the record and the last error; may be a coroutine function if the handler is one. What it returns from
+# counts as done, what it raises stops the consumer.
+DeadLetter = Callable[[ConsumerRecord, Exception], Any]
+OnFailure = Literal["raise", "skip"] | DeadLetter
+
+
+class FailurePolicy(NamedTuple):
+    """A record whose handler failed is retried after a while, and in the end skipped, passed on, or raised."""
+
+    # Attempts after the first; None for as many as it takes.
+    retries: int | None = 0
+    # Before the first retry; doubles with each until the longest.
+    backoff_s: float = 0.1
+    longest_backoff_s: float = 10.0
+    on_failure: OnFailure = "raise"
+
+    def check(self) -> None:
+        if self.retries is not None and self.retries < 0:
+            raise ValueError(f"retries is {self.retries}: give 0 or more, or None to go on for ever")
+        if not (callable(self.on_failure) or self.on_failure in ("raise", "skip")):
+            raise ValueError(f"on_failure is {self.on_failure!r}: give 'raise', 'skip' or a function")
+
+    def delay_after(self, attempts: int) -> float | None:
+        """How long to wait after so many failed attempts; None where there are to be no more."""
+        if self.retries is not None and attempts > self.retries:
+            return None
+        # Two to a power that a float can hold.
+        return min(self.backoff_s * 2.0 ** min(attempts - 1, 60), self.longest_backoff_s)
+
+    def give_up(self, record: ConsumerRecord, problem: Exception) -> Any:
+        """No more retries: raises, or returns what the function for failed records returns (perhaps an awaitable)."""
+        if callable(self.on_failure):
+            return self.on_failure(record, problem)
+        if self.on_failure == "raise":
+            raise problem
+        return None
 
 
 class WorkerPool(Protocol):
@@ -26,7 +64,7 @@ class WorkerPool(Protocol):
         ...
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the workers to leave, after the queue was closed; whether all did."""
+        """Wait for the workers to end, after the queue was closed; whether all did."""
         ...
 
 
@@ -56,7 +94,7 @@ class ThreadWorkerPool:
             thread.start()
 
     def notify(self) -> None:
-        """The queue's own condition has told them."""
+        """They wait for the queue's own condition."""
 
     def join(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -80,15 +118,10 @@ class ThreadWorkerPool:
         work.attempts += 1
         delay_s = self._policy.delay_after(work.attempts)
         if delay_s is not None:
-            self._queue.put_back(work, delay_s)
-            return
-        on_failure = self._policy.on_failure
-        if on_failure == "raise":
-            self._queue.abandon(work, problem)
+            self._queue.retry(work, delay_s)
             return
         try:
-            if callable(on_failure):
-                on_failure(work.record, problem)
+            self._policy.give_up(work.record, problem)
         except BaseException as worse:
             self._queue.abandon(work, worse)
         else:
@@ -114,7 +147,7 @@ class AsyncWorkerPool:
     def notify(self) -> None:
         loop = self._loop
         if loop is not None:
-            # Closed: the last worker has left already.
+            # Closed: the last worker has ended already.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._work_added.set)
 
@@ -149,8 +182,8 @@ class AsyncWorkerPool:
                 queue.finish(work)
 
     async def _wait_for_work(self) -> None:
-        # Nothing awaits between the look at the queue and here, and whoever adds work tells of it afterwards:
-        # the news of what was added since that look is still to come.
+        # Nothing awaits between the look at the queue and here, and `notify` comes after work was added:
+        # the notification of what was added since that look is still to come.
         self._work_added.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._queue.seconds_until_due()):
@@ -160,18 +193,14 @@ class AsyncWorkerPool:
         work.attempts += 1
         delay_s = self._policy.delay_after(work.attempts)
         if delay_s is not None:
-            self._queue.put_back(work, delay_s)
-            # The others wait for news without an end: they have to look at the time.
+            self._queue.retry(work, delay_s)
+            # The others wait without a time limit: they have to see when this is due.
             self._work_added.set()
             return
-        on_failure = self._policy.on_failure
         try:
-            if on_failure == "raise":
-                raise problem
-            if callable(on_failure):
-                outcome = on_failure(work.record, problem)
-                if isawaitable(outcome):
-                    await outcome
+            outcome = self._policy.give_up(work.record, problem)
+            if isawaitable(outcome):
+                await outcome
         except BaseException as worse:
             self._queue.abandon(work, worse)
             self._work_added.set()

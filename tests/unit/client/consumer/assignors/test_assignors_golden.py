@@ -58,7 +58,7 @@ def text(partitions: list[TopicPartition]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-def test_shares_are_those_of_kafka(name: str) -> None:
+def test_assignments_are_those_of_kafka(name: str) -> None:
     reported = [case for case in cases("assign") if case.order[1] == name]
     assert len(reported) > 20
     for case in reported:

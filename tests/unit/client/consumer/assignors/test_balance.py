@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braidlog.client.consumer.assignors.balance import Claim, balanced
-from braidlog.client.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from braidlog.client.consumer.assignors.interface import Assignment, Assignor, Subscriber, TopicMetadata
-from braidlog.client.consumer.assignors.sticky import StickyAssignor
+from braidlog.client.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from braidlog.core.types import TopicPartition
 
 TOPICS = ("a", "b", "c", "d")
@@ -119,7 +118,7 @@ def test_newer_claims_win_and_equal_ones_cancel_out() -> None:
     check_whole(members, facts, shares)
 
 
-def test_sticky_members_tell_what_they_had() -> None:
+def test_sticky_members_send_what_they_had() -> None:
     members: dict[str, Assignor] = {name: StickyAssignor() for name in ("x", "y")}
     facts = TopicMetadata({"a": 5, "b": 4})
 
@@ -149,7 +148,7 @@ def test_what_two_members_have_with_equal_right_goes_to_neither_at_first() -> No
     ]
     shares = CooperativeStickyAssignor().assign(reported, TopicMetadata({"a": 2}))
     assert {name: share.partitions for name, share in shares.items()} == {"m1": [], "m2": [one]}
-    # An older claim is not believed, and keeps nobody waiting.
+    # An older claim is not believed, and delays no other member.
     reported[1] = Subscriber("m2", ("a",), owned=(zero, one), generation=4)
     shares = CooperativeStickyAssignor().assign(reported, TopicMetadata({"a": 2}))
     assert {name: share.partitions for name, share in shares.items()} == {"m1": [zero], "m2": [one]}
@@ -170,7 +169,7 @@ def test_cooperative_reads_the_generation_of_older_clients() -> None:
 
 @settings(max_examples=5)
 @given(st.booleans())
-def test_a_large_group_is_shared_in_a_moment(alike: bool) -> None:
+def test_a_large_group_is_assigned_quickly(alike: bool) -> None:
     facts = TopicMetadata({f"t{index}": 100 for index in range(100)})
     members = [
         Subscriber(f"m{index:04}", tuple(facts.counts) if alike else tuple(list(facts.counts)[: 50 + index % 50]))

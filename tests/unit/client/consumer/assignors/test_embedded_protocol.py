@@ -29,7 +29,7 @@ def test_a_subscription_comes_back() -> None:
     assert read_subscription("m", "instance", later) == reported
 
 
-def test_a_subscription_of_the_first_version_says_less() -> None:
+def test_a_subscription_of_the_first_version_has_less() -> None:
     content = version_prefixed_bytes(ConsumerProtocolSubscription(topics=["a"], user_data=b"x", generation_id=9), 0)
     assert read_subscription("m", None, content) == Subscriber("m", ("a",), user_data=b"x")
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange, CompletedFetch, end_of_batches
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import PoisonRecordError
@@ -128,7 +127,7 @@ def test_read_again_from_any_record(log: tuple[bytes, list[AbortedRange], int], 
         assert read_all(found, step) == everything[at:]
 
 
-def test_what_a_record_tells() -> None:
+def test_the_fields_of_a_record() -> None:
     data = build_batch(
         [Record(timestamp=1000, key=b"k", value=b"v", headers=(("h", None),))], base_offset=8, leader_epoch=2
     )
@@ -158,7 +157,7 @@ def three_batches() -> tuple[bytes, int]:
     return first + second + third, len(first)
 
 
-def test_a_batch_that_fails_its_checksum_is_told_after_what_is_whole() -> None:
+def test_a_batch_that_fails_its_checksum_is_raised_after_what_is_whole() -> None:
     data, second = three_batches()
     broken = bytearray(data)
     broken[second + 65] ^= 1
@@ -195,7 +194,7 @@ def test_a_broken_record_never_hangs_or_passes_for_another_error(at: int, byte: 
         assert found.problem.resume_at > found.position
 
 
-def test_an_unknown_format_is_told() -> None:
+def test_an_unknown_format_is_raised() -> None:
     data = bytearray(build_batch([Record(value=b"a")]))
     data[16] = 9
     with pytest.raises(PoisonRecordError, match="magic 9"):

@@ -185,7 +185,7 @@ def test_a_partition_that_is_gone_returns_nothing() -> None:
     assert world.waiting == 0
 
 
-def test_positions_pass_what_nobody_sees() -> None:
+def test_positions_pass_what_is_not_shown() -> None:
     world = World()
     marker = build_end_txn_marker(commit=True, producer_id=1, producer_epoch=0, timestamp=1, base_offset=0)
     world.arrive_bytes(world.states[0], marker, 0)
@@ -193,7 +193,7 @@ def test_positions_pass_what_nobody_sees() -> None:
     assert world.positions[0] == 1
 
 
-def test_poison_is_told_after_what_came_before_it_and_again() -> None:
+def test_poison_is_raised_after_what_came_before_it_and_again() -> None:
     world = World()
     world.arrive(1, 1)
     broken = bytearray(build_batch([Record(value=b"x")]))

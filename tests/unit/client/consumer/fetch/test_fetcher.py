@@ -34,7 +34,7 @@ async def test_everything_is_read_once_and_in_order() -> None:
     await scene.close()
 
 
-async def test_what_comes_later_is_fetched_while_nobody_polls() -> None:
+async def test_what_comes_later_is_fetched_without_a_poll() -> None:
     scene = await scene_at_start()
     await scene.assign(P0)
     assert scene.cluster.parked == 1
@@ -146,7 +146,7 @@ async def test_a_lost_connection_loses_and_doubles_nothing(caplog: pytest.LogCap
     scene.cluster.lost = [NoConnection("cut"), NoConnection("cut again")]
     assert [offset for _, offset in await scene.offsets()] == list(range(10, 30))
     assert scene.cluster.updates > 0
-    # What mends itself at once is nobody's business.
+    # What recovers at once is not logged.
     assert caplog.text == ""
     await scene.close()
 
@@ -193,7 +193,7 @@ async def test_a_broker_that_is_behind_is_asked_again() -> None:
     await scene.close()
 
 
-async def test_a_disk_that_refuses_to_read_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_disk_that_refuses_to_read_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "braidlog.client")
     scene = await scene_at_start()
     # Each look at the clock finds it a second later.
@@ -255,7 +255,7 @@ async def test_an_offset_that_the_log_lost_means_a_reset() -> None:
     await scene.close()
 
 
-async def test_an_offset_that_the_log_lost_is_told_without_a_policy() -> None:
+async def test_an_offset_that_the_log_lost_is_raised_without_a_policy() -> None:
     scene = await scene_at_start(**{"auto.offset.reset": "none"})
     log = scene.cluster.logs[P0]
     log.start, log.end = 50, 60
@@ -270,7 +270,7 @@ async def test_an_offset_that_the_log_lost_is_told_without_a_policy() -> None:
 
 
 @pytest.mark.parametrize("error", [TopicAuthorizationFailedError, UnknownServerError])
-async def test_what_does_not_pass_is_told(error: type[Exception]) -> None:
+async def test_what_does_not_pass_is_raised(error: type[Exception]) -> None:
     scene = await scene_at_start()
     await scene.assign(P0)
     scene.cluster.logs[P0].refusals = [error.code]  # type: ignore[attr-defined]
@@ -284,7 +284,7 @@ async def test_what_does_not_pass_is_told(error: type[Exception]) -> None:
     await scene.close()
 
 
-async def test_refused_credentials_are_told() -> None:
+async def test_refused_credentials_are_raised() -> None:
     scene = await scene_at_start()
     await scene.assign(P0)
     scene.cluster.lost = [AuthenticationFailed("wrong password")]
@@ -295,7 +295,7 @@ async def test_refused_credentials_are_told() -> None:
     await scene.close()
 
 
-async def test_bytes_without_a_whole_batch_are_told() -> None:
+async def test_bytes_without_a_whole_batch_are_raised() -> None:
     scene = await scene_at_start()
     log = scene.cluster.logs[P0]
     log.end = 1

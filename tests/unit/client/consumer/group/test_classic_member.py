@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.client.consumer.group.classic_member import ClassicMember, NextStep
-from braidlog.client.consumer.group.member_states import ClassicMemberState
+from braidlog.client.consumer.group.classic_member import ClassicMember, ClassicMemberState, NextStep
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.generated.join_group import JoinGroupResponse
@@ -34,7 +33,7 @@ def stable(instance: str | None = None) -> ClassicMember:
     return one
 
 
-def test_a_new_member_says_all_it_offers() -> None:
+def test_a_new_member_sends_all_its_assignors() -> None:
     one = member("static")
     one.begin_join()
     request = one.join_request(OFFERS)
@@ -47,12 +46,12 @@ def test_it_comes_again_with_the_id_it_was_given() -> None:
     one = member()
     one.begin_join()
     answer = JoinGroupResponse(error_code=errors.MemberIdRequiredError.code, member_id="mine")
-    assert one.on_join(answer) is NextStep.AT_ONCE
+    assert one.on_join(answer) is NextStep.RETRY
     assert one.join_request(OFFERS).member_id == "mine"
     assert one.is_in(ClassicMemberState.JOINING)
 
 
-def test_a_follower_syncs_and_a_leader_shares_out_first() -> None:
+def test_a_follower_syncs_and_a_leader_assigns_first() -> None:
     assert joined("other").is_in(ClassicMemberState.SYNCING)
     leader = joined("me")
     assert leader.is_in(ClassicMemberState.ASSIGNING)
@@ -71,10 +70,10 @@ def test_a_leader_that_is_to_skip_the_assignment_still_leads() -> None:
 @pytest.mark.parametrize(
     ("error", "step"),
     [
-        (errors.CoordinatorLoadInProgressError, NextStep.LATER),
-        (errors.RebalanceInProgressError, NextStep.LATER),
-        (errors.NotCoordinatorError, NextStep.ELSEWHERE),
-        (errors.CoordinatorNotAvailableError, NextStep.ELSEWHERE),
+        (errors.CoordinatorLoadInProgressError, NextStep.RETRY_LATER),
+        (errors.RebalanceInProgressError, NextStep.RETRY_LATER),
+        (errors.NotCoordinatorError, NextStep.FIND_COORDINATOR),
+        (errors.CoordinatorNotAvailableError, NextStep.FIND_COORDINATOR),
         (errors.UnknownMemberIdError, NextStep.RESET),
     ],
 )
@@ -98,7 +97,7 @@ def test_joins_that_are_tried_again(error: type[ProtocolError], step: NextStep) 
         errors.UnknownServerError,
     ],
 )
-def test_joins_that_the_program_must_hear_of(error: type[ProtocolError]) -> None:
+def test_joins_that_raise(error: type[ProtocolError]) -> None:
     one = member("static")
     one.begin_join()
     with pytest.raises(error, match=r"group g: .+") as raised:
@@ -111,8 +110,8 @@ def test_joins_that_the_program_must_hear_of(error: type[ProtocolError]) -> None
     ("error", "step", "state", "keeps_id"),
     [
         (errors.RebalanceInProgressError, NextStep.REJOIN, ClassicMemberState.JOINING, True),
-        (errors.NotCoordinatorError, NextStep.ELSEWHERE, ClassicMemberState.JOINING, True),
-        (errors.CoordinatorLoadInProgressError, NextStep.LATER, ClassicMemberState.JOINING, True),
+        (errors.NotCoordinatorError, NextStep.FIND_COORDINATOR, ClassicMemberState.JOINING, True),
+        (errors.CoordinatorLoadInProgressError, NextStep.RETRY_LATER, ClassicMemberState.JOINING, True),
         (errors.UnknownMemberIdError, NextStep.RESET, ClassicMemberState.UNJOINED, False),
         (errors.IllegalGenerationError, NextStep.RESET, ClassicMemberState.UNJOINED, True),
     ],
@@ -127,7 +126,7 @@ def test_syncs_that_are_refused(
     assert one.rejoin is not None
 
 
-def test_a_rebalance_is_heard_of_by_heartbeat() -> None:
+def test_a_heartbeat_shows_a_rebalance() -> None:
     one = stable()
     assert one.rejoin is None
     assert one.on_refusal(one.identity, errors.RebalanceInProgressError.code) is NextStep.REJOIN
@@ -136,7 +135,7 @@ def test_a_rebalance_is_heard_of_by_heartbeat() -> None:
 
 
 @pytest.mark.parametrize("error", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
-def test_one_that_is_forgotten_has_lost_everything(error: type[ProtocolError]) -> None:
+def test_an_unknown_member_has_lost_everything(error: type[ProtocolError]) -> None:
     one = stable()
     assert one.on_refusal(one.identity, error.code) is NextStep.RESET
     assert one.is_in(ClassicMemberState.UNJOINED)
@@ -149,18 +148,18 @@ def test_an_answer_to_a_life_that_is_over_changes_nothing() -> None:
     before = one.identity
     one.begin_join()
     one.on_join(JoinGroupResponse(generation_id=5, member_id="me", leader="other", protocol_name="range"))
-    assert one.on_refusal(before, errors.IllegalGenerationError.code) is NextStep.GO_ON
+    assert one.on_refusal(before, errors.IllegalGenerationError.code) is NextStep.DONE
     assert one.generation == 5
 
 
-def test_a_member_whose_instance_came_again_is_told_so() -> None:
+def test_a_member_whose_instance_id_joined_again_is_fenced() -> None:
     one = stable("static")
     with pytest.raises(errors.FencedInstanceIdError, match="'static'"):
         one.on_refusal(one.identity, errors.FencedInstanceIdError.code)
     assert one.is_in(ClassicMemberState.UNJOINED)
 
 
-def test_only_dynamic_members_say_goodbye() -> None:
+def test_only_dynamic_members_send_a_leave_request() -> None:
     one = stable()
     assert one.sends_leave
     assert one.leave_request(2, "why").member_id == "me"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from braidlog.client.consumer.group.consumer_protocol_member import (
+    ConsumerMemberState,
     ConsumerProtocolMember,
     HeartbeatResult,
     Owned,
     TopicSubscription,
 )
-from braidlog.client.consumer.group.member_states import ConsumerMemberState
 from braidlog.core import protocol_errors as errors
+from braidlog.core.ids import id_text, random_id
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.generated.consumer_group_heartbeat import (
     Assignment,
@@ -24,7 +25,7 @@ U = b"u" * 16
 
 
 def member(instance: str | None = None) -> ConsumerProtocolMember:
-    return ConsumerProtocolMember("g", instance, "rack", 9_000, "uniform")
+    return ConsumerProtocolMember("g", instance, "rack", 9_000, "uniform", new_member_id=lambda: id_text(random_id()))
 
 
 def answer(epoch: int = 1, target: Owned | None = None, *, member_id: str = "me") -> ConsumerGroupHeartbeatResponse:
@@ -56,7 +57,7 @@ def stable(instance: str | None = None, target: Owned | None = None) -> Consumer
     return one
 
 
-def test_the_first_heartbeat_says_everything() -> None:
+def test_the_first_heartbeat_has_everything() -> None:
     one = member("static")
     one.join(TopicSubscription(("a", "b")))
     request = one.request(1)
@@ -75,18 +76,18 @@ def test_the_first_version_leaves_the_id_to_the_coordinator() -> None:
     assert one.request(0).member_id == "theirs"
 
 
-def test_later_heartbeats_say_what_changed() -> None:
+def test_later_heartbeats_have_what_changed() -> None:
     one = stable()
     request = one.request(1)
     assert (request.member_epoch, request.member_id) == (1, "me")
     assert (request.subscribed_topic_names, request.topic_partitions, request.rebalance_timeout_ms) == (None, None, -1)
     one.subscribe(TopicSubscription(("t", "u")))
-    assert one.has_news
+    assert one.has_changes
     assert one.request(1).subscribed_topic_names == ["t", "u"]
-    assert not one.has_news
+    assert not one.has_changes
 
 
-def test_what_was_perhaps_not_heard_is_said_again() -> None:
+def test_what_was_not_answered_is_sent_again() -> None:
     one = stable()
     one.no_answer()
     request = one.request(1)
@@ -98,16 +99,16 @@ def test_what_was_perhaps_not_heard_is_said_again() -> None:
 def test_a_target_is_reconciled_then_acknowledged() -> None:
     one = stable()
     wanted = {T: frozenset({0, 1}), U: frozenset({2})}
-    assert one.on_answer(answer(2, wanted)) is HeartbeatResult.NEWS
+    assert one.on_answer(answer(2, wanted)) is HeartbeatResult.CHANGED
     assert one.is_in(ConsumerMemberState.RECONCILING)
-    assert not one.has_news, "nothing is told before it is so"
+    assert not one.has_changes, "nothing is sent before it is so"
     assert one.target == wanted
     one.took(one.target, wanted, whole=True)
     assert one.is_in(ConsumerMemberState.ACKNOWLEDGING)
     request = one.request(1)
     assert request.topic_partitions is not None
     assert [(each.topic_id, each.partitions) for each in request.topic_partitions] == [(T, [0, 1]), (U, [2])]
-    assert one.on_answer(answer(2)) is HeartbeatResult.FINE
+    assert one.on_answer(answer(2)) is HeartbeatResult.DONE
     assert one.is_in(ConsumerMemberState.STABLE)
 
 
@@ -119,7 +120,7 @@ def test_an_answer_to_a_question_from_before_does_not_end_the_acknowledging() ->
     one.took(one.target, one.target, whole=True)
     one.on_answer(answer(2))
     assert one.is_in(ConsumerMemberState.ACKNOWLEDGING)
-    assert one.has_news
+    assert one.has_changes
 
 
 def test_a_target_that_changed_meanwhile_is_reconciled_as_well() -> None:
@@ -130,7 +131,7 @@ def test_a_target_that_changed_meanwhile_is_reconciled_as_well() -> None:
     one.on_answer(answer(3, {T: frozenset({1})}))
     one.took(before, before, whole=True)
     assert one.is_in(ConsumerMemberState.RECONCILING)
-    assert one.has_news, "but what it has now is told"
+    assert one.has_changes, "but what it has now is sent"
 
 
 def test_a_target_whose_topics_are_not_all_known_stays_open() -> None:
@@ -141,19 +142,19 @@ def test_a_target_whose_topics_are_not_all_known_stays_open() -> None:
     assert one.is_in(ConsumerMemberState.RECONCILING)
 
 
-def test_what_it_has_already_needs_no_reconciling_but_the_first_word_does() -> None:
+def test_what_it_has_already_needs_no_reconciling_but_the_first_target_does() -> None:
     one = stable()
-    assert one.on_answer(answer(2, {T: frozenset({0})})) is HeartbeatResult.FINE
+    assert one.on_answer(answer(2, {T: frozenset({0})})) is HeartbeatResult.DONE
     fresh = member()
     fresh.join(TopicSubscription(("t",)))
     fresh.request(1)
-    assert fresh.on_answer(answer(1, {})) is HeartbeatResult.NEWS
+    assert fresh.on_answer(answer(1, {})) is HeartbeatResult.CHANGED
 
 
 @pytest.mark.parametrize("error", [errors.FencedMemberEpochError, errors.UnknownMemberIdError])
-def test_one_that_is_forgotten_begins_a_new_life_under_its_id(error: type[ProtocolError]) -> None:
+def test_an_unknown_member_joins_again_under_its_id(error: type[ProtocolError]) -> None:
     one = stable()
-    assert one.on_answer(refusal(error)) is HeartbeatResult.NEWS
+    assert one.on_answer(refusal(error)) is HeartbeatResult.CHANGED
     assert one.is_in(ConsumerMemberState.FENCED)
     assert not one.identity.is_member
     one.join(TopicSubscription(("t",)))
@@ -167,8 +168,8 @@ def test_one_that_is_forgotten_begins_a_new_life_under_its_id(error: type[Protoc
 )
 def test_what_passes_is_waited_for(error: type[ProtocolError]) -> None:
     one = stable()
-    assert one.on_answer(refusal(error)) is HeartbeatResult.LATER
-    assert one.request(1).subscribed_topic_names == ["t"], "nobody knows what the next one knows"
+    assert one.on_answer(refusal(error)) is HeartbeatResult.RETRY_LATER
+    assert one.request(1).subscribed_topic_names == ["t"], "the next coordinator may know nothing"
     assert one.identity.is_member
 
 
@@ -184,11 +185,11 @@ def test_what_passes_is_waited_for(error: type[ProtocolError]) -> None:
         errors.FencedInstanceIdError,
     ],
 )
-def test_what_does_not_pass_is_told(error: type[ProtocolError]) -> None:
+def test_what_does_not_pass_is_raised(error: type[ProtocolError]) -> None:
     one = stable("static")
     with pytest.raises(error, match="group g"):
         one.on_answer(refusal(error))
-    assert not one.speaks
+    assert not one.is_active
 
 
 def test_patterns_are_left_to_brokers_that_match_them() -> None:
@@ -206,7 +207,7 @@ def test_a_pattern_that_the_broker_does_not_understand_is_matched_here() -> None
     one = member()
     one.join(TopicSubscription(("t1",), "t(?=1)"))
     one.request(1)
-    assert one.on_answer(refusal(errors.InvalidRegularExpressionError)) is HeartbeatResult.AGAIN
+    assert one.on_answer(refusal(errors.InvalidRegularExpressionError)) is HeartbeatResult.RETRY
     request = one.request(1)
     assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (["t1"], None)
 
@@ -230,6 +231,6 @@ def test_static_members_say_that_they_will_be_back() -> None:
 def test_after_leaving_for_not_polling_answers_do_not_count() -> None:
     one = stable()
     one.stop_for_not_polling()
-    assert one.on_answer(answer(5, {T: frozenset({3})})) is HeartbeatResult.FINE
+    assert one.on_answer(answer(5, {T: frozenset({3})})) is HeartbeatResult.DONE
     assert one.is_in(ConsumerMemberState.STALE)
-    assert not one.has_news
+    assert not one.has_changes

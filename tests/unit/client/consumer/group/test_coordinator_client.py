@@ -48,7 +48,7 @@ async def test_a_look_up_goes_on_until_there_is_a_coordinator() -> None:
     assert script.count(FIND) == 3
 
 
-async def test_a_coordinator_that_stays_away_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_coordinator_that_stays_away_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "braidlog.client")
     script = CoordinatorScript()
     one, nodes = link(script)
@@ -70,7 +70,7 @@ async def test_a_coordinator_that_stays_away_is_told_of(caplog: pytest.LogCaptur
     assert caplog.records[-1].message == f"consumer: works again after 42 s: group {GROUP}"
 
 
-async def test_a_refusal_for_good_is_told() -> None:
+async def test_a_refusal_for_good_is_raised() -> None:
     script = CoordinatorScript()
     one, _ = link(script)
     refused = Coordinator(key=GROUP, error_code=errors.GroupAuthorizationFailedError.code)

@@ -38,7 +38,7 @@ def test_topics_that_do_not_exist_are_left_out() -> None:
     assert topic_metadata_of(view(a=None), ["t", "gone", "never"], with_racks=True) == TopicMetadata({"t": 2})
 
 
-def test_racks_are_told_where_they_are_wanted() -> None:
+def test_racks_are_included_where_they_are_wanted() -> None:
     known = view(a="r1", b="r2", c=None)
     assert topic_metadata_of(known, ["t"], with_racks=False) == TopicMetadata({"t": 2})
     assert topic_metadata_of(known, ["t"], with_racks=True).racks == {"t": [frozenset({"r1", "r2"})] * 2}
@@ -52,7 +52,7 @@ def test_members_are_read_from_what_they_said() -> None:
         subscribers([JoinGroupResponseMember(member_id="m", metadata=b"?")])
 
 
-def test_shares_are_bytes_by_member() -> None:
+def test_assignments_are_bytes_by_member() -> None:
     shares = dict(perform_assignment(RangeAssignor(), BOTH, TopicMetadata({"t": 3})))
     assert read_assignment(shares["x"]).partitions == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert read_assignment(shares["y"]).partitions == [TopicPartition("t", 2)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.errors import CommitFailedError, NoConnection, RequestTimeout
 from braidlog.core import protocol_errors as errors
@@ -119,7 +120,7 @@ def test_offsets_may_be_given_with_metadata_and_epoch() -> None:
         here.commits.commit({ONE: OffsetAndMetadata(9, "läuft", 3)}, here.deadline())
         [request] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert written(request) == {ONE: (9, "läuft", 3)}
-        with pytest.raises(UserError, match="t-1: -4"):
+        with pytest.raises(UserError, match="t-1: offset -4"):
             here.commits.commit({ONE: OffsetAndMetadata(-4)}, here.deadline())
 
 
@@ -169,7 +170,7 @@ def test_a_sync_commit_ends_with_its_deadline() -> None:
         errors.GroupAuthorizationFailedError,
     ],
 )
-def test_a_commit_that_cannot_pass_is_told(refusal: type[ProtocolError]) -> None:
+def test_a_commit_that_cannot_pass_is_raised(refusal: type[ProtocolError]) -> None:
     with membership_harness({"t": 2}) as here:
         by_itself(here)
         here.script.always(COMMIT, answer(refusal))
@@ -188,22 +189,22 @@ def test_a_member_commits_in_its_generation() -> None:
 
 
 @pytest.mark.parametrize("refusal", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
-def test_a_member_that_was_forgotten_hears_what_to_do(refusal: type[ProtocolError]) -> None:
+def test_a_commit_of_an_unknown_member_raises_with_advice(refusal: type[ProtocolError]) -> None:
     with membership_harness({"t": 2}, heartbeat_interval_ms=4_000) as here:
         as_member(here)
         here.script.then(COMMIT, answer(refusal))
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
             here.commits.commit(None, here.deadline())
-        here.until(lambda: here.diary.words == ["assigned", "lost", "assigned"])
+        here.until(lambda: here.listener.words == ["assigned", "lost", "assigned"])
 
 
-def test_a_commit_during_a_rebalance_is_told_to_wait_for_it() -> None:
+def test_a_commit_during_a_rebalance_raises_with_advice() -> None:
     with membership_harness({"t": 2}, heartbeat_interval_ms=4_000) as here:
         as_member(here)
         here.script.then(COMMIT, answer(errors.RebalanceInProgressError))
         with pytest.raises(errors.RebalanceInProgressError, match="commit again what is still assigned"):
             here.commits.commit(None, here.deadline())
-        here.until(lambda: here.diary.words == ["assigned", "revoked", "assigned"])
+        here.until(lambda: here.listener.words == ["assigned", "revoked", "assigned"])
 
 
 def test_a_fenced_static_member_cannot_commit() -> None:
@@ -229,14 +230,14 @@ def test_a_commit_is_sent_in_the_generation_it_was_asked_for_in() -> None:
         here.eventually(lambda: here.script.parked)
         [found] = here.script.parked
         here.membership.enforce_rebalance("a test wants it")
-        here.until(lambda: "revoked" in here.diary.words)
+        here.until(lambda: "revoked" in here.listener.words)
         here.script.then(COMMIT, answer(errors.IllegalGenerationError))
         here.on_engine(lambda: found.set_result(here.script._found(None, 4)))
         here.until(lambda: reported)
         assert here.script.asked(COMMIT, OffsetCommitRequest)[1].generation_id_or_member_epoch == 1
         assert isinstance(reported[0][1], errors.RebalanceInProgressError)
         here.settle()
-        assert here.diary.words == ["assigned", "revoked", "assigned"], "the new generation is not hurt by it"
+        assert here.listener.words == ["assigned", "revoked", "assigned"], "the new generation is not hurt by it"
 
 
 def test_a_commit_that_is_tried_again_leaves_out_what_a_later_one_said() -> None:
@@ -315,7 +316,7 @@ def test_closing_waits_for_what_is_under_way_but_not_for_ever() -> None:
         assert isinstance(reported[1][1], RequestTimeout)
 
 
-def test_interceptors_hear_of_what_is_committed() -> None:
+def test_interceptors_are_called_with_what_was_committed() -> None:
     heard: list[Any] = []
 
     class Interceptor:
@@ -323,9 +324,8 @@ def test_interceptors_hear_of_what_is_committed() -> None:
             heard.append(offsets)
             raise ValueError("is only logged")
 
-    with membership_harness({"t": 2}) as here:
+    with membership_harness({"t": 2}, interceptors=ConsumerInterceptors([Interceptor()])) as here:
         by_itself(here)
-        here.commits.interceptors = [Interceptor()]
         here.commits.commit(None, here.deadline())
         here.script.then(COMMIT, answer(errors.OffsetMetadataTooLargeError))
         with pytest.raises(errors.OffsetMetadataTooLargeError):
@@ -381,11 +381,11 @@ def test_auto_commit_comes_before_partitions_are_given_up() -> None:
         here.script.then(COMMIT, None)
         here.membership.enforce_rebalance("a test wants it")
         here.until(lambda: here.script.parked)
-        assert here.diary.words == ["assigned"], "not before the commit is acknowledged"
+        assert here.listener.words == ["assigned"], "not before the commit is acknowledged"
         assert here.subscription.state(ZERO).is_pending_revocation, "and nothing more is returned meanwhile"
         [request] = here.script.asked(COMMIT, OffsetCommitRequest)
         here.on_engine(lambda: here.script.parked[0].set_result(answer()(request, 8)))
-        here.until(lambda: here.diary.words == ["assigned", "revoked", "assigned"])
+        here.until(lambda: here.listener.words == ["assigned", "revoked", "assigned"])
 
 
 def test_auto_commit_comes_before_leaving() -> None:
@@ -397,7 +397,7 @@ def test_auto_commit_comes_before_leaving() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_commit_that_takes_all_the_time_leaves_some_for_the_goodbye(protocol: str) -> None:
+def test_a_commit_that_takes_all_the_time_leaves_some_for_the_leave_request(protocol: str) -> None:
     with membership_harness({"t": 1}, enable_auto_commit=True, group_protocol=protocol) as here:
         Coordinator(here.script)
         here.script.always(
@@ -431,7 +431,7 @@ def test_auto_commit_comes_before_closing_without_a_group(was_member: bool) -> N
             as_member(here)
             here.membership.leave(here.deadline())
             here.subscription.unsubscribe()
-        reported = len(here.diary.reported)
+        reported = len(here.listener.reported)
         by_itself(here)
         here.position(ZERO, 7)
         here.membership.close(here.deadline())
@@ -439,7 +439,7 @@ def test_auto_commit_comes_before_closing_without_a_group(was_member: bool) -> N
         request = here.script.asked(COMMIT, OffsetCommitRequest)[-1]
         assert written(request) == {ZERO: (7, "", -1)}
         assert request.member_id == ""
-        assert len(here.diary.reported) == reported
+        assert len(here.listener.reported) == reported
 
 
 def test_a_loss_while_auto_commit_is_waited_for_does_not_count_for_the_next_time() -> None:
@@ -449,11 +449,11 @@ def test_a_loss_while_auto_commit_is_waited_for_does_not_count_for_the_next_time
         here.membership.enforce_rebalance("a test wants it")
         here.until(lambda: here.script.parked)
         here.script.then(BEAT, HeartbeatResponse(error_code=errors.UnknownMemberIdError.code))
-        here.until(lambda: here.diary.words == ["assigned", "lost", "assigned"])
+        here.until(lambda: here.listener.words == ["assigned", "lost", "assigned"])
         here.settle()
         here.position(ZERO, 9)
         here.membership.enforce_rebalance("a test wants it again")
-        here.until(lambda: here.diary.words[3:4] == ["revoked"])
+        here.until(lambda: here.listener.words[3:4] == ["revoked"])
         assert written(here.script.asked(COMMIT, OffsetCommitRequest)[-1]) == {ZERO: (9, "", -1)}
 
 
@@ -524,7 +524,7 @@ def test_offsets_of_an_open_transaction_are_waited_for() -> None:
         assert here.script.count(FIND) == 3
 
 
-def test_a_look_up_that_cannot_pass_is_told() -> None:
+def test_a_look_up_that_cannot_pass_is_raised() -> None:
     with membership_harness({"t": 2}) as here:
         by_itself(here)
         here.script.then(FETCH, found(errors.GroupAuthorizationFailedError.code))

@@ -44,7 +44,7 @@ async def test_by_duration_and_past_the_last_record() -> None:
     await scene.close()
 
 
-async def test_no_policy_is_told_until_the_program_seeks() -> None:
+async def test_no_policy_is_raised_until_the_program_seeks() -> None:
     scene = ReadSideScene({"auto.offset.reset": "none"})
     scene.cluster.logs[P0].end = 3
     await scene.assign(P0)
@@ -103,7 +103,7 @@ async def test_a_seek_while_the_group_is_asked_counts() -> None:
     await scene.close()
 
 
-async def test_what_the_group_refuses_is_told() -> None:
+async def test_what_the_group_refuses_is_raised() -> None:
     async def committed(partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         raise TopicAuthorizationFailedError("not authorized")
 
@@ -166,7 +166,7 @@ async def test_a_new_leader_whose_log_was_cut_goes_on_there() -> None:
     await scene.close()
 
 
-async def test_without_a_policy_a_cut_log_is_told() -> None:
+async def test_without_a_policy_a_cut_log_is_raised() -> None:
     scene = ReadSideScene({"auto.offset.reset": "none"})
     scene.cluster.logs[P0].end = 8
     scene.cluster.logs[P0].epoch_end = (3, 2)
@@ -226,7 +226,7 @@ async def test_a_topic_made_anew_is_read_by_the_policy(caplog: pytest.LogCapture
     await scene.close()
 
 
-async def test_a_topic_made_anew_is_told_where_there_is_no_policy() -> None:
+async def test_a_topic_made_anew_is_raised_where_there_is_no_policy() -> None:
     scene = ReadSideScene({"auto.offset.reset": "none"})
     scene.cluster.logs[P0].end = 8
     scene.subscription.assign([P0])

@@ -17,6 +17,7 @@ from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError
 from braidlog.client.settings import CONSUMER, Settings
+from braidlog.core.clock import SystemClock
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import RebalanceInProgressError
 from braidlog.core.types import TopicPartition
@@ -36,8 +37,8 @@ class FakeConsumer:
             ]
             for partition, keys in logs.items()
         }
-        self.settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False, "group_id": "g"})
-        self._network = self
+        self._settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False, "group_id": "g"})
+        self._clock = SystemClock()
         self.positions = dict.fromkeys(self.logs, 0)
         self.committed: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
@@ -133,20 +134,20 @@ class Notes:
     def __init__(self) -> None:
         self.by_key: dict[tuple[int, bytes | None], list[int]] = defaultdict(list)
         self.most_at_once = 0
-        self._under_way: dict[tuple[int, bytes | None], int] = defaultdict(int)
+        self._in_progress: dict[tuple[int, bytes | None], int] = defaultdict(int)
         self._lock = threading.Lock()
 
     def begin(self, record: ConsumerRecord) -> None:
         lane = (record.partition, record.key)
         with self._lock:
-            self._under_way[lane] += 1
-            assert record.key is None or self._under_way[lane] == 1, f"two of {lane} at once"
-            self.most_at_once = max(self.most_at_once, sum(self._under_way.values()))
+            self._in_progress[lane] += 1
+            assert record.key is None or self._in_progress[lane] == 1, f"two of {lane} at once"
+            self.most_at_once = max(self.most_at_once, sum(self._in_progress.values()))
             self.by_key[lane].append(record.offset)
 
     def end(self, record: ConsumerRecord) -> None:
         with self._lock:
-            self._under_way[record.partition, record.key] -= 1
+            self._in_progress[record.partition, record.key] -= 1
 
     def handle(self, record: ConsumerRecord) -> None:
         self.begin(record)
@@ -434,7 +435,7 @@ def test_a_handler_may_stop_the_run() -> None:
     assert fake.committed[ZERO] == len(handled) == fake.positions[ZERO]
 
 
-def test_misuse_is_told() -> None:
+def test_misuse_raises() -> None:
     fake = FakeConsumer({ZERO: []})
     consumer = parallel(fake, print)
     consumer.run(idle_timeout=0.0)
@@ -446,10 +447,10 @@ def test_misuse_is_told() -> None:
         parallel(fake, print, on_failure="explode")
     with pytest.raises(ValueError, match="retries"):
         parallel(fake, print, retries=-1)
-    fake.settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False})
+    fake._settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False})
     with pytest.raises(UserError, match="give it group_id"):
         parallel(fake, print)
-    fake.settings = Settings.of(CONSUMER, {}, {"group_id": "g"})
+    fake._settings = Settings.of(CONSUMER, {}, {"group_id": "g"})
     with pytest.raises(UserError, match="enable_auto_commit=False"):
         parallel(fake, print)
 

@@ -1,4 +1,4 @@
-"""What programs are told, whatever they make of it."""
+"""Calls of the rebalance listener, and its errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from braidlog.client.consumer.group.rebalance_listener_invoker import RebalanceListenerInvoker
+from braidlog.client.consumer.group.reconciliation import RebalanceListenerInvoker
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.subscription_state import SubscriptionState
 from support.membership_harness import RecordingRebalanceListener, partitions
@@ -19,24 +19,24 @@ def made(listener: object) -> RebalanceListenerInvoker:
     return RebalanceListenerInvoker(subscription, "g")
 
 
-def test_partitions_are_told_in_order_and_nothing_is_no_news_of_a_loss() -> None:
-    diary = RecordingRebalanceListener()
-    listener_invoker = made(diary)
+def test_partitions_are_sorted_and_none_lost_calls_nothing() -> None:
+    listener = RecordingRebalanceListener()
+    listener_invoker = made(listener)
     listener_invoker.invoke_revoked(partitions("t", 2, 1))
     listener_invoker.invoke_revoked([])
     listener_invoker.invoke_lost([])
     listener_invoker.invoke_assigned([])
-    assert diary.reported == [("revoked", partitions("t", 1, 2)), ("assigned", [])]
+    assert listener.reported == [("revoked", partitions("t", 1, 2)), ("assigned", [])]
 
 
-def test_the_first_error_is_kept_until_everything_is_told() -> None:
-    diary = RecordingRebalanceListener()
-    listener_invoker = made(diary)
-    diary.trouble = KeyError("first")
+def test_the_first_error_is_kept_until_every_call_was_made() -> None:
+    listener = RecordingRebalanceListener()
+    listener_invoker = made(listener)
+    listener.trouble = KeyError("first")
     listener_invoker.invoke_revoked(partitions("t", 0))
-    diary.trouble = KeyError("second")
+    listener.trouble = KeyError("second")
     listener_invoker.invoke_assigned(partitions("t", 1))
-    assert diary.words == ["revoked", "assigned"]
+    assert listener.words == ["revoked", "assigned"]
     with pytest.raises(KeyError, match="first"):
         listener_invoker.raise_error()
     listener_invoker.raise_error()

@@ -46,12 +46,12 @@ def refusing(error: type[ProtocolError]) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error.code)
 
 
-def test_a_member_joins_leads_and_is_heard_of() -> None:
+def test_a_member_joins_leads_and_sends_heartbeats() -> None:
     with membership_harness({"t": 3}) as here:
         Coordinator(here.script)
         here.subscribe("t")
         here.settle()
-        assert here.diary.reported == [("assigned", partitions("t", 0, 1, 2))]
+        assert here.listener.reported == [("assigned", partitions("t", 0, 1, 2))]
         assert names(here.subscription.assigned()) == ["t-0", "t-1", "t-2"]
         first, second = here.script.asked(JOIN, JoinGroupRequest)
         assert (first.member_id, second.member_id) == ("member-1", "member-1") or first.member_id == ""
@@ -77,10 +77,10 @@ def test_eager_members_give_everything_up_before_they_join() -> None:
         here.settle()
         here.script.then(BEAT, refusing(errors.RebalanceInProgressError))
         group.others["other"] = write_subscription(["t"], None, [], -1, None)
-        here.until(lambda: here.diary.words == ["assigned", "revoked", "assigned"])
-        assert here.diary.reported[1] == ("revoked", partitions("t", 0, 1, 2))
+        here.until(lambda: here.listener.words == ["assigned", "revoked", "assigned"])
+        assert here.listener.reported[1] == ("revoked", partitions("t", 0, 1, 2))
         # The other comes first by name, so the one partition more is ours.
-        assert here.diary.reported[2] == ("assigned", partitions("t", 0, 1))
+        assert here.listener.reported[2] == ("assigned", partitions("t", 0, 1))
         assert {name: names(share) for name, share in group.shares.items()} == {
             "member-1": ["t-0", "t-1"],
             "other": ["t-2"],
@@ -100,7 +100,7 @@ def test_cooperative_members_give_up_only_what_moves() -> None:
         joins = here.script.count(JOIN)
         here.script.then(BEAT, refusing(errors.RebalanceInProgressError))
         here.until(lambda: here.membership.is_settled and here.script.count(JOIN) == joins + 2)
-        assert here.diary.reported == [
+        assert here.listener.reported == [
             ("assigned", partitions("t", 0, 1, 2)),
             ("revoked", partitions("t", 2)),
             ("assigned", []),
@@ -115,13 +115,13 @@ def test_cooperative_members_give_up_only_what_moves() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE])
-def test_one_that_is_forgotten_is_told_of_its_loss_and_joins_anew(settings: dict[str, str]) -> None:
+def test_an_unknown_member_loses_its_partitions_and_joins_anew(settings: dict[str, str]) -> None:
     with membership_harness({"t": 2}, **settings) as here:
         Coordinator(here.script)
         here.subscribe("t")
         here.settle()
         here.script.then(BEAT, refusing(errors.UnknownMemberIdError))
-        here.until(lambda: here.diary.words == ["assigned", "lost", "assigned"])
+        here.until(lambda: here.listener.words == ["assigned", "lost", "assigned"])
         here.settle()
         assert here.membership.group_metadata().member_id == "member-2"
         assert told_of(here.script.asked(JOIN, JoinGroupRequest)[-1]).owned == ()
@@ -131,7 +131,7 @@ def test_what_a_listener_raises_comes_out_of_poll_when_all_is_in_place() -> None
     with membership_harness({"t": 2}) as here:
         Coordinator(here.script)
         here.subscribe("t")
-        here.diary.trouble = KeyError("mine")
+        here.listener.trouble = KeyError("mine")
         with pytest.raises(KeyError, match="mine"):
             here.settle()
         assert here.membership.is_settled
@@ -145,9 +145,9 @@ def test_a_program_may_commit_while_partitions_are_taken() -> None:
         here.subscribe("t")
         here.settle()
         here.position(partitions("t", 0)[0], 5)
-        here.diary.on_revoked = lambda: here.commits.commit(None, here.deadline())
+        here.listener.on_revoked = lambda: here.commits.commit(None, here.deadline())
         here.script.then(BEAT, refusing(errors.RebalanceInProgressError))
-        here.until(lambda: "revoked" in here.diary.words)
+        here.until(lambda: "revoked" in here.listener.words)
         [commit] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert commit.generation_id_or_member_epoch == 1
         assert commit.topics[0].partitions[0].committed_offset == 5
@@ -166,11 +166,11 @@ def test_a_program_that_does_not_poll_leaves(caplog: pytest.LogCaptureFixture) -
         assert "max.poll.interval.ms" in (leave.members[0].reason or "")
         with pytest.raises(CommitFailedError, match=r"call poll\(\)"):
             here.membership.commit_identity()
-        assert here.diary.words == ["assigned"], "the program hears of it in its own thread only"
-        here.until(lambda: here.diary.words[:3] == ["assigned", "lost", "assigned"])
+        assert here.listener.words == ["assigned"], "listeners are called in the program's thread only"
+        here.until(lambda: here.listener.words[:3] == ["assigned", "lost", "assigned"])
 
 
-def test_a_dynamic_member_says_goodbye_and_a_static_one_does_not() -> None:
+def test_a_dynamic_member_sends_a_leave_request_and_a_static_one_does_not() -> None:
     for settings, goodbyes in (({}, 1), ({"group_instance_id": "static"}, 0)):
         with membership_harness({"t": 2}, **settings) as here:
             Coordinator(here.script)
@@ -178,7 +178,7 @@ def test_a_dynamic_member_says_goodbye_and_a_static_one_does_not() -> None:
             here.settle()
             here.membership.close(here.deadline())
             here.membership.close(here.deadline())
-            assert here.diary.words == ["assigned", "revoked"]
+            assert here.listener.words == ["assigned", "revoked"]
             assert here.script.count(LEAVE) == goodbyes
 
 
@@ -191,7 +191,7 @@ def test_unsubscribing_leaves_and_a_new_subscription_joins() -> None:
         here.subscription.unsubscribe()
         assert here.script.count(LEAVE) == 1
         here.subscribe("u")
-        here.until(lambda: here.diary.reported[-1] == ("assigned", partitions("u", 0)))
+        here.until(lambda: here.listener.reported[-1] == ("assigned", partitions("u", 0)))
 
 
 def test_a_changed_subscription_joins_again() -> None:
@@ -200,7 +200,7 @@ def test_a_changed_subscription_joins_again() -> None:
         here.subscribe("t")
         here.settle()
         here.subscribe("t", "u")
-        here.until(lambda: here.diary.reported[-1] == ("assigned", [*partitions("t", 0, 1), *partitions("u", 0)]))
+        here.until(lambda: here.listener.reported[-1] == ("assigned", [*partitions("t", 0, 1), *partitions("u", 0)]))
         assert here.script.count(LEAVE) == 0
 
 
@@ -210,18 +210,18 @@ def test_cooperative_members_give_up_what_they_no_longer_subscribe_to() -> None:
         here.subscribe("t", "u")
         here.settle()
         here.subscribe("u")
-        here.until(lambda: here.membership.is_settled and len(here.diary.reported) >= 3)
-        assert here.diary.reported[1:] == [("revoked", partitions("t", 0, 1)), ("assigned", [])]
+        here.until(lambda: here.membership.is_settled and len(here.listener.reported) >= 3)
+        assert here.listener.reported[1:] == [("revoked", partitions("t", 0, 1)), ("assigned", [])]
         assert names(here.subscription.assigned()) == ["u-0"]
 
 
-def test_a_share_that_no_longer_fits_the_subscription_is_not_taken() -> None:
+def test_an_assignment_that_no_longer_fits_the_subscription_is_not_taken() -> None:
     with membership_harness({"t": 2, "u": 1}) as here:
         group = Coordinator(here.script)
         here.subscribe("u")
         group.give(partitions("t", 0))
         here.settle()
-        assert here.diary.reported == [("assigned", partitions("u", 0))]
+        assert here.listener.reported == [("assigned", partitions("u", 0))]
         assert group.generation == 2
 
 
@@ -234,7 +234,7 @@ def test_a_leader_notices_that_topics_grow() -> None:
         here.poll()
         assert here.membership.is_settled
         here.on_engine(lambda: here.metadata.become({"t": 3}))
-        here.until(lambda: here.diary.reported[-1] == ("assigned", partitions("t", 0, 1, 2)))
+        here.until(lambda: here.listener.reported[-1] == ("assigned", partitions("t", 0, 1, 2)))
 
 
 def test_a_leader_learns_of_topics_that_only_others_read() -> None:
@@ -248,7 +248,7 @@ def test_a_leader_learns_of_topics_that_only_others_read() -> None:
         assert here.subscription.group_topics == {"t", "foreign"}
 
 
-def test_a_leader_that_is_to_keep_the_shares_still_watches_topics() -> None:
+def test_a_leader_that_skips_the_assignment_still_watches_topics() -> None:
     with membership_harness({"t": 2}, group_instance_id="static") as here:
         group = Coordinator(here.script)
         group.skips = True
@@ -258,7 +258,7 @@ def test_a_leader_that_is_to_keep_the_shares_still_watches_topics() -> None:
         assert here.script.asked(SYNC, SyncGroupRequest)[0].assignments == []
         group.skips = False
         here.on_engine(lambda: here.metadata.become({"t": 4}))
-        here.until(lambda: here.diary.reported[-1] == ("assigned", partitions("t", 0, 1, 2, 3)))
+        here.until(lambda: here.listener.reported[-1] == ("assigned", partitions("t", 0, 1, 2, 3)))
 
 
 class Own(Assignor):
@@ -307,10 +307,10 @@ def test_what_an_own_assignor_raises_comes_out_of_poll() -> None:
         with pytest.raises(ZeroDivisionError, match="mine"):
             here.settle()
         here.settle()
-        assert here.diary.words == ["assigned"]
+        assert here.listener.words == ["assigned"]
 
 
-def test_a_fenced_member_is_told_with_every_poll() -> None:
+def test_a_fenced_member_raises_with_every_poll() -> None:
     with membership_harness({"t": 2}, group_instance_id="static") as here:
         Coordinator(here.script)
         here.subscribe("t")
@@ -318,12 +318,12 @@ def test_a_fenced_member_is_told_with_every_poll() -> None:
         here.script.then(BEAT, refusing(errors.FencedInstanceIdError))
         with pytest.raises(errors.FencedInstanceIdError, match="taken this one's place"):
             here.until(lambda: False)
-        assert here.diary.words == ["assigned", "lost"]
+        assert here.listener.words == ["assigned", "lost"]
         with pytest.raises(errors.FencedInstanceIdError):
             here.poll()
 
 
-def test_other_refusals_are_told_once_and_then_tried_again() -> None:
+def test_other_refusals_are_raised_once_and_then_tried_again() -> None:
     with membership_harness({"t": 2}) as here:
         Coordinator(here.script)
         here.script.then(JOIN, JoinGroupResponse(error_code=errors.GroupAuthorizationFailedError.code))
@@ -343,10 +343,10 @@ def test_a_coordinator_that_goes_away_is_looked_for(lost: NoConnection | type[Pr
         here.settle()
         here.eventually(lambda: here.script.count(BEAT) >= 3)
         assert here.script.count(FIND) == 4
-        assert here.diary.words == ["assigned"], "nothing was lost by it"
+        assert here.listener.words == ["assigned"], "nothing was lost by it"
 
 
-def test_a_coordinator_that_may_not_be_looked_for_any_more_is_told() -> None:
+def test_a_lookup_that_is_no_longer_authorized_is_raised() -> None:
     with membership_harness({"t": 2}) as here:
         Coordinator(here.script)
         here.subscribe("t")
@@ -355,7 +355,7 @@ def test_a_coordinator_that_may_not_be_looked_for_any_more_is_told() -> None:
         here.script.then(BEAT, refusing(errors.NotCoordinatorError))
         with pytest.raises(errors.GroupAuthorizationFailedError):
             here.until(lambda: False)
-        here.until(lambda: here.diary.words[:3] == ["assigned", "lost", "assigned"])
+        here.until(lambda: here.listener.words[:3] == ["assigned", "lost", "assigned"])
         before = here.script.count(BEAT)
         here.eventually(lambda: here.script.count(BEAT) > before)
 
@@ -385,7 +385,7 @@ def test_a_pattern_waits_for_metadata_and_follows_it() -> None:
     with membership_harness({}) as here:
         Coordinator(here.script)
         here.metadata.version = 0
-        here.subscription.subscribe_pattern(re.compile("t.*"), [], here.diary)
+        here.subscription.subscribe_pattern(re.compile("t.*"), [], here.listener)
         here.poll()
         assert here.script.count(JOIN) == 0
 
@@ -396,9 +396,9 @@ def test_a_pattern_waits_for_metadata_and_follows_it() -> None:
 
         here.on_engine(lambda: learn("t1", "other"))
         here.settle()
-        assert here.diary.reported == [("assigned", partitions("t1", 0))]
+        assert here.listener.reported == [("assigned", partitions("t1", 0))]
         here.on_engine(lambda: learn("t1", "t2"))
-        here.until(lambda: here.diary.reported[-1] == ("assigned", [*partitions("t1", 0), *partitions("t2", 0)]))
+        here.until(lambda: here.listener.reported[-1] == ("assigned", [*partitions("t1", 0), *partitions("t2", 0)]))
 
 
 def test_older_brokers_are_spoken_to_in_their_version() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.client.consumer.fetch.aborted_transaction import AbortedRange
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange
 from braidlog.core.protocol_errors import CorruptMessageError
 from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.control_records import build_end_txn_marker
@@ -93,7 +93,7 @@ def test_old_message_sets() -> None:
     assert found.next_offset == 7
 
 
-def test_a_flipped_bit_is_told() -> None:
+def test_a_flipped_bit_is_raised() -> None:
     data = bytearray(batch(0, "abc"))
     data[-1] ^= 1
     with pytest.raises(CorruptMessageError):

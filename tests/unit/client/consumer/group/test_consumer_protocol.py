@@ -88,12 +88,12 @@ def refusing(error: type[ProtocolError]) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code)
 
 
-def test_a_member_joins_takes_and_says_what_it_has() -> None:
+def test_a_member_joins_takes_and_acknowledges() -> None:
     with membership_harness({"t": 3}, **NEWER) as here:
         group = Coordinator(here, {"t": [0, 2]})
         here.subscribe("t")
         here.until(lambda: here.membership.is_settled and group.is_content)
-        assert here.diary.reported == [("assigned", partitions("t", 0, 2))]
+        assert here.listener.reported == [("assigned", partitions("t", 0, 2))]
         first = group.asked()[0]
         assert (first.member_epoch, first.subscribed_topic_names, first.topic_partitions) == (0, ["t"], [])
         metadata = here.membership.group_metadata()
@@ -110,46 +110,46 @@ def test_what_moves_is_given_up_then_the_new_is_taken() -> None:
         here.position(partitions("t", 1)[0], 4)
         group.want({"t": [0, 2]})
         here.until(lambda: group.is_content and here.membership.is_settled)
-        assert here.diary.reported[1:] == [("revoked", partitions("t", 1)), ("assigned", partitions("t", 2))]
+        assert here.listener.reported[1:] == [("revoked", partitions("t", 1)), ("assigned", partitions("t", 2))]
         [commit] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert commit.topics[0].partitions[0].committed_offset == 4
         assert commit.generation_id_or_member_epoch == 2
 
 
-def test_an_empty_share_is_told_of_once() -> None:
+def test_an_empty_assignment_calls_the_listener_once() -> None:
     with membership_harness({"t": 1}, **NEWER) as here:
         Coordinator(here, {})
         here.subscribe("t")
         here.settle()
         here.until(lambda: here.script.count(NEWER_BEAT) > 4)
-        assert here.diary.reported == [("assigned", [])]
+        assert here.listener.reported == [("assigned", [])]
 
 
 def test_topics_that_are_not_known_by_name_yet_are_taken_later() -> None:
     with membership_harness({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0], "u": [0]})
         here.subscribe("t", "u")
-        here.until(lambda: here.diary.reported and here.metadata.updates)
-        assert here.diary.reported == [("assigned", partitions("t", 0))]
+        here.until(lambda: here.listener.reported and here.metadata.updates)
+        assert here.listener.reported == [("assigned", partitions("t", 0))]
         assert not here.membership.is_settled
         here.on_engine(lambda: here.metadata.become({"t": 1, "u": 1}))
         here.until(lambda: here.membership.is_settled and group.is_content)
-        assert here.diary.reported[1:] == [("assigned", partitions("u", 0))]
+        assert here.listener.reported[1:] == [("assigned", partitions("u", 0))]
 
 
 @pytest.mark.parametrize("error", [errors.FencedMemberEpochError, errors.UnknownMemberIdError])
-def test_one_that_is_forgotten_loses_everything_and_joins_anew(error: type[ProtocolError]) -> None:
+def test_an_unknown_member_loses_everything_and_joins_anew(error: type[ProtocolError]) -> None:
     with membership_harness({"t": 2}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.subscribe("t")
         here.until(lambda: group.is_content)
         here.script.then(NEWER_BEAT, refusing(error))
-        here.until(lambda: here.diary.words == ["assigned", "lost", "assigned"])
+        here.until(lambda: here.listener.words == ["assigned", "lost", "assigned"])
         here.settle()
         assert [each.member_epoch for each in group.asked()].count(0) == 2
 
 
-def test_a_changed_subscription_is_told_at_once() -> None:
+def test_a_changed_subscription_is_sent_at_once() -> None:
     with membership_harness({"t": 2, "u": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.subscribe("t")
@@ -164,7 +164,7 @@ def test_a_changed_subscription_is_told_at_once() -> None:
 def test_a_pattern_goes_to_the_broker() -> None:
     with membership_harness({"t1": 1, "t2": 1}, **NEWER) as here:
         group = Coordinator(here, {"t1": [0], "t2": [0]})
-        here.subscription.subscribe_pattern(re.compile("t.*"), ["t1"], here.diary)
+        here.subscription.subscribe_pattern(re.compile("t.*"), ["t1"], here.listener)
         here.until(lambda: group.is_content)
         assert group.asked()[0].subscribed_topic_regex == "t.*"
         assert names(here.subscription.assigned()) == ["t1-0", "t2-0"]
@@ -181,21 +181,21 @@ def test_a_program_that_does_not_poll_leaves(caplog: pytest.LogCaptureFixture) -
         with pytest.raises(CommitFailedError, match=r"call poll\(\)"):
             here.membership.commit_identity()
         group.has = None
-        here.until(lambda: here.diary.words[:3] == ["assigned", "lost", "assigned"])
+        here.until(lambda: here.listener.words[:3] == ["assigned", "lost", "assigned"])
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("static", -2)])
-def test_closing_gives_up_and_says_goodbye(instance: str | None, epoch: int) -> None:
+def test_closing_revokes_and_leaves(instance: str | None, epoch: int) -> None:
     with membership_harness({"t": 1}, group_instance_id=instance, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.subscribe("t")
         here.until(lambda: group.is_content)
         here.membership.close(here.deadline())
-        assert here.diary.words == ["assigned", "revoked"]
+        assert here.listener.words == ["assigned", "revoked"]
         assert group.asked()[-1].member_epoch == epoch
 
 
-def test_a_refusal_is_told_once_and_then_tried_again() -> None:
+def test_a_refusal_is_raised_once_and_then_tried_again() -> None:
     with membership_harness({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.script.then(NEWER_BEAT, refusing(errors.UnsupportedAssignorError))
@@ -209,15 +209,15 @@ def test_what_a_listener_raises_comes_out_of_poll_when_all_is_in_place() -> None
     with membership_harness({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.subscribe("t")
-        here.diary.trouble = KeyError("mine")
+        here.listener.trouble = KeyError("mine")
         with pytest.raises(KeyError, match="mine"):
             here.until(lambda: False)
         here.until(lambda: group.is_content)
-        assert here.diary.words == ["assigned"]
+        assert here.listener.words == ["assigned"]
 
 
 @pytest.mark.parametrize("lost", [NoConnection("cut"), refusing(errors.NotCoordinatorError)])
-def test_a_coordinator_that_goes_away_is_looked_for_and_told_everything(lost: Any) -> None:
+def test_a_new_coordinator_is_found_and_sent_everything(lost: Any) -> None:
     with membership_harness({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.subscribe("t")
@@ -230,7 +230,7 @@ def test_a_coordinator_that_goes_away_is_looked_for_and_told_everything(lost: An
         assert len(again) == 1
         assert again[0].topic_partitions is not None
         assert again[0].member_epoch == 1
-        assert here.diary.words == ["assigned"]
+        assert here.listener.words == ["assigned"]
 
 
 def stale(request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -291,7 +291,7 @@ def test_committed_offsets_are_asked_for_as_a_member() -> None:
         assert (asked[0].groups[0].member_epoch, asked[0].groups[0].member_id) == (1, group.asked()[0].member_id)
 
 
-def test_one_that_leaves_while_it_joins_says_goodbye() -> None:
+def test_one_that_leaves_while_it_joins_sends_a_leave_request() -> None:
     with membership_harness({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.script.then(NEWER_BEAT, None)
@@ -302,7 +302,7 @@ def test_one_that_leaves_while_it_joins_says_goodbye() -> None:
         assert len({each.member_id for each in group.asked()}) == 1
 
 
-def test_an_answer_to_an_earlier_life_brings_no_partitions() -> None:
+def test_an_answer_to_an_earlier_join_brings_no_partitions() -> None:
     with membership_harness({"t": 2}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
         here.subscribe("t")
@@ -321,6 +321,6 @@ def test_an_answer_to_an_earlier_life_brings_no_partitions() -> None:
         )
         here.on_engine(lambda: here.script.parked[0].set_result(old))
         here.until(lambda: group.is_content and here.membership.is_settled)
-        assert here.diary.reported[-1] == ("assigned", partitions("t", 1))
-        assert here.diary.words == ["assigned", "revoked", "assigned"]
+        assert here.listener.reported[-1] == ("assigned", partitions("t", 1))
+        assert here.listener.words == ["assigned", "revoked", "assigned"]
         assert [each.member_epoch for each in group.asked()].count(0) == 2, "it has to come as one who joins"
