@@ -18,6 +18,7 @@ from braidlog.client.cluster_view import EMPTY, NO_LEADER, ClusterView, TopicVie
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, RequestTimeout
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.problem_log import CLUSTER
+from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import (
     NONE,
@@ -27,11 +28,10 @@ from braidlog.core.protocol_errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from braidlog.wire.generated.metadata import MetadataResponse
 
 log = logging.getLogger("braidlog.client")
 
-METADATA: Final = 3
 # Waiting does not mend these.
 _LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
 # And these mend themselves soon.
@@ -267,8 +267,7 @@ class Metadata:
             connection = await self._nodes.any()
             # From here on without a pause until the request is out, so that it asks for all that was wanted.
             self._is_sent = True
-            names = None if self._wants_all else [MetadataRequestTopic(name=name) for name in self._wanted]
-            request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
+            request = metadata_request(None if self._wants_all else self._wanted, create_topics=self._create_topics)
             response = await connection.call(
                 METADATA, request, MetadataResponse, timeout_s=self._nodes.request_timeout_s
             )

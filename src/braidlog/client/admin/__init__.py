@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from braidlog.client.admin.log_dirs import LogDir, Replica, ReplicaInfo
     from braidlog.client.admin.quotas import ANYBODY, DEFAULT, QuotaEntity, QuotaFilter, QuotaKey
     from braidlog.client.admin.reassignments import ElectionType, Reassignment
-    from braidlog.client.admin.records import ALL_RECORDS, IsolationLevel, ListedOffset, OffsetSpec
+    from braidlog.client.admin.records import ALL_RECORDS
     from braidlog.client.admin.results import Results
     from braidlog.client.admin.scram import ScramCredential, ScramDeletion, ScramMechanism, ScramUpsertion
     from braidlog.client.admin.topics import (
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionState,
     )
+    from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, OffsetSpec
 
 # Where each public name lives: a command that needs one family does not pay for the others.
 _NAMES: Final = {

@@ -52,6 +52,10 @@ class BrokerConnection:
         called = self._connection.call(api_key, request, answer, at_most=at_most, timeout_s=self._time_left_s())
         return on_engine(self._engine, called)
 
+    def run(self, work: Callable[[Connection, float], Coroutine[Any, Any, T]]) -> T:
+        """Wait for `work` on this connection, which is given how long each of its requests may take."""
+        return on_engine(self._engine, work(self._connection, self._time_left_s()))
+
     def send_only(self, api_key: int, request: Message, *, at_most: int | None = None) -> None:
         """For what has no answer: a produce with acks=0; waits until the socket has taken it."""
         version = self._connection.version_for(api_key, at_most)

@@ -17,30 +17,15 @@ from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
 from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Address, Nodes, parse_servers
+from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
     LeaderNotAvailableError,
-    NotLeaderOrFollowerError,
-    ProtocolError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.wire.generated.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from braidlog.wire.generated.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
-
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
+from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseTopic
 
 CLIENT_ID: Final = "braidlog-cli"
 SETUP: Final = "socket.connection.setup.timeout.ms"
@@ -48,17 +33,9 @@ _SETUP_MS: Final = 10_000
 # A request after the deadline gets a moment all the same: a broker that is there answers within it.
 _LEAST_S: Final = 0.1
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-
 # A topic that is being created has no leader for a moment; one that a broker will not create stays unknown.
 CREATION_S: Final = 3.0
 _PASSING: Final = (LeaderNotAvailableError.code, UnknownTopicOrPartitionError.code)
-MOVED_LEADER: Final = (
-    NotLeaderOrFollowerError.code,
-    LeaderNotAvailableError.code,
-    UnknownTopicOrPartitionError.code,
-)
 
 
 def parse_bootstrap(text: str) -> list[Address]:
@@ -195,8 +172,7 @@ class ClusterConnection:
 
     def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> list[MetadataResponseTopic]:
         """Describe topics (None: all); refreshes what is known of the brokers."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+        request = metadata_request(topics, create_topics=create)
         try:
             response = self.any.call(METADATA, request, MetadataResponse)
         except NoConnection:
@@ -226,37 +202,6 @@ class ClusterConnection:
         raise UserError(
             f"topic {topic.name} has no partition {partition}; it has {len(topic.partitions)}, counted from 0"
         )
-
-    # Offsets
-
-    def offsets(self, name: str, timestamps: Mapping[int, int], *, committed: bool = False) -> dict[int, int]:
-        """By partition the first offset at or after a timestamp (or EARLIEST, LATEST); -1 where there is none."""
-        retry = Retry(self.timeout_s)
-        while True:
-            try:
-                return self._offsets(self.topic(name), timestamps, committed)
-            except ProtocolError as problem:
-                if problem.code not in MOVED_LEADER or not retry.again():
-                    raise
-
-    def _offsets(self, topic: MetadataResponseTopic, timestamps: Mapping[int, int], committed: bool) -> dict[int, int]:
-        name = topic.name or ""
-        by_leader: dict[int, list[ListOffsetsPartition]] = {}
-        for partition, timestamp in timestamps.items():
-            asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-            by_leader.setdefault(self.leader_of(topic, partition), []).append(asked)
-        found: dict[int, int] = {}
-        for leader, partitions in by_leader.items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=[ListOffsetsTopic(name=name, partitions=partitions)],
-            )
-            (answer,) = self.node(leader).call(LIST_OFFSETS, request, ListOffsetsResponse).topics
-            for each in answer.partitions:
-                check(each.error_code, f"{name}-{each.partition_index}")
-                found[each.partition_index] = each.offset
-        return found
 
 
 def _end_unclosed(engine: Engine, network: Nodes, process: int) -> None:

@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminCalls
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed
 from braidlog.client.broker_errors import check
+from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.core.errors import UserError
 from braidlog.wire.apis import API_VERSIONS, APIS
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+from braidlog.wire.generated.metadata import MetadataResponse
 
 DESCRIBE_CLUSTER: Final = 60
 # The first version that can tell of brokers which are registered but not let in.
@@ -110,7 +110,7 @@ class ClusterCalls(AdminCalls):
 
 def _from_metadata(node: BrokerConnection) -> ClusterDescription:
     """For brokers before 2.8."""
-    answer = node.call(METADATA, MetadataRequest(topics=[]), MetadataResponse)
+    answer = node.call(METADATA, metadata_request([], create_topics=True), MetadataResponse)
     return ClusterDescription(
         cluster_id=answer.cluster_id or "",
         controller_id=answer.controller_id if answer.controller_id >= 0 else None,

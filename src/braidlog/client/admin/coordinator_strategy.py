@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AT_ONCE, AdminApiDriver, AdminCalls, LookupResult
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.broker_errors import broker_error
+from braidlog.client.network.lookups import find_coordinators
+from braidlog.client.requests.find_coordinator import GROUP, CoordinatorType
 from braidlog.core.protocol_errors import (
     NONE,
     ConcurrentTransactionsError,
@@ -17,11 +19,8 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnstableOffsetCommitError,
 )
-from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-
-FIND_COORDINATOR: Final = 10
-# The first version that takes several keys at once.
-_BATCHED: Final = 4
+from braidlog.core.types import address_text
+from braidlog.wire.generated.find_coordinator import Coordinator
 
 _PASSING: Final = (
     CoordinatorLoadInProgressError,
@@ -33,17 +32,6 @@ _PASSING: Final = (
 )
 
 
-class CoordinatorType(NamedTuple):
-    """What is coordinated: the protocol's number for it and how a person calls it."""
-
-    key_type: int
-    noun: str
-
-
-GROUP: Final = CoordinatorType(0, "group")
-TRANSACTION: Final = CoordinatorType(1, "transactional id")
-
-
 class CoordinatorNode(NamedTuple):
     """A broker that coordinates."""
 
@@ -52,8 +40,7 @@ class CoordinatorNode(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port} ({self.broker_id})"
+        return f"{address_text(self.host, self.port)} ({self.broker_id})"
 
 
 class CoordinatorStrategy:
@@ -89,25 +76,14 @@ class CoordinatorStrategy:
                 lookup_result.by_broker.setdefault(self._places[name].broker_id, []).append(name)
         return lookup_result
 
+    def _look_up(self, cluster: ClusterConnection, names: list[str]) -> list[Coordinator]:
+        return cluster.any.run(lambda node, timeout_s: find_coordinators(node, self._kind, names, timeout_s))
+
     def forget(self, items: Iterable[str]) -> None:
         self._stale.update(items)
 
     def is_retriable(self, error: ProtocolError) -> bool:
         return isinstance(error, _PASSING)
-
-    def _look_up(self, cluster: ClusterConnection, names: list[str]) -> Iterator[Coordinator]:
-        node = cluster.any
-        key_type = self._kind.key_type
-        if node.version_for(FIND_COORDINATOR) >= _BATCHED:
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=names)
-            yield from node.call(FIND_COORDINATOR, request, FindCoordinatorResponse).coordinators
-            return
-        for name in names:
-            single = FindCoordinatorRequest(key=name, key_type=key_type)
-            answer = node.call(FIND_COORDINATOR, single, FindCoordinatorResponse)
-            yield Coordinator(
-                key=name, node_id=answer.node_id, host=answer.host, port=answer.port, error_code=answer.error_code
-            )
 
 
 class GroupAdminCalls(AdminCalls):

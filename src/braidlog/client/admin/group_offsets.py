@@ -12,39 +12,31 @@ from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, names_of, partitions_of
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
+from braidlog.client.requests.offset_commit import (
+    NEWEST_OFFSET_COMMIT,
+    OFFSET_COMMIT,
+    offset_commit_codes,
+    offset_commit_request,
+)
+from braidlog.client.requests.offset_fetch import (
+    NEWEST_OFFSET_FETCH,
+    OFFSET_FETCH,
+    FetchedOffsets,
+    fetched_offsets,
+    offset_fetch_requests,
+)
 from braidlog.core.protocol_errors import NONE, GroupIdNotFoundError, ProtocolError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from braidlog.wire.generated.offset_commit import OffsetCommitResponse
 from braidlog.wire.generated.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from braidlog.wire.generated.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-)
+from braidlog.wire.generated.offset_fetch import OffsetFetchResponse
 
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
 OFFSET_DELETE: Final = 47
-
-# The newest versions of OffsetFetch and OffsetCommit that name topics; the first that fetches for several groups, and
-# the first that waits for open transactions.
-_NAMED_TOPICS: Final = 9
-_SEVERAL_GROUPS: Final = 8
-_STABLE: Final = 7
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -66,13 +58,16 @@ class GroupOffsetCalls(GroupAdminCalls):
             named.update(groups)
         else:
             named.update(dict.fromkeys(names_of(groups, "groups")))
-        wanted = {name: None if places is None else by_topic(partitions_of(places)) for name, places in named.items()}
+        wanted = {name: None if places is None else sorted(partitions_of(places)) for name, places in named.items()}
 
         def fetch(node: BrokerConnection, names: list[str]) -> dict[str, Offsets | ProtocolError]:
-            version = node.version_for(OFFSET_FETCH, _NAMED_TOPICS)
-            if version >= _SEVERAL_GROUPS:
-                return _fetch(node, {name: wanted[name] for name in names}, require_stable)
-            return {name: _fetch_one(node, name, wanted[name], require_stable and version >= _STABLE) for name in names}
+            version = node.version_for(OFFSET_FETCH, NEWEST_OFFSET_FETCH)
+            asked = {name: wanted[name] for name in names}
+            found: dict[str, Offsets | ProtocolError] = {}
+            for request in offset_fetch_requests(version, asked, require_stable=require_stable):
+                answer = node.call(OFFSET_FETCH, request, OffsetFetchResponse, at_most=NEWEST_OFFSET_FETCH)
+                found |= {name: _offsets(name, each) for name, each in fetched_offsets(request, answer).items()}
+            return found
 
         return self._driver.ask(wanted, self._groups, fetch)
 
@@ -86,20 +81,11 @@ class GroupOffsetCalls(GroupAdminCalls):
         }
 
         def commit(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
-            topics = [
-                OffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=[_committed(each, wanted[TopicPartition(topic, each)]) for each in partitions],
-                )
-                for topic, partitions in by_topic(wanted).items()
-            ]
-            request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
-            answer = node.call(OFFSET_COMMIT, request, OffsetCommitResponse, at_most=_NAMED_TOPICS)
-            codes = {
-                TopicPartition(topic.name, each.partition_index): each.error_code
-                for topic in answer.topics
-                for each in topic.partitions
-            }
+            version = node.version_for(OFFSET_COMMIT, NEWEST_OFFSET_COMMIT)
+            request = offset_commit_request(version, group, dict(sorted(wanted.items())))
+            codes = offset_commit_codes(
+                node.call(OFFSET_COMMIT, request, OffsetCommitResponse, at_most=NEWEST_OFFSET_COMMIT)
+            )
             self._check_passing(group, codes.values())
             return {group: codes}
 
@@ -145,65 +131,11 @@ class GroupOffsetCalls(GroupAdminCalls):
         )
 
 
-def _committed(partition: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
-    return OffsetCommitRequestPartition(
-        partition_index=partition,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )
-
-
-def _fetch(
-    node: BrokerConnection, wanted: Mapping[str, dict[str, list[int]] | None], require_stable: bool
-) -> dict[str, Offsets | ProtocolError]:
-    groups = [
-        OffsetFetchRequestGroup(
-            group_id=name,
-            topics=None
-            if topics is None
-            else [OffsetFetchRequestTopics(name=topic, partition_indexes=each) for topic, each in topics.items()],
-        )
-        for name, topics in wanted.items()
-    ]
-    request = OffsetFetchRequest(groups=groups, require_stable=require_stable)
-    answer = node.call(OFFSET_FETCH, request, OffsetFetchResponse, at_most=_NAMED_TOPICS)
-    return {
-        group.group_id: _offsets(
-            group.group_id, group.error_code, {topic.name: topic.partitions for topic in group.topics}
-        )
-        for group in answer.groups
-    }
-
-
-def _fetch_one(
-    node: BrokerConnection, name: str, wanted: dict[str, list[int]] | None, require_stable: bool
-) -> Offsets | ProtocolError:
-    """For brokers before 3.0, which take one group per request."""
-    topics = None
-    if wanted is not None:
-        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=each) for topic, each in wanted.items()]
-    request = OffsetFetchRequest(group_id=name, topics=topics, require_stable=require_stable)
-    answer = node.call(OFFSET_FETCH, request, OffsetFetchResponse, at_most=_NAMED_TOPICS)
-    return _offsets(name, answer.error_code, {topic.name: topic.partitions for topic in answer.topics})
-
-
-def _offsets(
-    group: str,
-    error_code: int,
-    topics: Mapping[str, list[OffsetFetchResponsePartition] | list[OffsetFetchResponsePartitions]],
-) -> Offsets | ProtocolError:
-    if error_code == GroupIdNotFoundError.code:
+def _offsets(group: str, fetched: FetchedOffsets) -> Offsets | ProtocolError:
+    if fetched.error_code == GroupIdNotFoundError.code:
         return {}
-    if error_code != NONE:
-        return broker_error(error_code, f"group {group}")
-    found: Offsets = {}
-    for topic, partitions in topics.items():
-        for each in partitions:
-            place = TopicPartition(topic, each.partition_index)
-            if each.error_code != NONE:
-                return broker_error(each.error_code, f"group {group}, {place}")
-            if each.committed_offset >= 0:
-                metadata = each.metadata or ""
-                found[place] = OffsetAndMetadata(each.committed_offset, metadata, each.committed_leader_epoch)
-    return found
+    if fetched.error_code != NONE:
+        return broker_error(fetched.error_code, f"group {group}")
+    for place, error_code in fetched.errors.items():
+        return broker_error(error_code, f"group {group}, {place}")
+    return {place: committed for place, committed in fetched.offsets.items() if committed is not None}

@@ -14,6 +14,13 @@ from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStr
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, names_of
 from braidlog.client.broker_errors import broker_error, check
+from braidlog.client.requests.leave_group import (
+    LEAVE_GROUP,
+    LeavingMember,
+    leave_group_requests,
+    left_members,
+    takes_static_members,
+)
 from braidlog.core.protocol_errors import (
     NONE,
     GroupIdNotFoundError,
@@ -24,21 +31,16 @@ from braidlog.core.protocol_errors import (
 from braidlog.wire.generated import consumer_group_describe as newer_layout
 from braidlog.wire.generated import describe_groups as classic_layout
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from braidlog.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from braidlog.wire.generated.leave_group import LeaveGroupResponse
 from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
-LEAVE_GROUP: Final = 13
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
 DELETE_GROUPS: Final = 42
 CONSUMER_GROUP_DESCRIBE: Final = 69
 
-# The first versions that take several members, and a reason; and that tell what is allowed.
-_SEVERAL_LEAVE: Final = 3
-_REASONS: Final = 5
+# The first version that tells what is allowed.
 _TELLS_OPERATIONS: Final = 3
-# A reason is shown in the log of the coordinator, which takes no longer one.
-_LONGEST_REASON: Final = 255
 _REASON: Final = "member was removed by an admin"
 
 
@@ -223,44 +225,36 @@ class GroupCalls(GroupAdminCalls):
 
         One that still runs joins again. The keys of the results are the ids given.
         """
-        wanted = [MemberIdentity(group_instance_id=each) for each in names_of(instance_ids, "instance_ids")]
-        wanted += [MemberIdentity(member_id=each) for each in names_of(member_ids, "member_ids")]
+        wanted = [LeavingMember(instance_id=each) for each in names_of(instance_ids, "instance_ids")]
+        wanted += [LeavingMember(member_id=each) for each in names_of(member_ids, "member_ids")]
         if not wanted:
             wanted = [
-                MemberIdentity(group_instance_id=each.instance_id)
+                LeavingMember(instance_id=each.instance_id)
                 if each.instance_id
-                else MemberIdentity(member_id=each.member_id)
+                else LeavingMember(member_id=each.member_id)
                 for each in self.describe_groups([group])[group].members
             ]
         if not wanted:
             return Results({})
 
         def remove(node: BrokerConnection, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
-            return {group: _removed(node, group, wanted, reason[:_LONGEST_REASON])}
+            return {group: _removed(node, group, wanted, reason)}
 
         return Results(self._driver.ask([group], self._groups, remove)[group])
 
 
 def _removed(
-    node: BrokerConnection, group: str, members: list[MemberIdentity], reason: str
+    node: BrokerConnection, group: str, members: list[LeavingMember], reason: str
 ) -> dict[str, ProtocolError | None]:
     version = node.version_for(LEAVE_GROUP)
+    if not takes_static_members(version) and any(each.instance_id is not None for each in members):
+        raise UnsupportedVersionError(f"the broker at {node.address} is too old to know static members")
     found: dict[str, ProtocolError | None] = {}
-    if version < _SEVERAL_LEAVE:
-        for each in members:
-            if each.group_instance_id is not None:
-                raise UnsupportedVersionError(f"the broker at {node.address} is too old to know static members")
-            single = LeaveGroupRequest(group_id=group, member_id=each.member_id)
-            code = node.call(LEAVE_GROUP, single, LeaveGroupResponse).error_code
-            found[each.member_id] = _left(code, group, each.member_id)
-        return found
-    for each in members:
-        each.reason = reason if version >= _REASONS else None
-    answer = node.call(LEAVE_GROUP, LeaveGroupRequest(group_id=group, members=members), LeaveGroupResponse)
-    check(answer.error_code, f"group {group}")
-    for left in answer.members:
-        name = left.group_instance_id or left.member_id
-        found[name] = _left(left.error_code, group, name)
+    for request in leave_group_requests(version, group, members, reason):
+        answer = node.call(LEAVE_GROUP, request, LeaveGroupResponse)
+        if request.members:
+            check(answer.error_code, f"group {group}")
+        found |= {name: _left(code, group, name) for name, code in left_members(request, answer).items()}
     return found
 
 

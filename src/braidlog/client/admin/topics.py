@@ -9,12 +9,12 @@ from typing import Final
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminCalls
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed, mapped
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ArgumentError
+from braidlog.client.requests.metadata import METADATA, describe_topics_request, metadata_request
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -33,13 +33,7 @@ from braidlog.wire.generated.create_topics import (
     CreateTopicsResponse,
 )
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from braidlog.wire.generated.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -47,9 +41,8 @@ CREATE_PARTITIONS: Final = 37
 # The first versions that let the broker choose partitions and factor, that answer with what it chose, and with ids.
 _CHOOSES: Final = 4
 _ANSWERS_COUNT: Final = 5
-# The first versions that know of topic ids, and of the operations that are allowed.
+# The first version that knows of topic ids.
 _DELETES_BY_ID: Final = 6
-_TELLS_OPERATIONS: Final = 8
 # A topic is a handful of partitions: so many are described, made or deleted by one request.
 _AT_ONCE: Final = 1000
 
@@ -199,7 +192,7 @@ class TopicCalls(AdminCalls):
 
     def list_topics(self, *, internal: bool = True) -> list[ListedTopic]:
         """All topics by name; with `internal=False` without those that brokers keep for themselves."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        request = metadata_request(None, create_topics=False)
         where: AnyBrokerStrategy[str] = AnyBrokerStrategy()
         answer = self._driver.ask_one(where, lambda node: node.call(METADATA, request, MetadataResponse))
         return sorted(
@@ -224,14 +217,10 @@ class TopicCalls(AdminCalls):
             found: dict[str | TopicId, TopicDescription | ProtocolError] = {}
             # A broker answers a request that mixes names and ids by the ids alone.
             for kind in (str, TopicId):
-                asked = [_asked(each) for each in some if isinstance(each, kind)]
+                asked = [each for each in some if isinstance(each, kind)]
                 if not asked:
                     continue
-                request = MetadataRequest(
-                    topics=asked,
-                    allow_auto_topic_creation=False,
-                    include_topic_authorized_operations=authorized_operations and version >= _TELLS_OPERATIONS,
-                )
+                request = describe_topics_request(version, asked, authorized_operations=authorized_operations)
                 for topic in node.call(METADATA, request, MetadataResponse).topics:
                     item = (topic.name or "") if kind is str else TopicId(topic.topic_id)
                     found[item] = _described(topic, item)
@@ -283,12 +272,6 @@ def _grown(name: str, wanted: int | NewPartitions) -> CreatePartitionsTopic:
     grown = NewPartitions(wanted) if isinstance(wanted, int) else wanted
     assignments = [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in grown.assignment]
     return CreatePartitionsTopic(name=name, count=grown.total, assignments=assignments or None)
-
-
-def _asked(topic: str | TopicId) -> MetadataRequestTopic:
-    if isinstance(topic, str):
-        return MetadataRequestTopic(name=topic)
-    return MetadataRequestTopic(topic_id=bytes(topic), name=None)
 
 
 def _listed(topic: MetadataResponseTopic) -> ListedTopic:

@@ -8,11 +8,13 @@ from typing import Final
 
 from braidlog.client.admin.api_driver import AdminApiDriver, AdminCalls
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.coordinator_strategy import TRANSACTION, CoordinatorStrategy
+from braidlog.client.admin.coordinator_strategy import CoordinatorStrategy
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy, PartitionLeaderStrategy, by_topic
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, Partitions, listed, names_of, partitions_of
 from braidlog.client.broker_errors import broker_error, check
+from braidlog.client.requests.find_coordinator import TRANSACTION
+from braidlog.client.requests.init_producer_id import INIT_PRODUCER_ID, init_producer_id_request
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.core.types import TopicPartition
@@ -23,7 +25,7 @@ from braidlog.wire.generated.describe_producers import (
     ProducerState,
     TopicRequest,
 )
-from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from braidlog.wire.generated.init_producer_id import InitProducerIdResponse
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from braidlog.wire.generated.write_txn_markers import (
     WritableTxnMarker,
@@ -32,7 +34,6 @@ from braidlog.wire.generated.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-INIT_PRODUCER_ID: Final = 22
 WRITE_TXN_MARKERS: Final = 27
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -190,7 +191,7 @@ class TransactionCalls(AdminCalls):
         def fence(node: BrokerConnection, names: list[str]) -> dict[str, FencedProducer | ProtocolError]:
             found: dict[str, FencedProducer | ProtocolError] = {}
             for name in names:
-                request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+                request = init_producer_id_request(name, timeout_ms)
                 answer = node.call(INIT_PRODUCER_ID, request, InitProducerIdResponse)
                 if answer.error_code != NONE:
                     found[name] = broker_error(answer.error_code, self._transactions.named(name))

@@ -22,9 +22,10 @@ from braidlog.client.consumer.offsets.positions import FetchCommitted, Positions
 from braidlog.client.consumer.subscription_state import SubscriptionKind, SubscriptionState
 from braidlog.client.consumer.wakeup import Wakeup
 from braidlog.client.errors import AuthenticationFailed, ClientError
-from braidlog.client.metadata import METADATA, Metadata
+from braidlog.client.metadata import Metadata
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.requests.metadata import METADATA
 from braidlog.client.serialization import deserializer_of
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.clock import Clock, SystemClock

@@ -8,11 +8,11 @@ import pytest
 
 from braidlog.client.admin import cluster_description, features, log_dirs, reassignments
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.cluster_description import BrokerDescription, ClusterCalls
 from braidlog.client.admin.features import FeatureCalls, FeatureUpdate, Levels, UpgradeType
 from braidlog.client.admin.log_dirs import LogDirCalls, Replica, ReplicaInfo
 from braidlog.client.admin.reassignments import ElectionType, Reassignment, ReassignmentCalls
+from braidlog.client.requests.metadata import METADATA
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     ClusterAuthorizationFailedError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.cluster_connection import LIST_OFFSETS
 from braidlog.client.admin.records import DELETE_RECORDS, ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.requests.list_offsets import LIST_OFFSETS
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import UnknownTopicOrPartitionError, UnsupportedVersionError
 from braidlog.core.types import TopicPartition

@@ -9,8 +9,8 @@ import pytest
 from braidlog.client.admin import topics as api
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicId
+from braidlog.client.requests.metadata import METADATA
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, random_id
 from braidlog.core.protocol_errors import InvalidPartitionsError, UnsupportedVersionError
