@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.requests.find_coordinator import FIND_COORDINATOR
 from braidlog.client.requests.metadata import METADATA
@@ -136,3 +137,13 @@ class ScriptedCluster(ClusterConnection):
 
     def _coordinator_of(self, key: str) -> int:
         return self.coordinator_ids.get(key, min(self.nodes))
+
+
+def asking(answers: dict[int, Any], versions: dict[int, int] | None = None) -> tuple[Admin, ScriptedNode]:
+    """An Admin of one broker; by API its answer, or a function of the request."""
+    node = ScriptedNode({key: _answering(answer) for key, answer in answers.items()}, versions)
+    return admin_over(ScriptedCluster({1: node})), node
+
+
+def _answering(answer: Any) -> Answer:
+    return answer if callable(answer) else lambda request: answer

@@ -7,44 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from braidlog.client.admin.broker_connection import BrokerConnection, NoConnection
 from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.admin.lookup_strategies import ANY, AT_ONCE, AnyBrokerStrategy, CoordinatorStrategy, LookupStrategy
 from braidlog.client.admin.results import Answer, Failure, Item, Results
 from braidlog.client.backoff import Retry
 from braidlog.client.errors import ClosedError, RequestTimeout
 from braidlog.client.problem_log import CLUSTER, ProblemLog
+from braidlog.client.requests.find_coordinator import GROUP, TRANSACTION
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
-
-# Stands for whichever broker is connected.
-ANY: Final = -1
-# A question about thousands of things is cut into pieces of this many.
-AT_ONCE: Final = 500
 
 _LOST: Final = (NoConnection, RequestTimeout)
 
 Returned = TypeVar("Returned")
-
-
-class LookupResult(NamedTuple, Generic[Item]):
-    """Whom to ask about what, and what nobody can be asked about."""
-
-    by_broker: dict[int, list[Item]]
-    refused: dict[Item, Failure]
-
-
-class LookupStrategy(Protocol[Item]):
-    """Knows which broker answers for an item; see `destinations` and `coordinators`."""
-
-    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]: ...
-
-    def forget(self, items: Iterable[Item]) -> None:
-        """Where these were is no longer true."""
-
-    def is_retriable(self, error: ProtocolError) -> bool:
-        """Whether asking again, perhaps elsewhere, may help."""
 
 
 class AdminApiDriver:
@@ -70,6 +48,8 @@ class AdminApiDriver:
             api_timeout_s = cluster.timeout_s
         self.api_timeout_s = api_timeout_s
         self._new_retry = new_retry
+        self.groups = CoordinatorStrategy(GROUP)
+        self.transactions = CoordinatorStrategy(TRANSACTION)
         self._turn = threading.RLock()
         self.is_closed = False
         self._process = os.getpid()
@@ -161,6 +141,10 @@ class AdminApiDriver:
         """The one answer to a question that is about the cluster as a whole, or about `what`."""
         return self.ask([what], where, lambda node, _: {what: question(node)})[what]
 
+    def broker_ids(self) -> list[int]:
+        """The brokers that are up."""
+        return self.ask_one(AnyBrokerStrategy(), lambda _: self.cluster.broker_ids)
+
     def _round(
         self,
         items: Sequence[Item],
@@ -248,10 +232,3 @@ def _unmentioned(item: object) -> UnknownServerError:
 def _pieces(items: list[Item], at_once: int) -> Iterator[list[Item]]:
     for first in range(0, len(items), at_once):
         yield items[first : first + at_once]
-
-
-class AdminCalls:
-    """Calls about one kind of thing; `Admin` is all of them together."""
-
-    def __init__(self, driver: AdminApiDriver) -> None:
-        self._driver = driver

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.coordinator_strategy import CoordinatorNode, GroupAdminCalls
-from braidlog.client.admin.group_members import GroupMember, classic_members, consumer_members
-from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
+from braidlog.client.admin.lookup_strategies import BrokerStrategy, CoordinatorNode
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, names_of
 from braidlog.client.broker_errors import broker_error, check
@@ -28,20 +28,25 @@ from braidlog.core.protocol_errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from braidlog.core.types import TopicPartition
+from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated import consumer_group_describe as newer_layout
 from braidlog.wire.generated import describe_groups as classic_layout
+from braidlog.wire.generated.consumer_protocol import ConsumerProtocolAssignment
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from braidlog.wire.generated.leave_group import LeaveGroupResponse
 from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from braidlog.wire.version_prefix import read_version_prefix, reader_after_version
 
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
 DELETE_GROUPS: Final = 42
 CONSUMER_GROUP_DESCRIBE: Final = 69
 
+# Later versions add fields at the end, so that this one reads them too.
+_NEWEST_ASSIGNMENT: Final = 3
 # The first version that tells what is allowed.
 _TELLS_OPERATIONS: Final = 3
-_REASON: Final = "member was removed by an admin"
 
 
 class GroupType(StrEnum):
@@ -81,6 +86,20 @@ class GroupState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMember:
+    member_id: str
+    # The name of a static member.
+    instance_id: str | None
+    client_id: str
+    host: str
+    # None where the members share out something else than partitions, or in a form that only they know.
+    assignment: tuple[TopicPartition, ...] | None
+    # What the coordinator wants it to have; only the newer protocol tells.
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ListedGroup:
     group_id: str
     type: GroupType
@@ -109,138 +128,129 @@ class GroupDescription:
         return self.protocol_type not in ("", GroupType.CONSUMER)
 
 
-class GroupCalls(GroupAdminCalls):
-    def list_groups(
-        self, *, states: Many[GroupState | str] = (), types: Many[GroupType | str] = ()
-    ) -> list[ListedGroup]:
-        """All groups, from every broker, by name; or only those in some states, of some types."""
-        request = ListGroupsRequest(states_filter=names_of(states, "states"), types_filter=names_of(types, "types"))
+def list_groups(
+    driver: AdminApiDriver, *, states: Many[GroupState | str] = (), types: Many[GroupType | str] = ()
+) -> list[ListedGroup]:
+    request = ListGroupsRequest(states_filter=names_of(states, "states"), types_filter=names_of(types, "types"))
 
-        def listed(node: BrokerConnection, some: list[int]) -> dict[int, ListGroupsResponse]:
-            answer = node.call(LIST_GROUPS, request, ListGroupsResponse)
-            check(answer.error_code, f"groups of broker {some[0]}")
-            return {some[0]: answer}
+    def listed(node: BrokerConnection, some: list[int]) -> dict[int, ListGroupsResponse]:
+        answer = node.call(LIST_GROUPS, request, ListGroupsResponse)
+        check(answer.error_code, f"groups of broker {some[0]}")
+        return {some[0]: answer}
 
-        broker_ids = self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
-        answers = self._driver.ask(broker_ids, BrokerStrategy(lambda broker_id: broker_id), listed).raise_for_errors()
-        found = {
-            each.group_id: ListedGroup(
-                each.group_id,
-                GroupType(each.group_type or GroupType.CLASSIC),
-                each.protocol_type,
-                GroupState(each.group_state) if each.group_state else None,
-                broker_id,
-            )
-            for broker_id, answer in answers.items()
-            for each in answer.groups
+    broker_ids = driver.broker_ids()
+    answers = driver.ask(broker_ids, BrokerStrategy(lambda broker_id: broker_id), listed).raise_for_errors()
+    found = {
+        each.group_id: ListedGroup(
+            each.group_id,
+            GroupType(each.group_type or GroupType.CLASSIC),
+            each.protocol_type,
+            GroupState(each.group_state) if each.group_state else None,
+            broker_id,
+        )
+        for broker_id, answer in answers.items()
+        for each in answer.groups
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def describe_groups(
+    driver: AdminApiDriver, groups: Many[str], *, authorized_operations: bool = False
+) -> Results[str, GroupDescription]:
+    def newer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+        if not node.offers(CONSUMER_GROUP_DESCRIBE):
+            return {name: UnsupportedVersionError() for name in names}
+        request = newer_layout.ConsumerGroupDescribeRequest(
+            group_ids=names, include_authorized_operations=authorized_operations
+        )
+        answer_type = newer_layout.ConsumerGroupDescribeResponse
+        answer = node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
+        return {each.group_id: _newer(driver, each) for each in answer.groups}
+
+    def classic(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+        asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _TELLS_OPERATIONS
+        request = classic_layout.DescribeGroupsRequest(groups=names, include_authorized_operations=asks)
+        answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
+        return {each.group_id: _classic(driver, each) for each in answer.groups}
+
+    found = driver.ask(names_of(groups, "groups"), driver.groups, newer).outcomes
+    # Those of the older protocol are unknown to the newer description, as those that do not exist are.
+    not_newer = (GroupIdNotFoundError, UnsupportedVersionError)
+    rest = [name for name, each in found.items() if isinstance(each, not_newer)]
+    found |= driver.ask(rest, driver.groups, classic).outcomes
+    return Results(found)
+
+
+def _newer(driver: AdminApiDriver, answer: newer_layout.DescribedGroup) -> GroupDescription | ProtocolError:
+    name = answer.group_id
+    if answer.error_code != NONE:
+        return broker_error(answer.error_code, f"group {name}", answer.error_message)
+    return GroupDescription(
+        name,
+        GroupType.CONSUMER,
+        GroupType.CONSUMER.value,
+        GroupState(answer.group_state),
+        answer.assignor_name,
+        _consumer_members(answer.members),
+        driver.groups.place_of(name),
+        operations_of(answer.authorized_operations),
+    )
+
+
+def _classic(driver: AdminApiDriver, answer: classic_layout.DescribedGroup) -> GroupDescription | ProtocolError:
+    name = answer.group_id
+    if answer.error_code == NONE and answer.group_state == GroupState.DEAD:
+        return broker_error(GroupIdNotFoundError.code, f"group {name}")
+    if answer.error_code != NONE:
+        # Brokers word this one in their own way; ours says what to do.
+        message = None if answer.error_code == GroupIdNotFoundError.code else answer.error_message
+        return broker_error(answer.error_code, f"group {name}", message)
+    return GroupDescription(
+        name,
+        GroupType.CLASSIC,
+        answer.protocol_type,
+        GroupState(answer.group_state),
+        answer.protocol_data,
+        _classic_members(answer.members, answer.protocol_type == GroupType.CONSUMER),
+        driver.groups.place_of(name),
+        operations_of(answer.authorized_operations),
+    )
+
+
+def delete_groups(driver: AdminApiDriver, groups: Many[str]) -> Results[str, None]:
+    def delete(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
+        request = DeleteGroupsRequest(groups_names=names)
+        results = node.call(DELETE_GROUPS, request, DeleteGroupsResponse).results
+        return {
+            each.group_id: None if each.error_code == NONE else broker_error(each.error_code, f"group {each.group_id}")
+            for each in results
         }
-        return [found[name] for name in sorted(found)]
 
-    def describe_groups(
-        self, groups: Many[str], *, authorized_operations: bool = False
-    ) -> Results[str, GroupDescription]:
-        """Groups with their members; one that does not exist is a GroupIdNotFoundError."""
+    return driver.ask(names_of(groups, "groups"), driver.groups, delete)
 
-        def newer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
-            if not node.offers(CONSUMER_GROUP_DESCRIBE):
-                return {name: UnsupportedVersionError() for name in names}
-            request = newer_layout.ConsumerGroupDescribeRequest(
-                group_ids=names, include_authorized_operations=authorized_operations
-            )
-            answer_type = newer_layout.ConsumerGroupDescribeResponse
-            answer = node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
-            return {each.group_id: self._newer(each) for each in answer.groups}
 
-        def classic(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
-            asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _TELLS_OPERATIONS
-            request = classic_layout.DescribeGroupsRequest(groups=names, include_authorized_operations=asks)
-            answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
-            return {each.group_id: self._classic(each) for each in answer.groups}
+def remove_members(
+    driver: AdminApiDriver,
+    group: str,
+    *,
+    instance_ids: Many[str] = (),
+    member_ids: Many[str] = (),
+    reason: str,
+) -> Results[str, None]:
+    wanted = [LeavingMember(instance_id=each) for each in names_of(instance_ids, "instance_ids")]
+    wanted += [LeavingMember(member_id=each) for each in names_of(member_ids, "member_ids")]
+    if not wanted:
+        wanted = [
+            LeavingMember(instance_id=each.instance_id) if each.instance_id else LeavingMember(member_id=each.member_id)
+            for each in describe_groups(driver, [group])[group].members
+        ]
+    if not wanted:
+        return Results({})
 
-        found = self._driver.ask(names_of(groups, "groups"), self._groups, newer).outcomes
-        # Those of the older protocol are unknown to the newer description, as those that do not exist are.
-        not_newer = (GroupIdNotFoundError, UnsupportedVersionError)
-        rest = [name for name, each in found.items() if isinstance(each, not_newer)]
-        found |= self._driver.ask(rest, self._groups, classic).outcomes
-        return Results(found)
+    def remove(node: BrokerConnection, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
+        return {group: _removed(node, group, wanted, reason)}
 
-    def _newer(self, answer: newer_layout.DescribedGroup) -> GroupDescription | ProtocolError:
-        name = answer.group_id
-        if answer.error_code != NONE:
-            return broker_error(answer.error_code, f"group {name}", answer.error_message)
-        return GroupDescription(
-            name,
-            GroupType.CONSUMER,
-            GroupType.CONSUMER.value,
-            GroupState(answer.group_state),
-            answer.assignor_name,
-            consumer_members(answer.members),
-            self._groups.place_of(name),
-            operations_of(answer.authorized_operations),
-        )
-
-    def _classic(self, answer: classic_layout.DescribedGroup) -> GroupDescription | ProtocolError:
-        name = answer.group_id
-        if answer.error_code == NONE and answer.group_state == GroupState.DEAD:
-            return broker_error(GroupIdNotFoundError.code, f"group {name}")
-        if answer.error_code != NONE:
-            # Brokers word this one in their own way; ours says what to do.
-            message = None if answer.error_code == GroupIdNotFoundError.code else answer.error_message
-            return broker_error(answer.error_code, f"group {name}", message)
-        return GroupDescription(
-            name,
-            GroupType.CLASSIC,
-            answer.protocol_type,
-            GroupState(answer.group_state),
-            answer.protocol_data,
-            classic_members(answer.members, answer.protocol_type == GroupType.CONSUMER),
-            self._groups.place_of(name),
-            operations_of(answer.authorized_operations),
-        )
-
-    def delete_groups(self, groups: Many[str]) -> Results[str, None]:
-        """Delete groups without members, and with them all that they committed."""
-
-        def delete(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
-            request = DeleteGroupsRequest(groups_names=names)
-            results = node.call(DELETE_GROUPS, request, DeleteGroupsResponse).results
-            return {
-                each.group_id: None
-                if each.error_code == NONE
-                else broker_error(each.error_code, f"group {each.group_id}")
-                for each in results
-            }
-
-        return self._driver.ask(names_of(groups, "groups"), self._groups, delete)
-
-    def remove_members(
-        self,
-        group: str,
-        *,
-        instance_ids: Many[str] = (),
-        member_ids: Many[str] = (),
-        reason: str = _REASON,
-    ) -> Results[str, None]:
-        """Take members out of a classic group: static ones by instance id, others by member id; all if none is named.
-
-        One that still runs joins again. The keys of the results are the ids given.
-        """
-        wanted = [LeavingMember(instance_id=each) for each in names_of(instance_ids, "instance_ids")]
-        wanted += [LeavingMember(member_id=each) for each in names_of(member_ids, "member_ids")]
-        if not wanted:
-            wanted = [
-                LeavingMember(instance_id=each.instance_id)
-                if each.instance_id
-                else LeavingMember(member_id=each.member_id)
-                for each in self.describe_groups([group])[group].members
-            ]
-        if not wanted:
-            return Results({})
-
-        def remove(node: BrokerConnection, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
-            return {group: _removed(node, group, wanted, reason)}
-
-        return Results(self._driver.ask([group], self._groups, remove)[group])
+    return Results(driver.ask([group], driver.groups, remove)[group])
 
 
 def _removed(
@@ -266,3 +276,59 @@ def _left(error_code: int, group: str, member: str) -> ProtocolError | None:
         "the group has no such member of the classic protocol; describe it to see who is in it" if unknown else None
     )
     return broker_error(error_code, f"member {member} of group {group}", message)
+
+
+def _consumer_members(members: Iterable[newer_layout.Member]) -> tuple[GroupMember, ...]:
+    found = [
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            _partitions(each.assignment.topic_partitions),
+            _partitions(each.target_assignment.topic_partitions),
+            each.member_epoch,
+        )
+        for each in members
+    ]
+    return tuple(sorted(found, key=lambda member: member.member_id))
+
+
+def _classic_members(
+    members: Iterable[classic_layout.DescribedGroupMember], shares_partitions: bool
+) -> tuple[GroupMember, ...]:
+    found = [
+        GroupMember(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            read_assignment(bytes(each.member_assignment)) if shares_partitions else None,
+        )
+        for each in members
+    ]
+    return tuple(sorted(found, key=lambda member: member.member_id))
+
+
+def read_assignment(content: bytes) -> tuple[TopicPartition, ...] | None:
+    """What the leader of a classic group gave to a member; nothing while the group rebalances."""
+    if not content:
+        return ()
+    try:
+        version = min(read_version_prefix(content), _NEWEST_ASSIGNMENT)
+        assignment = ConsumerProtocolAssignment.decode(reader_after_version(content), version)
+    except MalformedError:
+        return None
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic, partition)
+            for topic in assignment.assigned_partitions
+            for partition in topic.partitions
+        )
+    )
+
+
+def _partitions(topics: Sequence[newer_layout.TopicPartitions]) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(topic.topic_name, partition) for topic in topics for partition in topic.partitions)
+    )

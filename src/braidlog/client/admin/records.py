@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.lookup_strategies import PartitionLeaderStrategy, by_topic
+from braidlog.client.admin.lookup_strategies import PartitionLeaderStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, by_partition
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.network.lookups import list_offsets
+from braidlog.client.network import lookups
 from braidlog.client.requests.list_offsets import (
     LIST_OFFSETS,
     SUPPORTED_SINCE,
@@ -22,7 +22,7 @@ from braidlog.client.requests.list_offsets import (
 )
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError, UnsupportedVersionError
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import TopicPartition, by_topic
 from braidlog.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -30,63 +30,61 @@ from braidlog.wire.generated.delete_records import (
     DeleteRecordsTopic,
 )
 
-__all__ = ["ALL_RECORDS", "DELETE_RECORDS", "IsolationLevel", "ListedOffset", "OffsetSpec", "RecordCalls"]
+__all__ = ["ALL_RECORDS", "DELETE_RECORDS", "IsolationLevel", "ListedOffset", "OffsetSpec"]
 
 DELETE_RECORDS: Final = 21
 # Deletes all records that there are.
 ALL_RECORDS: Final = -1
 
 
-class RecordCalls(AdminCalls):
-    def delete_records(self, before: ByPartition[int]) -> Results[TopicPartition, int]:
-        """Delete the records before an offset (`ALL_RECORDS`: all); by partition where it now starts."""
-        wanted = by_partition(before, "before", '{TopicPartition("orders", 0): 42}')
+def delete_records(driver: AdminApiDriver, before: ByPartition[int]) -> Results[TopicPartition, int]:
+    wanted = by_partition(before, "before", '{TopicPartition("orders", 0): 42}')
 
-        def delete(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
-            topics = [
-                DeleteRecordsTopic(
-                    name=topic,
-                    partitions=[
-                        DeleteRecordsPartition(partition_index=each, offset=wanted[TopicPartition(topic, each)])
-                        for each in partitions
-                    ],
-                )
-                for topic, partitions in by_topic(some).items()
-            ]
-            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._driver.timeout_ms)
-            found: dict[TopicPartition, int | ProtocolError] = {}
-            for topic in node.call(DELETE_RECORDS, request, DeleteRecordsResponse).topics:
-                for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    failed = each.error_code != NONE
-                    found[place] = broker_error(each.error_code, str(place)) if failed else each.low_watermark
-            return found
+    def delete(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
+        topics = [
+            DeleteRecordsTopic(
+                name=topic,
+                partitions=[
+                    DeleteRecordsPartition(partition_index=each, offset=wanted[TopicPartition(topic, each)])
+                    for each in partitions
+                ],
+            )
+            for topic, partitions in by_topic(sorted(some)).items()
+        ]
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=driver.timeout_ms)
+        found: dict[TopicPartition, int | ProtocolError] = {}
+        for topic in node.call(DELETE_RECORDS, request, DeleteRecordsResponse).topics:
+            for each in topic.partitions:
+                place = TopicPartition(topic.name, each.partition_index)
+                failed = each.error_code != NONE
+                found[place] = broker_error(each.error_code, str(place)) if failed else each.low_watermark
+        return found
 
-        return self._driver.ask(wanted, PartitionLeaderStrategy(), delete)
+    return driver.ask(wanted, PartitionLeaderStrategy(), delete)
 
-    def list_offsets(
-        self,
-        at: ByPartition[int],
-        *,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> Results[TopicPartition, ListedOffset]:
-        """By partition the offset at an `OffsetSpec`, or of the first record at or after a timestamp."""
-        wanted = {
-            each: int(spec)
-            for each, spec in by_partition(at, "at", '{TopicPartition("orders", 0): OffsetSpec.LATEST}').items()
-        }
-        for place, spec in wanted.items():
-            if spec < min(OffsetSpec):
-                raise UserError(f"{place}: {spec} is neither a timestamp from 0 up nor an OffsetSpec")
 
-        def look_up(
-            node: BrokerConnection, some: list[TopicPartition]
-        ) -> dict[TopicPartition, ListedOffset | ProtocolError]:
-            _check_version(node, {wanted[each] for each in some})
-            queries = {each: OffsetQuery(wanted[each]) for each in sorted(some)}
-            return node.run(lambda leader, timeout_s: list_offsets(leader, queries, isolation, timeout_s))
+def list_offsets(
+    driver: AdminApiDriver,
+    at: ByPartition[int],
+    *,
+    isolation: IsolationLevel,
+) -> Results[TopicPartition, ListedOffset]:
+    wanted = {
+        each: int(spec)
+        for each, spec in by_partition(at, "at", '{TopicPartition("orders", 0): OffsetSpec.LATEST}').items()
+    }
+    for place, spec in wanted.items():
+        if spec < min(OffsetSpec):
+            raise UserError(f"{place}: {spec} is neither a timestamp from 0 up nor an OffsetSpec")
 
-        return self._driver.ask(wanted, PartitionLeaderStrategy(), look_up)
+    def look_up(
+        node: BrokerConnection, some: list[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset | ProtocolError]:
+        _check_version(node, {wanted[each] for each in some})
+        queries = {each: OffsetQuery(wanted[each]) for each in sorted(some)}
+        return node.run(lambda leader, timeout_s: lookups.list_offsets(leader, queries, isolation, timeout_s))
+
+    return driver.ask(wanted, PartitionLeaderStrategy(), look_up)
 
 
 def _check_version(node: BrokerConnection, specs: Iterable[int]) -> None:

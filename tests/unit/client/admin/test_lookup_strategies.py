@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.coordinator_strategy import CoordinatorNode, CoordinatorStrategy
+from braidlog.client.admin.lookup_strategies import CoordinatorNode, CoordinatorStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.requests.find_coordinator import FIND_COORDINATOR, GROUP, TRANSACTION, CoordinatorType
