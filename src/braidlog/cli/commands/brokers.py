@@ -13,11 +13,12 @@ from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.cluster_description import BrokerDescription
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.apis import API_VERSIONS
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 
 _COLUMNS: Final = ("broker", "address", "rack", "controller", "reachable", "answer_ms", "apis")
-_REQUEST: Final = ApiVersionsRequest(client_software_name="braidlog", client_software_version="cli")
+_REQUEST: Final = api_versions_request("cli")
 _EPILOG: Final = """\
 REACHABLE is whether the broker answers from here, at the address that it tells clients; ANSWER-MS is how long it took,
 with the connection, and APIS how many kinds of request it offers. A broker that holds replicas and is not up is shown

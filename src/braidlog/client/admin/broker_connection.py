@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from braidlog.client.errors import NoConnection, RequestTimeout
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.message import Message
 
 __all__ = ["NoConnection", "BrokerConnection", "on_engine"]
@@ -22,7 +22,7 @@ _LOOK_AGAIN_S: Final = 0.001
 class BrokerConnection:
     """`time_left_s` says how long the next request may take."""
 
-    def __init__(self, engine: Engine, connection: Connection, time_left_s: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, connection: PipelinedConnection, time_left_s: Callable[[], float]) -> None:
         self.address = connection.address
         self._engine = engine
         self._connection = connection
@@ -52,7 +52,7 @@ class BrokerConnection:
         called = self._connection.call(api_key, request, answer, at_most=at_most, timeout_s=self._time_left_s())
         return on_engine(self._engine, called)
 
-    def run(self, work: Callable[[Connection, float], Coroutine[Any, Any, T]]) -> T:
+    def run(self, work: Callable[[PipelinedConnection, float], Coroutine[Any, Any, T]]) -> T:
         """Wait for `work` on this connection, which is given how long each of its requests may take."""
         return on_engine(self._engine, work(self._connection, self._time_left_s()))
 

@@ -14,7 +14,6 @@ from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.backoff import Retry
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Address, Nodes, parse_servers
 from braidlog.client.requests.metadata import METADATA, metadata_request
@@ -25,6 +24,7 @@ from braidlog.core.protocol_errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseTopic
 
 CLIENT_ID: Final = "braidlog-cli"
@@ -93,7 +93,7 @@ class ClusterConnection:
         """The first that answers: of the brokers that are known, then of the servers given."""
         return self._connected(self._any(), "a broker of bootstrap.servers")
 
-    async def _any(self) -> Connection:
+    async def _any(self) -> PipelinedConnection:
         self._network.learn(self.addresses)
         try:
             return await self._network.any()
@@ -103,7 +103,7 @@ class ClusterConnection:
             self._network.rebootstrap()
             return await self._network.any()
 
-    def _connected(self, connecting: Coroutine[Any, Any, Connection], whom: str) -> BrokerConnection:
+    def _connected(self, connecting: Coroutine[Any, Any, PipelinedConnection], whom: str) -> BrokerConnection:
         # Without a deadline sockets have their own time to open in.
         left_s = None if self.deadline is None else self._time_left_s()
         try:
@@ -152,7 +152,7 @@ class ClusterConnection:
             return UserError(f"broker {broker_id} is unreachable: it holds replicas, but is not up (up: {up})")
         return UserError(f"there is no broker {broker_id} in this cluster; it has {up}")
 
-    async def _connection(self, broker_id: int) -> Connection:
+    async def _connection(self, broker_id: int) -> PipelinedConnection:
         self._network.learn(self.addresses)
         return await self._network.connection(broker_id)
 

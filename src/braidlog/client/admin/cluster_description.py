@@ -14,8 +14,9 @@ from braidlog.client.arguments import Many, listed
 from braidlog.client.broker_errors import check
 from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.core.errors import UserError
+from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.apis import API_VERSIONS, APIS
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from braidlog.wire.generated.metadata import MetadataResponse
 
@@ -83,7 +84,7 @@ def broker_api_versions(
     driver: AdminApiDriver, broker_ids: Many[int] | None = None
 ) -> Results[int, tuple[ApiVersionRange, ...]]:
     wanted = driver.broker_ids() if broker_ids is None else listed(broker_ids, "broker_ids")
-    request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
+    request = api_versions_request("admin")
 
     def versions(node: BrokerConnection, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
         answer = node.call(API_VERSIONS, request, ApiVersionsResponse)

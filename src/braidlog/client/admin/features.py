@@ -14,8 +14,9 @@ from braidlog.client.admin.results import Results
 from braidlog.client.arguments import mapped
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.apis import API_VERSIONS
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.generated.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 UPDATE_FEATURES: Final = 57
@@ -54,7 +55,7 @@ class Features:
 
 def describe_features(driver: AdminApiDriver) -> Features:
     def describe(node: BrokerConnection) -> Features:
-        request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
+        request = api_versions_request("admin")
         answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
         check(answer.error_code, "features")
         return Features(

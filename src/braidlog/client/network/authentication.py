@@ -19,7 +19,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import in_own_thread
 from braidlog.client.network.nodes import WANTS_SASL
 from braidlog.client.settings import Settings
@@ -31,6 +30,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
     from_code,
 )
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
 from braidlog.security.login import Login, login_of
 from braidlog.security.sasl_client import SaslClient, SaslError
@@ -107,7 +107,7 @@ class SecureChannelBuilder:
 
         return await secured(loop, connected, self._context, host, self._timeout_s)
 
-    async def authenticate(self, connection: Connection) -> None:
+    async def authenticate(self, connection: PipelinedConnection) -> None:
         if self._login is None:
             connection.hint = WANTS_SASL
             return
@@ -155,7 +155,7 @@ class _Session:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: PipelinedConnection,
         new_exchange: Callable[[], Awaitable[SaslClient]],
         timeout_s: float,
         random: Random,
@@ -207,7 +207,9 @@ class _Session:
             self._task.cancel()
 
 
-async def authenticate(connection: Connection, exchange: SaslClient, timeout_s: float, *, again: bool = False) -> int:
+async def authenticate(
+    connection: PipelinedConnection, exchange: SaslClient, timeout_s: float, *, again: bool = False
+) -> int:
     """Go through an exchange; how many milliseconds the session lasts, 0 for as long as the connection."""
     try:
         await _choose(connection, exchange, timeout_s, again)
@@ -220,7 +222,7 @@ async def authenticate(connection: Connection, exchange: SaslClient, timeout_s: 
         ) from problem
 
 
-async def _choose(connection: Connection, exchange: SaslClient, timeout_s: float, again: bool) -> None:
+async def _choose(connection: PipelinedConnection, exchange: SaslClient, timeout_s: float, again: bool) -> None:
     version = connection.version_for(SASL_HANDSHAKE)
     if version < _HANDSHAKE_VERSION:
         raise AuthenticationFailed(f"the broker at {connection.address} is older than 1.0; its SASL is not supported")
@@ -242,7 +244,7 @@ async def _choose(connection: Connection, exchange: SaslClient, timeout_s: float
     raise _failure(connection, exchange, from_code(answer.error_code).name)
 
 
-async def _converse(connection: Connection, exchange: SaslClient, timeout_s: float, again: bool) -> int:
+async def _converse(connection: PipelinedConnection, exchange: SaslClient, timeout_s: float, again: bool) -> int:
     version = connection.version_for(SASL_AUTHENTICATE)
     lifetime_ms = 0
     message: bytes | None = exchange.first()
@@ -261,13 +263,15 @@ async def _converse(connection: Connection, exchange: SaslClient, timeout_s: flo
     return lifetime_ms
 
 
-def _refused(connection: Connection, exchange: SaslClient, answer: SaslAuthenticateResponse) -> AuthenticationFailed:
+def _refused(
+    connection: PipelinedConnection, exchange: SaslClient, answer: SaslAuthenticateResponse
+) -> AuthenticationFailed:
     # What a server said of a token before is more precise than its final refusal.
     said = exchange.refusal or answer.error_message or from_code(answer.error_code).name
     return _failure(connection, exchange, said)
 
 
-def _failure(connection: Connection, exchange: SaslClient, why: str) -> AuthenticationFailed:
+def _failure(connection: PipelinedConnection, exchange: SaslClient, why: str) -> AuthenticationFailed:
     check = "the token and who issued it" if exchange.named() == "OAUTHBEARER" else "user name and password"
     return AuthenticationFailed(
         f"SASL authentication failed at {connection.address} with {exchange.named()}: {why}; check {check}, "

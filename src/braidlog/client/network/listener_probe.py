@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.connection import Connection
 from braidlog.core.protocol_errors import UnsupportedSaslMechanismError
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _PATIENCE_S: Final = 3.0
@@ -51,7 +51,7 @@ async def answers_in_plaintext(address: tuple[Any, ...]) -> bool:
     return len(answer) >= 8 and answer[4:8] == _API_VERSIONS[8:12]
 
 
-async def check_sasl_not_required(connection: Connection, timeout_s: float) -> None:
+async def check_sasl_not_required(connection: PipelinedConnection, timeout_s: float) -> None:
     """Raises where the listener is one of SASL: a listener without it refuses to speak of mechanisms at all."""
     if not connection.offers(_SASL_HANDSHAKE):
         return

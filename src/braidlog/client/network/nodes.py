@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Final, Protocol
 
+from braidlog import __version__
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
-from braidlog.client.network.connection import Connection, reason_of
 from braidlog.client.network.engine import in_own_thread
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection, reason_of
 from braidlog.net.outbound.transport import PlainTransport, Transport
 
 DEFAULT_PORT: Final = 9092
@@ -32,7 +33,7 @@ _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "
 Address = tuple[str, int]
 # What socket.getaddrinfo says of an address.
 Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
-Open = Callable[[Address], Awaitable[Connection]]
+Open = Callable[[Address], Awaitable[PipelinedConnection]]
 
 
 class ChannelBuilder(Protocol):
@@ -40,7 +41,7 @@ class ChannelBuilder(Protocol):
 
     async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport: ...
 
-    async def authenticate(self, connection: Connection) -> None:
+    async def authenticate(self, connection: PipelinedConnection) -> None:
         """After the versions are known and before anything else is posted."""
         ...
 
@@ -55,7 +56,7 @@ class PlaintextChannelBuilder:
     async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
         return PlainTransport(loop, connected)
 
-    async def authenticate(self, connection: Connection) -> None:
+    async def authenticate(self, connection: PipelinedConnection) -> None:
         connection.hint = WANTS_SASL
 
     async def explained(self, problem: NoConnection, address: Address) -> ClientError:
@@ -99,8 +100,8 @@ class _NodeState:
     """One connection to be or not to be, and when it may be tried again."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
-        self.opening: asyncio.Task[Connection] | None = None
+        self.connection: PipelinedConnection | None = None
+        self.opening: asyncio.Task[PipelinedConnection] | None = None
         self.failures = 0
         self.not_before = 0.0
 
@@ -167,14 +168,14 @@ class Nodes:
 
     # Connections
 
-    def ready(self, node_id: int, purpose: str = "") -> Connection | None:
+    def ready(self, node_id: int, purpose: str = "") -> PipelinedConnection | None:
         """The connection where there is one already."""
         slot = self._slots.get((node_id, purpose))
         if slot is None or slot.connection is None or not slot.connection.is_open:
             return None
         return slot.connection
 
-    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+    async def connection(self, node_id: int, purpose: str = "") -> PipelinedConnection:
         """The connection to a broker, made when there is none; a broker that just failed is given a pause first."""
         if self._closed:
             raise ClosedError("the client is closed")
@@ -198,7 +199,7 @@ class Nodes:
             raise self._absent(node_id)
         raise NoConnection(f"broker {node_id} moved, or left the cluster, while it was being called")
 
-    async def any(self) -> Connection:
+    async def any(self) -> PipelinedConnection:
         """A connection to whichever broker answers, the least busy of the open ones first."""
         if self._closed:
             raise ClosedError("the client is closed")
@@ -220,7 +221,7 @@ class Nodes:
                 problems.append(str(problem))
         raise NoConnection("; ".join(dict.fromkeys(problems)))
 
-    async def _establish(self, node_id: int, slot: _NodeState) -> Connection:
+    async def _establish(self, node_id: int, slot: _NodeState) -> PipelinedConnection:
         loop = asyncio.get_running_loop()
         if slot.not_before > loop.time():
             await asyncio.sleep(slot.not_before - loop.time())
@@ -257,14 +258,14 @@ class Nodes:
         slot.failures = min(slot.failures + 1, 30)
         slot.not_before = now + pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
-    def _on_closed(self, slot: _NodeState, closed: Connection) -> None:
+    def _on_closed(self, slot: _NodeState, closed: PipelinedConnection) -> None:
         # One that broke is called again after a pause; one that was idle or not needed any more at once.
         if slot.connection is closed and closed.problem is not None:
             self._failed(slot, asyncio.get_running_loop().time())
             if closed.hint:
                 self._may_require_sasl.add(closed.address)
 
-    async def _open(self, address: Address) -> Connection:
+    async def _open(self, address: Address) -> PipelinedConnection:
         host, shown = address[0], _shown(address)
         loop = asyncio.get_running_loop()
         connected = await self._connect(loop, address, shown)
@@ -275,7 +276,7 @@ class Nodes:
             if isinstance(problem, OSError):
                 raise NoConnection(f"the connection to {shown} broke ({reason_of(problem)})") from problem
             raise
-        connection = Connection(loop, transport, shown, self._client_id)
+        connection = PipelinedConnection(loop, transport, shown, self._client_id)
         try:
             await self._negotiate_and_authenticate(connection)
         except NoConnection as problem:
@@ -287,8 +288,8 @@ class Nodes:
             raise
         return connection
 
-    async def _negotiate_and_authenticate(self, connection: Connection) -> None:
-        await connection.negotiate(min(self.request_timeout_s, self._setup_s))
+    async def _negotiate_and_authenticate(self, connection: PipelinedConnection) -> None:
+        await connection.negotiate(__version__, min(self.request_timeout_s, self._setup_s))
         await self._channel_builder.authenticate(connection)
         if connection.hint and connection.address in self._may_require_sasl:
             from braidlog.client.network.listener_probe import check_sasl_not_required

@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 from braidlog.client.cluster_view import ClusterView
 from braidlog.client.errors import ClientError, NoConnection
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator.admission import admit_pending_sends, fail_pending_sends
@@ -29,6 +28,7 @@ from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRe
 from braidlog.client.producer.produce_response_handler import ProduceResponseHandler
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.apis import PRODUCE
 
 log = logging.getLogger("braidlog.client")
@@ -286,7 +286,7 @@ class Sender:
         self._response_handler.not_sent(batches, problem)
         self.turn_soon()
 
-    def _post(self, node: int, connection: Connection, batches: list[ProducerBatch]) -> None:
+    def _post(self, node: int, connection: PipelinedConnection, batches: list[ProducerBatch]) -> None:
         if self.transactions is not None:
             self._requests.newest = self.transactions.produce_at_most
             for batch in batches:

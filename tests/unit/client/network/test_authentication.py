@@ -14,10 +14,10 @@ import pytest
 from braidlog.client.errors import AuthenticationFailed, NoConnection
 from braidlog.client.network import authentication
 from braidlog.client.network.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.errors import UserError
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.security.credentials import BearerToken
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -69,7 +69,7 @@ def _nodes(broker: ScriptedBroker, **settings: Any) -> Nodes:
     return Nodes(Settings.of(ADMIN, None, given))
 
 
-async def _ask(connection: Connection) -> str | None:
+async def _ask(connection: PipelinedConnection) -> str | None:
     answer = await connection.call(METADATA, MetadataRequest(), MetadataResponse, timeout_s=5.0)
     return answer.cluster_id
 

@@ -10,7 +10,6 @@ import braidlog.client
 CLIENT = Path(braidlog.client.__file__).parent
 # Still built beside their module of `client/requests`; this list only shrinks.
 SEVERAL_BUILDERS = {
-    "ApiVersionsRequest",
     "FetchRequest",
     "FindCoordinatorRequest",
     "InitProducerIdRequest",

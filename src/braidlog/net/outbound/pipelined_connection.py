@@ -18,15 +18,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from braidlog import __version__
-from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
+from braidlog.net.outbound.api_versions import NEWEST_API_VERSIONS, api_versions_request
+from braidlog.net.outbound.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.net.outbound.frame_reader import FrameReader, InvalidFrameSize, PeerClosed
 from braidlog.net.outbound.transport import WAIT_S, PlainTransport, Transport
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
 from braidlog.wire.errors import EncodeError, MalformedError
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.message import Message
 from braidlog.wire.writer import Piece as WriterPiece
 
@@ -36,7 +36,6 @@ Response = TypeVar("Response", bound=Message)
 
 _ERROR_AT: Final = 4
 _LAST_CORRELATION: Final = 0x7FFFFFFF
-_NEWEST_VERSIONS_REQUEST: Final = 3
 
 
 # Called on the loop's thread with the decoded response, or with the reason why there is none.
@@ -74,7 +73,7 @@ class _Waiting:
             log.exception("an answer to %s could not be taken", APIS[self.api_key].name)
 
 
-class Connection:
+class PipelinedConnection:
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: Transport, address: str, client_id: str) -> None:
         self.address = address
         self.is_open = True
@@ -102,7 +101,7 @@ class Connection:
         self._at_end: list[Callable[[], None]] = []
         # What else it may mean when the broker hangs up instead of answering the first request.
         self.hint = ""
-        self.on_closed: Callable[[Connection], None] | None = None
+        self.on_closed: Callable[[PipelinedConnection], None] | None = None
         transport.start(self._on_readable, self._on_lost)
 
     def __repr__(self) -> str:
@@ -140,14 +139,14 @@ class Connection:
             raise UnsupportedVersionError(f"the broker at {self.address} offers no version of {api.name} that fits")
         return high
 
-    async def negotiate(self, timeout_s: float) -> None:
+    async def negotiate(self, software_version: str, timeout_s: float) -> None:
         """Ask what the broker offers; an old broker answers what it does not know in version 0."""
-        request = ApiVersionsRequest(client_software_name="braidlog", client_software_version=__version__)
-        response = await self.post(API_VERSIONS, _NEWEST_VERSIONS_REQUEST, request, timeout_s)
+        request = api_versions_request(software_version)
+        response = await self.post(API_VERSIONS, NEWEST_API_VERSIONS, request, timeout_s)
         assert isinstance(response, ApiVersionsResponse)
         if response.error_code == UnsupportedVersionError.code:
             newest = max((each.max_version for each in response.api_keys if each.api_key == API_VERSIONS), default=0)
-            response = await self.post(API_VERSIONS, min(newest, _NEWEST_VERSIONS_REQUEST), request, timeout_s)
+            response = await self.post(API_VERSIONS, min(newest, NEWEST_API_VERSIONS), request, timeout_s)
             assert isinstance(response, ApiVersionsResponse)
         if response.error_code != NONE:
             raise NoConnection(
@@ -324,7 +323,7 @@ class Connection:
     def may_post_directly(self, timeout_s: float) -> bool:
         """Whether a request can be written now without anything that only the loop's thread may do."""
         timer = self._timer
-        # The loop's own clock.
+        # The loop's own clock, without a call through the loop.
         now = time.monotonic()
         return (
             self.is_open
