@@ -7,7 +7,7 @@ import pytest
 
 from braidlog.client.errors import AuthenticationFailed, ClosedError, NoConnection, RequestTimeout
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.nodes import Address, Nodes
+from braidlog.client.network.nodes import Nodes
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import PRODUCER, Settings
 from braidlog.core.clock import ManualClock
@@ -16,6 +16,7 @@ from braidlog.core.protocol_errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.net.outbound.connector import Address
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.metadata import (
     MetadataRequest,

@@ -15,7 +15,7 @@ from braidlog.client.backoff import Retry
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
 from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Address, Nodes, parse_servers
+from braidlog.client.network.nodes import Nodes, parse_servers
 from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
@@ -24,6 +24,7 @@ from braidlog.core.protocol_errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.net.outbound.connector import Address
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseTopic
 

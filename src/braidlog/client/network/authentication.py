@@ -19,7 +19,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.engine import in_own_thread
 from braidlog.client.network.nodes import WANTS_SASL
 from braidlog.client.settings import Settings
 from braidlog.core.errors import BraidlogError
@@ -30,6 +29,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
     from_code,
 )
+from braidlog.net.outbound.connector import in_own_thread
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
 from braidlog.security.login import Login, login_of
@@ -38,8 +38,8 @@ from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest, S
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from braidlog.client.network.nodes import Address
     from braidlog.client.network.tls_context import TlsContext
+    from braidlog.net.outbound.connector import Address
 
 log = logging.getLogger("braidlog.client")
 

@@ -14,7 +14,7 @@ import threading
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
 from braidlog.core.tasks import Tasks
@@ -206,39 +206,3 @@ class Engine:
             await asyncio.gather(*others, return_exceptions=True)
         await self.loop.shutdown_default_executor()
         self.loop.stop()
-
-
-async def in_own_thread(name: str, call: Callable[[], T]) -> T:
-    """What a call that blocks returns, without keeping the loop.
-
-    Not the loop's executor: the end of a program waits for its threads, however long the call takes, and then closes it
-    to those who still have something to send.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, problem: BaseException | None) -> None:
-        if answer.done():
-            return
-        if problem is None:
-            answer.set_result(cast("T", result))
-        else:
-            answer.set_exception(problem)
-
-    def work() -> None:
-        result: T | None = None
-        problem: BaseException | None = None
-        try:
-            result = call()
-        except BaseException as met:
-            problem = met
-        # The loop may be gone by then.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, problem)
-
-    try:
-        threading.Thread(target=work, name=f"braidlog {name}", daemon=True).start()
-    except RuntimeError:
-        # At the end of a program, from Python 3.12 on, there are no new threads. Little else needs the loop by then.
-        work()
-    return await answer

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.core.protocol_errors import UnsupportedSaslMechanismError
+from braidlog.core.types import address_text
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -35,12 +36,10 @@ async def explain_plaintext_failure(problem: NoConnection, address: tuple[str, i
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing).do_handshake()
-    host, port = address
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if not (await _answer(address, outgoing.read())).startswith(_TLS_RECORDS):
         return problem
     return AuthenticationFailed(
-        f"the broker at {shown} speaks TLS here; set security.protocol=SSL (or SASL_SSL), "
+        f"the broker at {address_text(*address)} speaks TLS here; set security.protocol=SSL (or SASL_SSL), "
         "and ssl.truststore.location to the certificate of who issued its own"
     )
 

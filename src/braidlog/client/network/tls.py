@@ -18,6 +18,7 @@ from typing import Any, Final
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.client.network.listener_probe import answers_in_plaintext
 from braidlog.client.network.tls_context import TlsContext
+from braidlog.core.types import address_text
 from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
 
 _CIPHERTEXT: Final = 256 * 1024
@@ -177,7 +178,7 @@ async def secured(
     """Shake hands; raises AuthenticationFailed for a certificate that is not to be trusted."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     peer = connected.getpeername()
-    address = f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
+    address = address_text(host, peer[1])
     tls = ours.context.wrap_bio(incoming, outgoing, server_hostname=host)
     try:
         async with asyncio.timeout(timeout_s):

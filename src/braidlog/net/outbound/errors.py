@@ -9,6 +9,8 @@ ClientError              the base of what a client raises by itself (`client.err
 
 from __future__ import annotations
 
+import os
+
 from braidlog.core.errors import BraidlogError, UserError
 
 
@@ -37,3 +39,8 @@ class AuthenticationFailed(ClientError, UserError):
 
 class ClosedError(ClientError):
     """The client was closed before this."""
+
+
+def reason_of(problem: OSError) -> str:
+    """In the system's words; those of the loop name the address once more."""
+    return os.strerror(problem.errno) if problem.errno else str(problem)

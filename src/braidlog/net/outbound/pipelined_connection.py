@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import struct
 import time
 from collections import deque
@@ -21,7 +20,7 @@ from typing import Any, Final, TypeVar
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
 from braidlog.net.outbound.api_versions import NEWEST_API_VERSIONS, api_versions_request
-from braidlog.net.outbound.errors import ClientError, NoConnection, RequestTimeout
+from braidlog.net.outbound.errors import ClientError, NoConnection, RequestTimeout, reason_of
 from braidlog.net.outbound.frame_reader import FrameReader, InvalidFrameSize, PeerClosed
 from braidlog.net.outbound.transport import WAIT_S, PlainTransport, Transport
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
@@ -491,11 +490,6 @@ def _settle(answer: asyncio.Future[Any], response: Any, problem: ClientError | N
         answer.set_result(response)
     else:
         answer.set_exception(problem)
-
-
-def reason_of(problem: OSError) -> str:
-    """In the system's words; those of the loop name the address once more."""
-    return os.strerror(problem.errno) if problem.errno else str(problem)
 
 
 def _correlation_of(frame: bytes) -> int:
