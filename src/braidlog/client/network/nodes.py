@@ -11,66 +11,23 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from braidlog import __version__
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
+from braidlog.client.network.channel_builders import channel_builder_for
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
 from braidlog.core.types import address_text
 from braidlog.net.outbound.connector import Address, Connector, SocketConnector
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
-from braidlog.net.outbound.transport import PlainTransport, Transport
 
 DEFAULT_PORT: Final = 9092
 # Kafka spreads reconnects by a fifth, so that a restarted broker is not met by everybody at once.
 _JITTER: Final = 0.2
-# A broker says nothing to who should have authenticated first.
-WANTS_SASL: Final = (
-    " on the first request; if its listener wants clients to log in, set security.protocol=SASL_PLAINTEXT "
-    "(or SASL_SSL), sasl.mechanism, and the credentials"
-)
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
 
 Open = Callable[[Address], Awaitable[PipelinedConnection]]
-
-
-class ChannelBuilder(Protocol):
-    """How a fresh socket becomes a connection that the broker trusts."""
-
-    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport: ...
-
-    async def authenticate(self, connection: PipelinedConnection) -> None:
-        """After the versions are known and before anything else is posted."""
-        ...
-
-    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
-        """What stands behind a broker that hangs up at the first request."""
-        ...
-
-
-class PlaintextChannelBuilder:
-    """Clear text, anonymous."""
-
-    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
-        return PlainTransport(loop, connected)
-
-    async def authenticate(self, connection: PipelinedConnection) -> None:
-        connection.hint = WANTS_SASL
-
-    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
-        from braidlog.client.network.listener_probe import explain_plaintext_failure
-
-        return await explain_plaintext_failure(problem, address)
-
-
-def channel_builder_for(settings: Settings) -> ChannelBuilder:
-    if settings.text("security.protocol").upper() == "PLAINTEXT":
-        return PlaintextChannelBuilder()
-    # Only who needs it pays for the import of ssl.
-    from braidlog.client.network.authentication import channel_builder_for as secured
-
-    return secured(settings)
 
 
 def parse_servers(servers: tuple[str, ...]) -> list[Address]:
@@ -125,7 +82,8 @@ class Nodes:
         self._backoff_s = settings.seconds("reconnect.backoff.ms")
         self._longest_backoff_s = settings.seconds("reconnect.backoff.max.ms")
         self._idle_s = settings.seconds("connections.max.idle.ms")
-        self._channel_builder = channel_builder_for(settings)
+        self._random = random or Random()
+        self._channel_builder = channel_builder_for(settings, self._random)
         self._connector = connector or SocketConnector(
             self._channel_builder.secure,
             self._setup_s,
@@ -137,7 +95,6 @@ class Nodes:
             },
             setting_of=partial(_setting_of, frozenset(self.bootstrap)),
         )
-        self._random = random or Random()
         self._open_connection = open_connection or self._open
         self._addresses: dict[int, Address] = {}
         # Those of the cluster that were given up together, until metadata tells of brokers again.
@@ -296,7 +253,7 @@ class Nodes:
         await connection.negotiate(__version__, min(self.request_timeout_s, self._setup_s))
         await self._channel_builder.authenticate(connection)
         if connection.hint and connection.address in self._may_require_sasl:
-            from braidlog.client.network.listener_probe import check_sasl_not_required
+            from braidlog.net.outbound.listener_probe import check_sasl_not_required
 
             await check_sasl_not_required(connection, self._setup_s)
             self._may_require_sasl.discard(connection.address)

@@ -5,6 +5,7 @@ ClientError              the base of what a client raises by itself (`client.err
   RequestTimeout         a broker took the request and did not answer in time: the same doubt
   AuthenticationFailed   the broker refused our credentials, or we its certificate; trying again does not help
   ClosedError            the connection or the client was closed before
+SaslError                an exchange of SASL failed; a client raises it as AuthenticationFailed
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class AuthenticationFailed(ClientError, UserError):
 
 class ClosedError(ClientError):
     """The client was closed before this."""
+
+
+class SaslError(BraidlogError):
+    """The exchange failed: the message says why, and holds neither password nor token."""
 
 
 def reason_of(problem: OSError) -> str:

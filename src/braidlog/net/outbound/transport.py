@@ -2,7 +2,7 @@
 
 What the socket does not take at once waits for it.
 
-A transport moves bytes and knows nothing of frames; `TlsTransport` (tls.py) has the same face.
+A transport moves bytes and knows nothing of frames; `TlsTransport` (tls_transport.py) has the same interface.
 """
 
 from __future__ import annotations

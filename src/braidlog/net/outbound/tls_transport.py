@@ -15,10 +15,10 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.listener_probe import answers_in_plaintext
-from braidlog.client.network.tls_context import TlsContext
 from braidlog.core.types import address_text
+from braidlog.net.outbound.errors import AuthenticationFailed, ClientError, NoConnection
+from braidlog.net.outbound.listener_probe import answers_in_plaintext
+from braidlog.net.outbound.tls_context import TlsContext
 from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
 
 _CIPHERTEXT: Final = 256 * 1024
@@ -28,7 +28,7 @@ _ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 
 
 class TlsTransport:
-    """Has the face of `transport.Transport`; made by `secured`, when the handshake is done."""
+    """A `Transport`; made by `secured`, when the handshake is done."""
 
     def __init__(
         self,

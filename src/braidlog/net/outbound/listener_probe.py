@@ -11,14 +11,14 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.core.protocol_errors import UnsupportedSaslMechanismError
 from braidlog.core.types import address_text
+from braidlog.net.outbound.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
-from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from braidlog.net.outbound.sasl import SASL_HANDSHAKE, sasl_handshake_request
+from braidlog.wire.generated.sasl_handshake import SaslHandshakeResponse
 
 _PATIENCE_S: Final = 3.0
-_SASL_HANDSHAKE: Final = 17
 # The first bytes of a TLS record: a handshake message, or an alert; then the version's first byte.
 _TLS_RECORDS: Final = (b"\x16\x03", b"\x15\x03")
 # ApiVersions v0, correlation 7, no client id: every broker answers it.
@@ -52,10 +52,10 @@ async def answers_in_plaintext(address: tuple[Any, ...]) -> bool:
 
 async def check_sasl_not_required(connection: PipelinedConnection, timeout_s: float) -> None:
     """Raises where the listener is one of SASL: a listener without it refuses to speak of mechanisms at all."""
-    if not connection.offers(_SASL_HANDSHAKE):
+    if not connection.offers(SASL_HANDSHAKE):
         return
-    request = SaslHandshakeRequest(mechanism="")
-    answer = await connection.call(_SASL_HANDSHAKE, request, SaslHandshakeResponse, timeout_s=timeout_s)
+    request = sasl_handshake_request("")
+    answer = await connection.call(SASL_HANDSHAKE, request, SaslHandshakeResponse, timeout_s=timeout_s)
     if answer.error_code == UnsupportedSaslMechanismError.code:
         raise AuthenticationFailed(
             f"the broker at {connection.address} wants clients to log in here ({', '.join(answer.mechanisms)}); set "
