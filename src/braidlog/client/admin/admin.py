@@ -11,6 +11,7 @@ from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.backoff import Retry
 from braidlog.client.requests.list_offsets import IsolationLevel
+from braidlog.client.runtime import ClientRuntime, current_runtime
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
 
@@ -78,7 +79,7 @@ class Admin:
         if not servers:
             raise UserError("no bootstrap server given; say bootstrap_servers='HOST:PORT'")
         self._servers = ",".join(servers)
-        self._driver = _driver(self._servers, checked)
+        self._driver = _driver(self._servers, checked, current_runtime())
 
     def __repr__(self) -> str:
         return f"<Admin of {self._servers}{', closed' if self._driver.is_closed else ''}>"
@@ -484,17 +485,13 @@ def admin_over(cluster: ClusterConnection | AdminApiDriver) -> Admin:
     return admin
 
 
-def _driver(servers: str, settings: Settings) -> AdminApiDriver:
+def _driver(servers: str, settings: Settings, runtime: ClientRuntime) -> AdminApiDriver:
     def connect(deadline: float) -> ClusterConnection:
         given = {key: settings.value(key) for key in definitions(ADMIN) if settings.is_given(key)}
         given.setdefault("client.id", _CLIENT_ID)
-        return ClusterConnection(servers, settings.seconds("request.timeout.ms"), given, deadline)
+        return ClusterConnection(servers, settings.seconds("request.timeout.ms"), given, deadline, runtime)
 
     def new_retry(for_s: float) -> Retry:
-        return Retry(
-            for_s,
-            first_pause_s=settings.seconds("retry.backoff.ms"),
-            longest_pause_s=settings.seconds("retry.backoff.max.ms"),
-        )
+        return runtime.retry(for_s, settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms"))
 
-    return AdminApiDriver(connect, settings.seconds("default.api.timeout.ms"), new_retry)
+    return AdminApiDriver(connect, settings.seconds("default.api.timeout.ms"), new_retry, runtime.clock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
@@ -17,6 +16,7 @@ from braidlog.client.backoff import Retry
 from braidlog.client.errors import ClosedError, RequestTimeout
 from braidlog.client.problem_log import CLUSTER, ProblemLog
 from braidlog.client.requests.find_coordinator import GROUP, TRANSACTION
+from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
 
@@ -37,6 +37,7 @@ class AdminApiDriver:
         cluster: ClusterConnection | Callable[[float], ClusterConnection],
         api_timeout_s: float | None = None,
         new_retry: Callable[[float], Retry] = Retry,
+        clock: Clock | None = None,
     ) -> None:
         # Given as a function of the deadline, the cluster is connected to when it is first needed.
         self._connect = cluster if not isinstance(cluster, ClusterConnection) else None
@@ -48,6 +49,7 @@ class AdminApiDriver:
             api_timeout_s = cluster.timeout_s
         self.api_timeout_s = api_timeout_s
         self._new_retry = new_retry
+        self._clock: Clock = clock or SystemClock()
         self.groups = CoordinatorStrategy(GROUP)
         self.transactions = CoordinatorStrategy(TRANSACTION)
         self._turn = threading.RLock()
@@ -56,7 +58,7 @@ class AdminApiDriver:
 
     @property
     def cluster(self) -> ClusterConnection:
-        return self._connected(time.monotonic() + self.api_timeout_s)
+        return self._connected(self._clock.monotonic() + self.api_timeout_s)
 
     def _connected(self, deadline: float) -> ClusterConnection:
         self._check_process()
@@ -90,7 +92,7 @@ class AdminApiDriver:
 
     def within(self, api_timeout_s: float) -> AdminApiDriver:
         """The same connections with another deadline."""
-        other = AdminApiDriver(self._connected, api_timeout_s, self._new_retry)
+        other = AdminApiDriver(self._connected, api_timeout_s, self._new_retry, self._clock)
         other._turn = self._turn
         return other
 
@@ -120,8 +122,8 @@ class AdminApiDriver:
         found: dict[Item, Answer | Failure] = {}
         waiting = order
         retry = self._new_retry(self.api_timeout_s)
-        problems = ProblemLog("admin")
-        deadline = time.monotonic() + self.api_timeout_s
+        problems = ProblemLog("admin", self._clock.monotonic)
+        deadline = self._clock.monotonic() + self.api_timeout_s
         while waiting:
             found |= self._round(waiting, where, question, at_once, deadline)
             waiting = [each for each in waiting if _may_change(found[each], where)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -11,12 +10,12 @@ from typing import Any, Final
 from weakref import finalize
 
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.backoff import Retry
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes, parse_servers
 from braidlog.client.requests.metadata import METADATA, metadata_request
+from braidlog.client.runtime import ClientRuntime, current_runtime
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
@@ -53,6 +52,7 @@ class ClusterConnection:
         timeout_s: float = 30.0,
         settings: Mapping[str, Any] | None = None,
         deadline: float | None = None,
+        runtime: ClientRuntime | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         # When a call that takes several requests has to be over, on the monotonic clock.
@@ -62,8 +62,11 @@ class ClusterConnection:
         self.controller_id = -1
         self.cluster_id = ""
         parse_bootstrap(bootstrap)
-        self._network = Nodes(_settings(bootstrap, timeout_s, self.settings))
-        self._engine = Engine("cluster")
+        runtime = runtime or current_runtime()
+        self._clock = runtime.clock
+        self._retry = runtime.retry
+        self._network = runtime.nodes(_settings(bootstrap, timeout_s, self.settings))
+        self._engine = runtime.new_engine("cluster")
         self._nodes: dict[int, BrokerConnection] = {}
         # One that nobody closed must not leave its thread and its connections behind.
         self._finalizer = finalize(self, _end_unclosed, self._engine, self._network, os.getpid())
@@ -119,7 +122,7 @@ class ClusterConnection:
     def _time_left_s(self) -> float:
         if self.deadline is None:
             return self.timeout_s
-        return max(min(self.timeout_s, self.deadline - time.monotonic()), _LEAST_S)
+        return max(min(self.timeout_s, self.deadline - self._clock.monotonic()), _LEAST_S)
 
     # Nodes
 
@@ -186,7 +189,7 @@ class ClusterConnection:
 
     def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
         """One topic, or the error that says why not; with `create`, what auto-creation makes of it is awaited."""
-        retry = Retry(min(CREATION_S, self.timeout_s))
+        retry = self._retry(min(CREATION_S, self.timeout_s))
         while True:
             (topic,) = self.metadata([name], create=create)
             if not (create and _is_coming_up(topic) and retry.again()):

@@ -23,12 +23,11 @@ from braidlog.client.consumer.subscription_state import SubscriptionKind, Subscr
 from braidlog.client.consumer.wakeup import Wakeup
 from braidlog.client.errors import AuthenticationFailed, ClientError
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Nodes
 from braidlog.client.requests.metadata import METADATA
+from braidlog.client.runtime import current_runtime
 from braidlog.client.serialization import deserializer_of
 from braidlog.client.settings import CONSUMER, Settings
-from braidlog.core.clock import Clock, SystemClock
+from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidTopicError,
@@ -57,20 +56,21 @@ class ConsumerNetwork:
         self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any], clock: Clock | None = None
     ) -> None:
         self.settings = settings = Settings.of(CONSUMER, config, keywords)
-        self.clock: Clock = clock or SystemClock()
+        runtime = current_runtime()
+        self.clock: Clock = clock or runtime.clock
         policy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
         key_of = deserializer_of(settings, "key.deserializer")
         value_of = deserializer_of(settings, "value.deserializer")
         self.subscription = SubscriptionState(exclude_internal=settings.flag("exclude.internal.topics"))
         self.wakeup = Wakeup()
-        self.nodes = Nodes(settings)
+        self.nodes = runtime.nodes(settings)
         self.interceptors = interceptors_of(settings)
         self.membership: Membership | None = None
         self.commits: Commits | None = None
         # What is wrong with the topics themselves; told by a poll, and again for as long as it lasts.
         self.topic_problem: ProtocolError | None = None
         self._look_again: asyncio.TimerHandle | None = None
-        self.engine = Engine("consumer")
+        self.engine = runtime.new_engine("consumer")
         try:
             self._tasks = Tasks("consumer")
             self.metadata = Metadata(self.nodes, settings, create_topics=settings.flag("allow.auto.create.topics"))

@@ -18,6 +18,7 @@ from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedErro
 from braidlog.client.network.channel_builders import channel_builder_for
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
+from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.types import address_text
 from braidlog.net.outbound.connector import Address, Connector, SocketConnector
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
@@ -71,12 +72,13 @@ class Nodes:
         *,
         random: Random | None = None,
         connector: Connector | None = None,
+        clock: Clock | None = None,
         open_connection: Open | None = None,
     ) -> None:
         self.bootstrap = parse_servers(settings.items("bootstrap.servers"))
         self.request_timeout_s = settings.seconds("request.timeout.ms")
         # What those who use these connections tell of their failures.
-        self.problems = ProblemLog(settings.kind)
+        self.problems = ProblemLog(settings.kind, (clock or SystemClock()).monotonic)
         self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
         self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
         self._backoff_s = settings.seconds("reconnect.backoff.ms")
