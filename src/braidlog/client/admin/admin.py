@@ -305,7 +305,7 @@ class Admin:
     def coordinated(self, producers: Many[ActiveProducer]) -> dict[ActiveProducer, str]:
         """Of open transactions those that a coordinator will still end, with their transactional ids.
 
-        The others hang: no coordinator knows that they touched the partition, and nobody will write their markers.
+        The others hang: no coordinator knows that they touched the partition, so their markers are never written.
         """
         from braidlog.client.admin.transactions import coordinated
 

@@ -127,7 +127,7 @@ class AdminApiDriver:
         while waiting:
             found |= self._round(waiting, where, question, at_once, deadline)
             waiting = [each for each in waiting if _may_change(found[each], where)]
-            _tell(problems, [(each, found[each]) for each in waiting])
+            _report(problems, [(each, found[each]) for each in waiting])
             where.forget(waiting)
             if waiting and not retry.again():
                 break
@@ -207,8 +207,8 @@ class AdminApiDriver:
                 cluster.deadline = None
 
 
-def _tell(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:
-    """Of a call that goes on trying: whoever waits for it hears why."""
+def _report(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:
+    """Log why a call goes on trying."""
     if not waiting:
         problems.recovered_all()
         return

@@ -64,7 +64,7 @@ class BrokerConnection:
     async def _send_only(self, api_key: int, version: int, request: Message) -> None:
         self._connection.post_only(api_key, version, request)
         async with asyncio.timeout(self._time_left_s()):
-            # Rare and short: nobody else would need an event for it.
+            # Rare and short: an event for it would have no other use.
             while self._connection.unsent:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_AGAIN_S)
         if self._connection.problem is not None:
@@ -76,7 +76,7 @@ def on_engine(engine: Engine, work: Coroutine[Any, Any, T]) -> T:
     try:
         return engine.run(work)
     except RequestTimeout as problem:
-        # Whoever waits here does the same after either: the connection is not used any more.
+        # Callers do the same after either: the connection is not used any more.
         raise NoConnection(str(problem)) from problem
     except TimeoutError as problem:
         raise NoConnection("the broker takes no more data (request.timeout.ms)") from problem

@@ -68,7 +68,7 @@ class ClusterConnection:
         self._network = runtime.nodes(_settings(bootstrap, timeout_s, self.settings))
         self._engine = runtime.new_engine("cluster")
         self._nodes: dict[int, BrokerConnection] = {}
-        # One that nobody closed must not leave its thread and its connections behind.
+        # One that was not closed must not leave its thread and its connections behind.
         self._finalizer = finalize(self, _end_unclosed, self._engine, self._network, os.getpid())
         self._finalizer.atexit = False
         try:
@@ -107,7 +107,7 @@ class ClusterConnection:
             self._network.rebootstrap()
             return await self._network.any()
 
-    def _connected(self, connecting: Coroutine[Any, Any, PipelinedConnection], whom: str) -> BrokerConnection:
+    def _connected(self, connecting: Coroutine[Any, Any, PipelinedConnection], who: str) -> BrokerConnection:
         # Without a deadline sockets have their own time to open in.
         left_s = None if self.deadline is None else self._time_left_s()
         try:
@@ -115,7 +115,7 @@ class ClusterConnection:
         except RequestTimeout as problem:
             if left_s is None:
                 raise NoConnection(str(problem)) from problem
-            message = f"{whom} did not answer within the {left_s:.1f} s that were left"
+            message = f"{who} did not answer within the {left_s:.1f} s that were left"
             raise NoConnection(f"{message}; see that it runs, or give it longer") from problem
         return BrokerConnection(self._engine, connection, self._time_left_s)
 
@@ -150,7 +150,7 @@ class ClusterConnection:
         return self._nodes[broker_id]
 
     def absent(self, broker_id: int) -> UserError:
-        """Why a broker that metadata does not tell of cannot be asked: it is stopped, or there is none."""
+        """Why a broker that metadata does not name cannot be asked: it is stopped, or there is none."""
         up = ", ".join(map(str, sorted(self.addresses))) or "none"
         if any(broker_id in each.replica_nodes for topic in self.metadata(None) for each in topic.partitions):
             return UserError(f"broker {broker_id} is unreachable: it holds replicas, but is not up (up: {up})")
@@ -221,7 +221,7 @@ def _settings(bootstrap: str, timeout_s: float, given: Mapping[str, Any]) -> Set
     timeout_ms = max(1, round(timeout_s * 1000))
     own = {"bootstrap.servers": bootstrap, "request.timeout.ms": timeout_ms}
     defaults = {SETUP: _SETUP_MS, "client.id": CLIENT_ID}
-    # A file may serve producers and consumers as well: what is theirs is none of ours.
+    # A file may serve producers and consumers as well: their settings are left out.
     known = definitions(ADMIN)
     settings = Settings.of(ADMIN, {**defaults, **{key: value for key, value in given.items() if key in known}, **own})
     # A socket that does not open within Kafka's ten seconds will not do so later.

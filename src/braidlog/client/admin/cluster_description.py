@@ -21,8 +21,8 @@ from braidlog.wire.generated.describe_cluster import DescribeClusterRequest, Des
 from braidlog.wire.generated.metadata import MetadataResponse
 
 DESCRIBE_CLUSTER: Final = 60
-# The first version that can tell of brokers which are registered but not let in.
-_TELLS_FENCED: Final = 2
+# The first version with brokers that are registered but fenced.
+_WITH_FENCED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BrokerDescription:
     host: str
     port: int
     rack: str | None
-    # Registered, but not serving; only told when asked for, by brokers from 4.0 on.
+    # Registered, but not serving; listed on request, by brokers from 4.0 on.
     is_fenced: bool = False
 
 
@@ -60,8 +60,8 @@ def describe_cluster(
     def describe(node: BrokerConnection) -> ClusterDescription:
         if not node.offers(DESCRIBE_CLUSTER):
             return _from_metadata(node)
-        if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _TELLS_FENCED:
-            raise UserError("fenced_brokers: the broker is too old to tell of them; leave it out")
+        if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _WITH_FENCED:
+            raise UserError("fenced_brokers: the broker is too old to list them; leave it out")
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=authorized_operations, include_fenced_brokers=fenced_brokers
         )

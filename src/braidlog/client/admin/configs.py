@@ -35,9 +35,9 @@ from braidlog.wire.generated.list_client_metrics_resources import (
 DESCRIBE_CONFIGS: Final = 32
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 LIST_CLIENT_METRICS_RESOURCES: Final = 74
-# The first versions that tell of synonyms, and what a setting is for.
-_TELLS_SYNONYMS: Final = 1
-_TELLS_DOCUMENTATION: Final = 3
+# The first versions with synonyms, and with documentation.
+_WITH_SYNONYMS: Final = 1
+_WITH_DOCUMENTATION: Final = 3
 
 
 class ResourceType(IntEnum):
@@ -190,8 +190,8 @@ def describe_configs(
                 DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
                 for kind, name in some
             ],
-            include_synonyms=synonyms and version >= _TELLS_SYNONYMS,
-            include_documentation=documentation and version >= _TELLS_DOCUMENTATION,
+            include_synonyms=synonyms and version >= _WITH_SYNONYMS,
+            include_documentation=documentation and version >= _WITH_DOCUMENTATION,
         )
         found: dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError] = {}
         for each in node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse).results:
@@ -203,7 +203,7 @@ def describe_configs(
                 found[resource] = {config.name: _entry(config) for config in entries}
         return found
 
-    return driver.ask(asked, BrokerStrategy(_teller), describe)
+    return driver.ask(asked, BrokerStrategy(_broker_of), describe)
 
 
 def alter_configs(
@@ -237,9 +237,9 @@ def alter_configs(
             found[resource] = broker_error(each.error_code, str(resource), each.error_message) if failed else None
         return found
 
-    own = [each for each in wanted if _teller(each) != ANY]
-    others = [each for each in wanted if _teller(each) == ANY]
-    outcomes = driver.ask(own, BrokerStrategy(_teller), alter).outcomes
+    own = [each for each in wanted if _broker_of(each) != ANY]
+    others = [each for each in wanted if _broker_of(each) == ANY]
+    outcomes = driver.ask(own, BrokerStrategy(_broker_of), alter).outcomes
     outcomes |= driver.ask(others, ControllerStrategy(), alter).outcomes
     return Results({each: outcomes[each] for each in wanted})
 
@@ -255,8 +255,8 @@ def list_client_metrics_resources(driver: AdminApiDriver) -> list[str]:
     return driver.ask_one(BrokerStrategy(lambda _: ANY), names)
 
 
-def _teller(resource: ConfigResource) -> int:
-    """A broker's own settings are its own to tell; everything else any broker knows."""
+def _broker_of(resource: ConfigResource) -> int:
+    """The broker that knows a resource's settings: its own it alone knows, all others any broker."""
     if resource.type not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not resource.name:
         return ANY
     if not resource.name.isdecimal():
@@ -279,7 +279,7 @@ def _changes(resource: ConfigResource, given: Mapping[str, str | None] | Many[Co
 def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
     source = ConfigSource(config.config_source)
     if config.config_source < 0:
-        # Version 0 only tells defaults from the rest.
+        # Version 0 only distinguishes defaults from the rest.
         source = ConfigSource.DEFAULT if config.is_default else ConfigSource.UNKNOWN
     return ConfigEntry(
         name=config.name,

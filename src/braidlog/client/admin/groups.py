@@ -1,4 +1,4 @@
-"""Groups of either protocol and any protocol type: listed, described, rid of members, deleted."""
+"""Groups of either protocol and any protocol type: list, describe, remove members, delete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.types import TopicPartition
 from braidlog.wire.errors import MalformedError
-from braidlog.wire.generated import consumer_group_describe as newer_layout
+from braidlog.wire.generated import consumer_group_describe as consumer_layout
 from braidlog.wire.generated import describe_groups as classic_layout
 from braidlog.wire.generated.consumer_protocol import ConsumerProtocolAssignment
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -45,12 +45,12 @@ CONSUMER_GROUP_DESCRIBE: Final = 69
 
 # Later versions add fields at the end, so that this one reads them too.
 _NEWEST_ASSIGNMENT: Final = 3
-# The first version that tells what is allowed.
-_TELLS_OPERATIONS: Final = 3
+# The first version with the operations that are allowed.
+_WITH_OPERATIONS: Final = 3
 
 
 class GroupType(StrEnum):
-    """Of the protocol that a group follows."""
+    """The protocol that a group follows."""
 
     UNKNOWN = "unknown"
     CLASSIC = "classic"
@@ -70,7 +70,7 @@ class GroupState(StrEnum):
     STABLE = "Stable"
     DEAD = "Dead"
     EMPTY = "Empty"
-    # Of the newer protocol.
+    # In the consumer protocol only.
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     NOT_READY = "NotReady"
@@ -81,7 +81,7 @@ class GroupState(StrEnum):
 
     @property
     def is_inactive(self) -> bool:
-        """Nobody is in such a group: its offsets may be changed from outside."""
+        """Such a group has no members: its offsets may be changed from outside."""
         return self in (GroupState.EMPTY, GroupState.DEAD)
 
 
@@ -94,7 +94,7 @@ class GroupMember:
     host: str
     # None where the members share out something else than partitions, or in a form that only they know.
     assignment: tuple[TopicPartition, ...] | None
-    # What the coordinator wants it to have; only the newer protocol tells.
+    # What the coordinator wants it to have; only known in the consumer protocol.
     target: tuple[TopicPartition, ...] | None = None
     epoch: int | None = None
 
@@ -157,31 +157,31 @@ def list_groups(
 def describe_groups(
     driver: AdminApiDriver, groups: Many[str], *, authorized_operations: bool = False
 ) -> Results[str, GroupDescription]:
-    def newer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+    def consumer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
         if not node.offers(CONSUMER_GROUP_DESCRIBE):
             return {name: UnsupportedVersionError() for name in names}
-        request = newer_layout.ConsumerGroupDescribeRequest(
+        request = consumer_layout.ConsumerGroupDescribeRequest(
             group_ids=names, include_authorized_operations=authorized_operations
         )
-        answer_type = newer_layout.ConsumerGroupDescribeResponse
+        answer_type = consumer_layout.ConsumerGroupDescribeResponse
         answer = node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
-        return {each.group_id: _newer(driver, each) for each in answer.groups}
+        return {each.group_id: _consumer(driver, each) for each in answer.groups}
 
     def classic(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
-        asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _TELLS_OPERATIONS
+        asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _WITH_OPERATIONS
         request = classic_layout.DescribeGroupsRequest(groups=names, include_authorized_operations=asks)
         answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
         return {each.group_id: _classic(driver, each) for each in answer.groups}
 
-    found = driver.ask(names_of(groups, "groups"), driver.groups, newer).outcomes
-    # Those of the older protocol are unknown to the newer description, as those that do not exist are.
-    not_newer = (GroupIdNotFoundError, UnsupportedVersionError)
-    rest = [name for name, each in found.items() if isinstance(each, not_newer)]
+    found = driver.ask(names_of(groups, "groups"), driver.groups, consumer).outcomes
+    # ConsumerGroupDescribe knows neither classic groups nor those that do not exist.
+    not_consumer = (GroupIdNotFoundError, UnsupportedVersionError)
+    rest = [name for name, each in found.items() if isinstance(each, not_consumer)]
     found |= driver.ask(rest, driver.groups, classic).outcomes
     return Results(found)
 
 
-def _newer(driver: AdminApiDriver, answer: newer_layout.DescribedGroup) -> GroupDescription | ProtocolError:
+def _consumer(driver: AdminApiDriver, answer: consumer_layout.DescribedGroup) -> GroupDescription | ProtocolError:
     name = answer.group_id
     if answer.error_code != NONE:
         return broker_error(answer.error_code, f"group {name}", answer.error_message)
@@ -278,7 +278,7 @@ def _left(error_code: int, group: str, member: str) -> ProtocolError | None:
     return broker_error(error_code, f"member {member} of group {group}", message)
 
 
-def _consumer_members(members: Iterable[newer_layout.Member]) -> tuple[GroupMember, ...]:
+def _consumer_members(members: Iterable[consumer_layout.Member]) -> tuple[GroupMember, ...]:
     found = [
         GroupMember(
             each.member_id,
@@ -328,7 +328,7 @@ def read_assignment(content: bytes) -> tuple[TopicPartition, ...] | None:
     )
 
 
-def _partitions(topics: Sequence[newer_layout.TopicPartitions]) -> tuple[TopicPartition, ...]:
+def _partitions(topics: Sequence[consumer_layout.TopicPartitions]) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(TopicPartition(topic.topic_name, partition) for topic in topics for partition in topic.partitions)
     )

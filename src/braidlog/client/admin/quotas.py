@@ -43,7 +43,7 @@ class QuotaKey(StrEnum):
 
 
 class Default(Enum):
-    """In place of a name: what holds for everybody who has no quota of their own."""
+    """In place of a name: what holds for all without a quota of their own."""
 
     DEFAULT = "default"
 
@@ -61,7 +61,7 @@ ANYBODY: Final = Anybody.ANYBODY
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for: a user, a client id, a client id of a user, or an address."""
+    """What a quota is for: a user, a client id, a client id of a user, or an address."""
 
     user: str | Default | None = None
     client_id: str | Default | None = None
@@ -73,11 +73,11 @@ class QuotaEntity(NamedTuple):
             for kind, name in zip(_KINDS, self, strict=True)
             if name is not None
         ]
-        return ", ".join(named) or "nobody"
+        return ", ".join(named) or "no entity"
 
 
 class QuotaFilter(NamedTuple):
-    """Which entities are meant. A kind that is left out is not looked at, or, with `strict`, must not be told apart."""
+    """Which entities are meant. A kind that is left out matches all, or, with `strict`, entities without it."""
 
     user: str | Default | Anybody | None = None
     client_id: str | Default | Anybody | None = None

@@ -48,7 +48,7 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredential(NamedTuple):
-    """That a user has one; what it is nobody is told."""
+    """That a user has one; brokers do not give out what it is."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -138,7 +138,7 @@ def alter_scram_users(driver: AdminApiDriver, changes: Many[ScramUpsertion | Scr
 
 
 def _check_change(change: ScramUpsertion | ScramDeletion) -> None:
-    """What brokers would refuse, told before a password is salted for it."""
+    """Refuse what brokers would refuse, before a password is salted for it."""
     if change.mechanism not in _MECHANISMS:
         raise UserError(f"user {change.user}: the mechanism is SCRAM_SHA_256 or SCRAM_SHA_512")
     if not change.user:

@@ -104,7 +104,7 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """What the coordinator gave for the id, and nobody uses; every producer before has a lower epoch."""
+    """The producer id and epoch that the coordinator gave; every producer before has a lower epoch."""
 
     producer_id: int
     producer_epoch: int

@@ -24,7 +24,7 @@ from braidlog.net.outbound.connector import Address, Connector, SocketConnector
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 
 DEFAULT_PORT: Final = 9092
-# Kafka spreads reconnects by a fifth, so that a restarted broker is not met by everybody at once.
+# Kafka spreads reconnects by a fifth, so that not all clients call a restarted broker at once.
 _JITTER: Final = 0.2
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
 
@@ -77,7 +77,7 @@ class Nodes:
     ) -> None:
         self.bootstrap = parse_servers(settings.items("bootstrap.servers"))
         self.request_timeout_s = settings.seconds("request.timeout.ms")
-        # What those who use these connections tell of their failures.
+        # Failures on these connections, as they are logged.
         self.problems = ProblemLog(settings.kind, (clock or SystemClock()).monotonic)
         self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
         self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
@@ -99,7 +99,7 @@ class Nodes:
         )
         self._open_connection = open_connection or self._open
         self._addresses: dict[int, Address] = {}
-        # Those of the cluster that were given up together, until metadata tells of brokers again.
+        # Those of the cluster that were given up together, until metadata names brokers again.
         self._unreachable: dict[int, Address] = {}
         self._slots: dict[tuple[int, str], _NodeState] = {}
         self._closed = False
@@ -159,11 +159,11 @@ class Nodes:
             )
             slot.opening.add_done_callback(lambda _: _opened(slot))
         opening = slot.opening
-        # One who gives up waiting must not take the connection from the others.
+        # A caller that gives up waiting must not take the connection from the others.
         await asyncio.wait([opening])
         if not opening.cancelled():
             return opening.result()
-        # Dropped meanwhile. To whoever waits that is a failure as any other: nobody cancelled them.
+        # Dropped meanwhile. To the caller that is a failure as any other: the caller was not cancelled.
         if self._closed:
             raise ClosedError("the client is closed")
         if node_id in self._unreachable:
@@ -300,6 +300,6 @@ def _setting_of(bootstrap: frozenset[Address], address: Address) -> str:
 
 def _opened(slot: _NodeState) -> None:
     task, slot.opening = slot.opening, None
-    # Everybody who waited may have gone; the failure is in the slot's books either way.
+    # The callers may have given up; the slot has counted the failure either way.
     if task is not None and not task.cancelled():
         task.exception()

@@ -9,7 +9,7 @@ from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTop
 
 METADATA: Final = 3
 # The first version that can tell which operations are allowed on a topic.
-_TELLS_OPERATIONS: Final = 8
+_WITH_OPERATIONS: Final = 8
 
 
 def metadata_request(topics: Iterable[str] | None, *, create_topics: bool) -> MetadataRequest:
@@ -30,5 +30,5 @@ def describe_topics_request(
             for each in topics
         ],
         allow_auto_topic_creation=False,
-        include_topic_authorized_operations=authorized_operations and version >= _TELLS_OPERATIONS,
+        include_topic_authorized_operations=authorized_operations and version >= _WITH_OPERATIONS,
     )

@@ -1,6 +1,6 @@
-"""Finds out what a listener speaks, when it hung up on what we spoke: a second, short call in the other tongue.
+"""Finds out what a listener speaks, when it hung up on what we spoke: a second, short call in the other protocol.
 
-Brokers close a connection that they do not understand without a word, which tells nobody what to change.
+Brokers close a connection that they do not understand without a word, and the error says nothing of what to change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def explain_plaintext_failure(problem: NoConnection, address: tuple[str, i
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Nothing is said on this connection: who answers does not matter, only how.
+    # Nothing is sent on this connection: only the kind of answer matters.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -64,7 +64,7 @@ async def check_sasl_not_required(connection: PipelinedConnection, timeout_s: fl
 
 
 async def _answer(address: tuple[str, int], message: bytes) -> bytes:
-    """The first bytes that come back; none where nobody answers in time."""
+    """The first bytes that come back; none where there is no answer in time."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_PATIENCE_S):

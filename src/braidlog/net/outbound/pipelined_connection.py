@@ -64,7 +64,7 @@ class _Waiting:
         self.on_answer = on_answer
         self.take_directly = take_directly
 
-    def tell(self, response: Any, problem: ClientError | None) -> None:
+    def complete(self, response: Any, problem: ClientError | None) -> None:
         try:
             self.on_answer(response, problem)
         except Exception:
@@ -192,7 +192,7 @@ class PipelinedConnection:
         ahead: bool = False,
         directly: bool = False,
     ) -> None:
-        """As `post`, for who would rather be called as soon as the answer is there.
+        """As `post`, with a callback as soon as the answer is there.
 
         `directly`: not on the loop's thread, after `may_post_directly` said that this is possible.
         """
@@ -315,7 +315,7 @@ class PipelinedConnection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._mute(throttle_ms / 1000.0)
-        waiting.tell(response, None)
+        waiting.complete(response, None)
 
     # In another thread's hands, while the loop's thread is held (`Engine.busy`)
 
@@ -360,13 +360,13 @@ class PipelinedConnection:
             self.let_loop_read()
 
     def let_loop_read(self) -> None:
-        """Unless a thread is reading: it sees to everybody's answers."""
+        """Unless a thread is reading: it takes all answers."""
         if self._is_read_directly and not self._has_reader:
             self._is_read_directly = False
             if self.is_open and isinstance(self._transport, PlainTransport):
                 self._transport.resume_reader()
                 if self._frames.has_unread:
-                    # The socket has nothing more to tell of.
+                    # The socket has no event for what was read already.
                     self._loop.call_soon_threadsafe(self._on_readable)
 
     def wait_readable(self, timeout_s: float) -> None:
@@ -458,7 +458,7 @@ class PipelinedConnection:
         self._end(None)
 
     def fail(self, problem: ClientError) -> None:
-        """End it for a reason of ours, which everybody who waits is told."""
+        """End it for a reason of ours; requests under way fail with it."""
         self._end(problem)
 
     def at_end(self, callback: Callable[[], None]) -> None:
@@ -480,7 +480,7 @@ class PipelinedConnection:
         if self.on_closed is not None:
             self.on_closed(self)
         for each in waiting:
-            each.tell(None, problem or NoConnection(f"the connection to {self.address} was closed"))
+            each.complete(None, problem or NoConnection(f"the connection to {self.address} was closed"))
 
 
 def _settle(answer: asyncio.Future[Any], response: Any, problem: ClientError | None) -> None:

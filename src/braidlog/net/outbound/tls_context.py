@@ -114,7 +114,7 @@ def openssl_name(suite: str) -> str:
     return name.replace("_", "-")
 
 
-# Whom we trust
+# Trust
 
 
 def _set_trust(context: ssl.SSLContext, options: TlsOptions) -> None:
@@ -138,7 +138,7 @@ def _set_trust(context: ssl.SSLContext, options: TlsOptions) -> None:
         raise UserError(f"{what} holds a certificate that cannot be read ({_reason(problem)})") from problem
 
 
-# Who we are
+# Identity
 
 
 def _set_identity(context: ssl.SSLContext, options: TlsOptions) -> bool:
@@ -178,7 +178,7 @@ def _load_identity(context: ssl.SSLContext, what: str, pem: str, password: str |
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """A path under which OpenSSL finds the key, and nobody else: in memory where the system can."""
+    """A path under which only OpenSSL finds the key: in memory where the system can."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("identity")
         path = f"/proc/self/fd/{handle}"

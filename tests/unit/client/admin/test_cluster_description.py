@@ -32,7 +32,7 @@ def test_the_cluster_and_its_brokers() -> None:
     assert (found.cluster_id, found.controller_id, found.authorized_operations) == ("c", None, None)
     assert found.brokers == (BrokerDescription(1, "a", 1, None), BrokerDescription(2, "b", 2, "r"))
     older, _ = asking({cluster_description.DESCRIBE_CLUSTER: answer}, {cluster_description.DESCRIBE_CLUSTER: 1})
-    with pytest.raises(UserError, match="too old to tell"):
+    with pytest.raises(UserError, match="too old to list"):
         older.describe_cluster(fenced_brokers=True)
 
 
