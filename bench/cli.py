@@ -172,10 +172,12 @@ class Run:
         return seconds, usage.ru_utime + usage.ru_stime
 
     def _records_in(self, name: str) -> int:
-        from braidlog.client.admin.cluster_connection import LATEST, ClusterConnection
+        from braidlog.client.admin import Admin, OffsetSpec
+        from braidlog.core.types import TopicPartition
 
-        with ClusterConnection(f"127.0.0.1:{self.broker.port}") as cluster:
-            return sum(cluster.offsets(name, dict.fromkeys(range(PARTITIONS), LATEST)).values())
+        with Admin(bootstrap_servers=f"127.0.0.1:{self.broker.port}") as admin:
+            ends = admin.list_offsets({TopicPartition(name, each): OffsetSpec.LATEST for each in range(PARTITIONS)})
+            return sum(end.offset for end in ends.values())
 
 
 def _lines(records: int, with_keys: bool) -> Iterator[bytes]:

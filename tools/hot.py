@@ -131,10 +131,10 @@ UNITS: dict[str, list[str]] = {
         "braidlog.broker.handlers.records.produce",
         "braidlog.broker.handlers.records.fetch",
     ),
-    "braidlog_client_network": _modules(
+    "braidlog_net_outbound": _modules(
         "braidlog.net.outbound.transport",
         "braidlog.net.outbound.frame_reader",
-        "braidlog.client.network.connection",
+        "braidlog.net.outbound.pipelined_connection",
     ),
     "braidlog_client_consumer": _modules(
         "braidlog.client.consumer.partition_state",

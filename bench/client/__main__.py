@@ -106,10 +106,12 @@ class Run:
         return name
 
     def _records_in(self, name: str) -> int:
-        from braidlog.client.admin.cluster_connection import LATEST, ClusterConnection
+        from braidlog.client.admin import Admin, OffsetSpec
+        from braidlog.core.types import TopicPartition
 
-        with ClusterConnection(self.bootstrap) as cluster:
-            return sum(cluster.offsets(name, dict.fromkeys(range(PARTITIONS), LATEST)).values())
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            ends = admin.list_offsets({TopicPartition(name, each): OffsetSpec.LATEST for each in range(PARTITIONS)})
+            return sum(end.offset for end in ends.values())
 
     def _work(self, row: Row, client: str, name: str, count: int) -> dict[str, float]:
         task = Task(client, row.action, row.mode, self.bootstrap, name, PARTITIONS, row.size, count)

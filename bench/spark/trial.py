@@ -80,10 +80,12 @@ class Trial:
         return self._work / f"values-{row.size}"
 
     def _records_in(self, name: str) -> int:
-        from braidlog.client.admin.cluster_connection import LATEST, ClusterConnection
+        from braidlog.client.admin import Admin, OffsetSpec
+        from braidlog.core.types import TopicPartition
 
-        with ClusterConnection(f"127.0.0.1:{self._broker.port}") as cluster:
-            return sum(cluster.offsets(name, dict.fromkeys(range(PARTITIONS), LATEST)).values())
+        with Admin(bootstrap_servers=f"127.0.0.1:{self._broker.port}") as admin:
+            ends = admin.list_offsets({TopicPartition(name, each): OffsetSpec.LATEST for each in range(PARTITIONS)})
+            return sum(end.offset for end in ends.values())
 
 
 def _topic(row: Row) -> str:

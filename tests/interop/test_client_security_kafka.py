@@ -14,10 +14,10 @@ import pytest
 from braidlog import Admin, Consumer, Producer
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.errors import AuthenticationFailed, NoConnection
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.settings import ADMIN, Settings
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.security.oauthbearer import encode_unsecured
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from support.certificates import Authority, encrypted_key
@@ -233,7 +233,7 @@ async def _keep_asking(settings: Settings, for_s: float) -> tuple[int, int]:
     return answered, len(authentications)
 
 
-def _count_posts(connection: Connection, api_key: int) -> list[int]:
+def _count_posts(connection: PipelinedConnection, api_key: int) -> list[int]:
     seen: list[int] = []
     post = connection.post
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from braidlog.client.admin.cluster_connection import METADATA, ClusterConnection
-from braidlog.client.admin.coordinator_strategy import FIND_COORDINATOR
+from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.requests.find_coordinator import FIND_COORDINATOR
+from braidlog.client.requests.metadata import METADATA
 from braidlog.core.protocol_errors import UnsupportedVersionError
 from braidlog.wire.apis import APIS, encode_request
 from braidlog.wire.errors import EncodeError
@@ -45,6 +47,27 @@ class ScriptedNode:
             raise answered
         assert isinstance(answered, answer)
         return answered
+
+    def run(self, work: Callable[[Any, float], Coroutine[Any, Any, Any]]) -> Any:
+        """Drives `work` by hand: what it awaits here is never put off."""
+        try:
+            work(_AsyncNode(self), 1.0).send(None)
+        except StopIteration as done:
+            return done.value
+        raise AssertionError("a scripted node answers at once")
+
+
+class _AsyncNode:
+    """A scripted node as the network layer sees a connection."""
+
+    def __init__(self, node: ScriptedNode) -> None:
+        self.version_for = node.version_for
+        self._node = node
+
+    async def call(
+        self, api_key: int, request: Any, answer: Any, *, at_most: int | None = None, timeout_s: float
+    ) -> Any:
+        return self._node.call(api_key, request, answer, at_most=at_most)
 
 
 class ScriptedCluster(ClusterConnection):
@@ -114,3 +137,13 @@ class ScriptedCluster(ClusterConnection):
 
     def _coordinator_of(self, key: str) -> int:
         return self.coordinator_ids.get(key, min(self.nodes))
+
+
+def asking(answers: dict[int, Any], versions: dict[int, int] | None = None) -> tuple[Admin, ScriptedNode]:
+    """An Admin of one broker; by API its answer, or a function of the request."""
+    node = ScriptedNode({key: _answering(answer) for key, answer in answers.items()}, versions)
+    return admin_over(ScriptedCluster({1: node})), node
+
+
+def _answering(answer: Any) -> Answer:
+    return answer if callable(answer) else lambda request: answer

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.admin.cluster_connection import ClusterConnection
-from braidlog.client.admin.coordinator_strategy import GROUP, CoordinatorStrategy
+from braidlog.client.admin.lookup_strategies import CoordinatorStrategy
 from braidlog.client.broker_errors import check
+from braidlog.client.requests.find_coordinator import GROUP
 from braidlog.core.protocol_errors import MemberIdRequiredError, UnsupportedVersionError
 from braidlog.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

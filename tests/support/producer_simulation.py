@@ -11,7 +11,6 @@ from typing import Any
 
 from braidlog.client.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.connection import OnAnswer
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
@@ -21,6 +20,7 @@ from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.client.producer.send_path import SendPath
 from braidlog.client.producer.sender import Sender
+from braidlog.net.outbound.pipelined_connection import OnAnswer
 from braidlog.testing.simulated.loop import SimulatedClock, SimulatedLoop
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from braidlog.wire.generated.produce import (

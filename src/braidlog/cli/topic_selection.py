@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from braidlog.cli.options import partition_number
 from braidlog.cli.reset_plan import Bounds
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import Admin
 from braidlog.client.admin.cluster_connection import ClusterConnection
-from braidlog.client.admin.records import OffsetSpec, RecordCalls
+from braidlog.client.admin.records import OffsetSpec
 from braidlog.client.broker_errors import check
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
@@ -75,14 +75,13 @@ def selected_partitions(cluster: ClusterConnection, choices: Sequence[TopicSelec
 
 
 def bounds_of(
-    routing: AdminApiDriver, partitions: Iterable[TopicPartition], at_ms: int | None = None
+    admin: Admin, partitions: Iterable[TopicPartition], at_ms: int | None = None
 ) -> dict[TopicPartition, Bounds]:
     """Where partitions start and end, and the first record at or after a time."""
     asked = sorted(partitions)
-    records = RecordCalls(routing)
 
     def listed(spec: int) -> dict[TopicPartition, int]:
-        found = records.list_offsets(dict.fromkeys(asked, spec)).raise_for_errors()
+        found = admin.list_offsets(dict.fromkeys(asked, spec)).raise_for_errors()
         return {each: listed.offset for each, listed in found.items()}
 
     starts, ends = listed(OffsetSpec.EARLIEST), listed(OffsetSpec.LATEST)

@@ -1,7 +1,7 @@
 """Arguments that are many things: a string, which Python takes for a list of its letters, is never meant by them.
 
-`Many` is what a type checker holds against a program: a list, tuple, set, mapping or generator, but no string. The
-functions hold the same against programs that nobody checked, and say what to write.
+`Many` is what a type checker demands of a program: a list, tuple, set, mapping or generator, but no string. The
+functions check the same in programs without a type checker, and say what to write.
 """
 
 from __future__ import annotations

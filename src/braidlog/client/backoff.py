@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_FIRST_PAUSE_S: Final = 0.02
-_LONGEST_PAUSE_S: Final = 0.5
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 0.5
 
 
 class Retry:
@@ -18,8 +18,8 @@ class Retry:
         for_s: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        first_pause_s: float = _FIRST_PAUSE_S,
-        longest_pause_s: float = _LONGEST_PAUSE_S,
+        first_pause_s: float = FIRST_PAUSE_S,
+        longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
         self._clock = clock
         self._sleep = sleep

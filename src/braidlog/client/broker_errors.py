@@ -1,4 +1,4 @@
-"""What a broker refused, told with what it was about and what to do next."""
+"""What a broker refused, as an error that says what it was about and what to do next."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ _NOTHING_KNOWN: Final = Advice("")
 
 
 def check(error_code: int, what: str, message: str | None = None) -> None:
-    """Raise the protocol's error, told with what it was about."""
+    """Raise the protocol's error, with what it was about."""
     if error_code != NONE:
         raise broker_error(error_code, what, message)
 

@@ -1,4 +1,4 @@
-"""A cluster as its metadata told it: immutable, so that any thread may read it while the next one is being made."""
+"""A cluster as its metadata describes it: immutable, so that any thread may read it while the next is made."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ EMPTY: Final = ClusterView("", NO_LEADER, MappingProxyType({}), MappingProxyType
 
 
 def view_of(response: MetadataResponse, before: ClusterView, keep: frozenset[str]) -> ClusterView:
-    """What a response says, over what was known: topics to `keep` that it did not speak of stay as they were.
+    """What a response says, over what was known: topics to `keep` that it does not name stay as they were.
 
     A broker may lag behind another one: a leader of an older epoch than the known one is passed over (KIP-320).
     """

@@ -1,44 +1,19 @@
 """What can go wrong in a client beside the codes that brokers answer with (those are `core.protocol_errors`).
 
 ClientError              something a program may meet and handle
-  NoConnection           no broker reached, or it went away: whether it acted on the last request is not known
-  RequestTimeout         a broker took the request and did not answer in time: the same doubt
-  AuthenticationFailed   the broker refused who we say we are; trying again does not help
-  …                      the producer's and the consumer's own, below
+  …                      those of connections (`net.outbound.errors`), of every client, the producer's, the consumer's
 UserError                a setting or an argument is wrong (`core.errors`): the program has to change
 """
 
 from __future__ import annotations
 
-from braidlog.core.errors import BraidlogError, UserError
+from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
-
-
-class ClientError(BraidlogError):
-    """Base of what a client raises by itself; the message says what happened and what to do."""
-
-    # Whether the same call may succeed later without a change.
-    retriable = False
-
-
-class NoConnection(ClientError, UserError):
-    """The broker cannot be reached, or went away; whether it acted on the last request is not known."""
-
-    retriable = True
-
-
-class RequestTimeout(ClientError):
-    """No answer in time; whether the broker acted on the request is not known."""
-
-    retriable = True
-
-
-class AuthenticationFailed(ClientError, UserError):
-    """The broker refused our credentials, or we its certificate."""
-
-
-class ClosedError(ClientError):
-    """The client was closed before this."""
+from braidlog.net.outbound.errors import AuthenticationFailed as AuthenticationFailed
+from braidlog.net.outbound.errors import ClientError as ClientError
+from braidlog.net.outbound.errors import ClosedError as ClosedError
+from braidlog.net.outbound.errors import NoConnection as NoConnection
+from braidlog.net.outbound.errors import RequestTimeout as RequestTimeout
 
 
 class ConcurrentUseError(ClientError):

@@ -18,7 +18,7 @@ LOG: Final = logging.getLogger("braidlog.client.interceptors")
 
 
 def interceptors_of(settings: Settings) -> list[Any]:
-    """`interceptor.classes`: objects, classes, or `package.module.Class`; each may be told the client's settings."""
+    """`interceptor.classes`: objects, classes, or `package.module.Class`; each may take the client's settings."""
     interceptors = [_made(each) for each in settings.items("interceptor.classes")]
     for interceptor in interceptors:
         configure = getattr(interceptor, "configure", None)

@@ -18,6 +18,7 @@ from braidlog.client.cluster_view import EMPTY, NO_LEADER, ClusterView, TopicVie
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, RequestTimeout
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.problem_log import CLUSTER
+from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import (
     NONE,
@@ -27,11 +28,10 @@ from braidlog.core.protocol_errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from braidlog.wire.generated.metadata import MetadataResponse
 
 log = logging.getLogger("braidlog.client")
 
-METADATA: Final = 3
 # Waiting does not mend these.
 _LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
 # And these mend themselves soon.
@@ -79,7 +79,7 @@ class Metadata:
         # Those of the refresh under way, and those of the one after it, since its request is out already.
         self._waiters: list[asyncio.Future[None]] = []
         self._later: list[asyncio.Future[None]] = []
-        # Before then nobody's error is reason enough for another request.
+        # Before then no error is reason enough for another request.
         self._not_before = 0.0
         # Answers in a row that spoke of leaders yet to come.
         self._coming = 0
@@ -215,7 +215,7 @@ class Metadata:
             self._failures = 0
             self.problem = None
             self.problems.recovered(CLUSTER)
-            self._tell_of_missing()
+            self._report_missing()
             self._settle(None)
         finally:
             self._refreshing = None
@@ -267,8 +267,7 @@ class Metadata:
             connection = await self._nodes.any()
             # From here on without a pause until the request is out, so that it asks for all that was wanted.
             self._is_sent = True
-            names = None if self._wants_all else [MetadataRequestTopic(name=name) for name in self._wanted]
-            request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
+            request = metadata_request(None if self._wants_all else self._wanted, create_topics=self._create_topics)
             response = await connection.call(
                 METADATA, request, MetadataResponse, timeout_s=self._nodes.request_timeout_s
             )
@@ -290,9 +289,9 @@ class Metadata:
         self.version += 1
         self._nodes.learn({each.id: (each.host, each.port) for each in self.view.brokers.values()})
         self._coming = self._coming + 1 if any(map(_is_coming, self.view.topics.values())) else 0
-        self._tell()
+        self._notify()
 
-    def _tell_of_missing(self) -> None:
+    def _report_missing(self) -> None:
         """Topics that are wanted and cannot be used now; what does not pass is raised to the program instead."""
         for name in self._wanted:
             topic = self.view.topics.get(name)
@@ -315,9 +314,9 @@ class Metadata:
         changed = with_leader(self.view, topic, partition, leader, epoch)
         if changed is not self.view:
             self.view = changed
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in list(self.listeners):
             try:
                 listener(self.view)
@@ -339,7 +338,7 @@ class Metadata:
 
 
 def _is_coming(topic: TopicView) -> bool:
-    """Whether it, or a part of it, has no leader yet: one looks again soon, without anybody having to ask."""
+    """Whether it, or a part of it, has no leader yet: the view is refreshed soon, without a request."""
     return topic.error_code in _COMING or any(each.error_code in _COMING for each in topic.partitions)
 
 

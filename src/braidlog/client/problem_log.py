@@ -1,8 +1,8 @@
-"""Says aloud what keeps a client from its work while it goes on trying: polls and sends look the same meanwhile.
+"""Logs what keeps a client from its work while it goes on trying: polls and sends look the same meanwhile.
 
 One WARNING with the cause once something has failed for two seconds, so that a leader that moves or a connection that
 is made again goes unmentioned; another every 30 s for as long as it lasts; one INFO when it works again. What fails for
-good is told at once. Nothing here waits or sets a timer: who tries again says how that went.
+good is logged at once. Nothing here waits or sets a timer: the caller reports each attempt.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ CLUSTER: Final = ""
 
 GRACE_S: Final = 2.0
 INTERVAL_S: Final = 30.0
-# Nobody has tried for so long: what fails now is something new.
+# After so long without an attempt, what fails is something new.
 _STALE_S: Final = 90.0
 _MANY: Final = 100
 
 
 class _Failing:
-    __slots__ = ("last", "said", "since")
+    __slots__ = ("last", "logged_cause", "since")
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.last = since
-        # The cause as it was told; nothing as long as it was not.
-        self.said = ""
+        # The cause as it was logged; nothing as long as it was not.
+        self.logged_cause = ""
 
 
 class ProblemLog:
-    """Of one client; any of its threads may tell. A subject is what does not work: "topic orders", "group shop"."""
+    """The problems of one client, from any of its threads. A subject is what fails: "topic orders", "group shop"."""
 
     def __init__(self, who: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
@@ -49,8 +49,8 @@ class ProblemLog:
         self._lock = threading.Lock()
         self._failing: dict[str, _Failing] = {}
         # When a line of each was written last, also when it has recovered since: one that comes and goes is not
-        # told of more often than one that stays.
-        self._last_told: dict[str, float] = {}
+        # logged more often than one that stays.
+        self._last_logged: dict[str, float] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +62,7 @@ class ProblemLog:
     ) -> None:
         """It was tried, from `since` until now, and is going to be tried again.
 
-        Nothing is said of it while what it is part of fails as well.
+        It is not logged while what it is part of fails as well.
         """
         with self._lock:
             self._failed(subject, problem, since, part_of)
@@ -79,24 +79,24 @@ class ProblemLog:
         lasts = isinstance(problem, RequestTimeout) or not getattr(problem, "retriable", True)
         if not lasts and now - failing.since < GRACE_S:
             return
-        if now - self._told_at(subject) >= INTERVAL_S and not self._is_part_of_another(subject, part_of):
-            self._tell(subject, failing, problem, now)
+        if now - self._logged_at(subject) >= INTERVAL_S and not self._is_part_of_another(subject, part_of):
+            self._log(subject, failing, problem, now)
 
-    def _told_at(self, subject: str) -> float:
-        return self._last_told.get(subject, -math.inf)
+    def _logged_at(self, subject: str) -> float:
+        return self._last_logged.get(subject, -math.inf)
 
     def _is_part_of_another(self, subject: str, whole: str) -> bool:
         return any(other != subject and other in self._failing for other in (CLUSTER, whole))
 
-    def _tell(self, subject: str, failing: _Failing, problem: Exception | str, now: float) -> None:
+    def _log(self, subject: str, failing: _Failing, problem: Exception | str, now: float) -> None:
         cause = _cause_of(problem, subject)
         # Hundreds of partitions fail for one reason: the line of the first speaks for all of them.
-        same = [self._told_at(each) for each, other in self._failing.items() if other.said == cause]
-        failing.said = cause
+        same = [self._logged_at(each) for each, other in self._failing.items() if other.logged_cause == cause]
+        failing.logged_cause = cause
         if same and now - max(same) < INTERVAL_S:
-            self._last_told[subject] = max(same)
+            self._last_logged[subject] = max(same)
             return
-        self._last_told[subject] = now
+        self._last_logged[subject] = now
         seconds = round(now - failing.since)
         lasted = f"failing for {seconds} s, trying again" if seconds else "failing"
         log.warning("%s: %s: %s", self._who, lasted, f"{subject}: {cause}" if subject else cause)
@@ -111,9 +111,11 @@ class ProblemLog:
         if failing is None:
             return
         if subject == CLUSTER:
-            # What failed with it has another chance before anybody hears of it.
-            self._failing = {each: other for each, other in self._failing.items() if other.said}
-        if failing.said and not any(each.said == failing.said for each in self._failing.values()):
+            # What failed with it has another chance before it is logged.
+            self._failing = {each: other for each, other in self._failing.items() if other.logged_cause}
+        if failing.logged_cause and not any(
+            each.logged_cause == failing.logged_cause for each in self._failing.values()
+        ):
             lasted = self.now() - failing.since
             log.info("%s: works again after %.0f s: %s", self._who, lasted, subject or "the cluster answers")
 
@@ -124,8 +126,8 @@ class ProblemLog:
 
     def _drop_stale(self, now: float) -> None:
         self._failing = {each: other for each, other in self._failing.items() if now - other.last <= _STALE_S}
-        self._last_told = {
-            each: logged_at for each, logged_at in self._last_told.items() if now - logged_at <= _STALE_S
+        self._last_logged = {
+            each: logged_at for each, logged_at in self._last_logged.items() if now - logged_at <= _STALE_S
         }
 
 

@@ -14,11 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar, Final
 
-from braidlog.core.errors import BraidlogError
-
-
-class SaslError(BraidlogError):
-    """The exchange failed: the message says why, and holds neither password nor token."""
+from braidlog.net.outbound.errors import SaslError
 
 
 class SaslProtocolError(SaslError):

@@ -7,10 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from braidlog import TopicPartition
-from braidlog.client.admin.client import AdminClient
-from braidlog.client.admin.group_offsets import GroupOffsetCalls
-from braidlog.client.admin.records import IsolationLevel, OffsetSpec, RecordCalls
-from braidlog.client.admin.topics import TopicCalls, TopicDescription
+from braidlog.client.admin.admin import Admin
+from braidlog.client.admin.records import IsolationLevel, OffsetSpec
+from braidlog.client.admin.topics import TopicDescription
 from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTimeout
 from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
@@ -47,10 +46,6 @@ class ClusterUnavailable(UserError):
     """The cluster, or a part of it, is away: later the same question may be answered."""
 
 
-class _Admin(AdminClient, TopicCalls, RecordCalls, GroupOffsetCalls):
-    """What is asked here, and no more: a query's planner is a process of its own, which imports all that it uses."""
-
-
 class OffsetReader:
     """One cluster, seen from the driver; `client` are settings of a consumer. Connects when first asked."""
 
@@ -62,7 +57,7 @@ class OffsetReader:
         self._servers = client["bootstrap.servers"]
         # Read as the tasks' client reads it, which takes blanks and capitals.
         self._isolation = IsolationLevel[client.get("isolation.level", "read_uncommitted").strip().upper()]
-        self._admin = _Admin(settings)
+        self._admin = Admin(settings)
         self._reader_settings = {_TIMEOUT: _TIMEOUT_MS, **client}
         # Made when the first sample is asked for.
         self._reader: RangeReader | None = None

@@ -7,8 +7,7 @@ import pytest
 
 from braidlog.client.errors import AuthenticationFailed, ClosedError, NoConnection, RequestTimeout
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.connection import Connection
-from braidlog.client.network.nodes import Address, Nodes
+from braidlog.client.network.nodes import Nodes
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import PRODUCER, Settings
 from braidlog.core.clock import ManualClock
@@ -17,6 +16,8 @@ from braidlog.core.protocol_errors import (
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.net.outbound.connector import Address
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -271,7 +272,7 @@ async def test_a_topic_that_does_not_come_is_asked_for_less_and_less_often() -> 
 
 
 async def test_credentials_that_are_refused_are_told_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def refuse(_: Address) -> Connection:
+    async def refuse(_: Address) -> PipelinedConnection:
         raise AuthenticationFailed("the broker at host:1 does not know this user")
 
     settings = Settings.of(PRODUCER, None, {"bootstrap_servers": "host:1"})

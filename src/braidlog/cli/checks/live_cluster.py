@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 from braidlog.cli.checks.data_directories import judge_disk
 from braidlog.cli.checks.finding import Finding, listing, ok, problem, warning
 from braidlog.cli.commands.configs import settings_of_topics
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
-from braidlog.client.admin.log_dirs import LogDirCalls
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.wire.generated.metadata import MetadataResponseTopic
@@ -118,7 +117,7 @@ def check_partitions(topics: Sequence[MetadataResponseTopic]) -> list[Finding]:
 
 
 def _check_log_dirs(cluster: ClusterConnection) -> list[Finding]:
-    logs = LogDirCalls(AdminApiDriver(cluster))
+    logs = admin_over(cluster)
     findings: list[Finding] = []
     for broker_id in cluster.broker_ids:
         try:

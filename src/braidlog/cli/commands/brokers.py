@@ -8,16 +8,17 @@ from typing import Any, Final
 
 from braidlog.cli.options import add_connection, add_output, broker_number, connect
 from braidlog.cli.output import remark_failure, show
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
-from braidlog.client.admin.cluster_description import BrokerDescription, ClusterCalls
+from braidlog.client.admin.cluster_description import BrokerDescription
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.generated.api_keys import ApiKey
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 
 _COLUMNS: Final = ("broker", "address", "rack", "controller", "reachable", "answer_ms", "apis")
-_REQUEST: Final = ApiVersionsRequest(client_software_name="braidlog", client_software_version="cli")
+_REQUEST: Final = api_versions_request("cli")
 _EPILOG: Final = """\
 REACHABLE is whether the broker answers from here, at the address that it tells clients; ANSWER-MS is how long it took,
 with the connection, and APIS how many kinds of request it offers. A broker that holds replicas and is not up is shown
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         chosen = {each: known[each] for each in sorted(set(options.brokers) or known)}
         if options.api_versions:
             return _show_versions(cluster, chosen, options.output)
-        controller_id = ClusterCalls(AdminApiDriver(cluster)).describe_cluster().controller_id
+        controller_id = admin_over(cluster).describe_cluster().controller_id
         rows = [
             {
                 "broker": broker_id,
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _brokers(cluster: ClusterConnection) -> dict[int, BrokerDescription | None]:
     """Those that are up, and as None those that only hold replicas."""
-    up = {each.broker_id: each for each in ClusterCalls(AdminApiDriver(cluster)).describe_cluster().brokers}
+    up = {each.broker_id: each for each in admin_over(cluster).describe_cluster().brokers}
     holders = {
         broker_id
         for topic in cluster.metadata(None)
@@ -93,7 +94,7 @@ def _answer(cluster: ClusterConnection, broker_id: int, broker: BrokerDescriptio
 
 
 def _show_versions(cluster: ClusterConnection, brokers: dict[int, BrokerDescription | None], output: str) -> int:
-    found = ClusterCalls(AdminApiDriver(cluster)).broker_api_versions(brokers)
+    found = admin_over(cluster).broker_api_versions(brokers)
     rows = [
         {
             "broker": broker_id,

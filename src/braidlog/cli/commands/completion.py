@@ -119,12 +119,9 @@ def _client_settings(line: str) -> Iterable[str]:
 def _names(what: str, cluster: ClusterConnection) -> list[str]:
     if what == NAMES[TOPIC]:
         return [topic.name or "" for topic in cluster.metadata(None)]
-    from braidlog.client.admin.api_driver import AdminApiDriver
+    from braidlog.client.admin.admin import admin_over
 
     if what == NAMES[GROUP]:
-        from braidlog.client.admin.groups import GroupCalls
+        return [group.group_id for group in admin_over(cluster).list_groups()]
 
-        return [group.group_id for group in GroupCalls(AdminApiDriver(cluster)).list_groups()]
-    from braidlog.client.admin.transactions import TransactionCalls
-
-    return [each.transactional_id for each in TransactionCalls(AdminApiDriver(cluster)).list_transactions()]
+    return [each.transactional_id for each in admin_over(cluster).list_transactions()]

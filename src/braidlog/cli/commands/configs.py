@@ -9,11 +9,10 @@ from typing import Final
 from braidlog.cli.command_tree import RESOURCE_SETTING, Placeholder
 from braidlog.cli.options import add_connection, add_output, broker_number, connect, pairs
 from braidlog.cli.output import report, show
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.configs import (
     Alter,
-    ConfigCalls,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -70,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_describe(options: argparse.Namespace) -> int:
     resource = _resource(options)
     with connect(options) as cluster:
-        described = ConfigCalls(AdminApiDriver(cluster)).describe_configs([resource], documentation=options.docs)
+        described = admin_over(cluster).describe_configs([resource], documentation=options.docs)
     rows = [
         {
             "setting": config.name,
@@ -100,7 +99,7 @@ def run_alter(options: argparse.Namespace) -> int:
     if not changes:
         raise UserError("nothing to change: give --set, --delete, --append or --subtract")
     with connect(options) as cluster:
-        calls = ConfigCalls(AdminApiDriver(cluster))
+        calls = admin_over(cluster)
         calls.alter_configs({resource: changes}, validate_only=options.validate_only).raise_for_errors()
     count = len(changes)
     verb = "could be changed" if options.validate_only else "changed"
@@ -117,7 +116,7 @@ def settings_of_topics(
 ) -> dict[str, dict[str, ConfigEntry]]:
     """By topic its settings by name."""
     resources = [ConfigResource.topic(name) for name in topics]
-    found = ConfigCalls(AdminApiDriver(cluster)).describe_configs(resources, names=keys).raise_for_errors()
+    found = admin_over(cluster).describe_configs(resources, names=keys).raise_for_errors()
     return {resource.name: entries for resource, entries in found.items()}
 
 

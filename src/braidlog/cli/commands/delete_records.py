@@ -21,9 +21,8 @@ from braidlog.cli.options import (
 from braidlog.cli.output import remark, remark_failure, show
 from braidlog.cli.reset_plan import Bounds
 from braidlog.cli.topic_selection import TopicSelection, bounds_of, moment, selected_partitions
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
-from braidlog.client.admin.records import RecordCalls
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -113,12 +112,12 @@ def run(options: argparse.Namespace) -> int:
     if open_ended and options.before is None and not options.all:
         raise UserError(f"say how much of topic {open_ended[0].topic}: TOPIC:PARTITION:OFFSET, --before TIME or --all")
     with connect(options) as cluster:
-        routing = AdminApiDriver(cluster)
+        admin = admin_over(cluster)
         wanted = _wanted(cluster, targets)
-        deletions = plan(wanted, bounds_of(routing, wanted, options.before))
+        deletions = plan(wanted, bounds_of(admin, wanted, options.before))
         if options.before is not None:
             remark(f"the time meant is {moment(options.before)}")
-        failed = _execute(RecordCalls(routing), deletions) if options.execute else 0
+        failed = _execute(admin, deletions) if options.execute else 0
     show([each._asdict() for each in deletions], options.output, _COLUMNS)
     if not options.execute:
         remark("nothing was deleted; --execute does it, and it cannot be undone")
@@ -155,7 +154,7 @@ def _wanted(cluster: ClusterConnection, targets: Sequence[DeletionTarget]) -> Wa
     return dict(sorted(wanted.items()))
 
 
-def _execute(records: RecordCalls, deletions: Sequence[Deletion]) -> int:
+def _execute(records: Admin, deletions: Sequence[Deletion]) -> int:
     """How many partitions refused."""
     before = {TopicPartition(each.topic, each.partition): each.new_earliest for each in deletions if each.records}
     if not before:

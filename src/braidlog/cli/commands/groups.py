@@ -9,10 +9,9 @@ from braidlog.cli.commands import groups_describe, groups_reset
 from braidlog.cli.options import add_connection, add_output, connect
 from braidlog.cli.output import remark_failure, report, show
 from braidlog.cli.topic_selection import TopicSelection, group_name, parse_names, selected_partitions, topic_selection
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
-from braidlog.client.admin.group_offsets import GroupOffsetCalls
-from braidlog.client.admin.groups import GroupCalls, GroupState, GroupType
+from braidlog.client.admin.groups import GroupState, GroupType
 from braidlog.core.protocol_errors import GroupIdNotFoundError, ProtocolError
 
 STATES: Final = (
@@ -75,7 +74,7 @@ def types(text: str) -> list[str]:
 
 def run_list(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        listed = GroupCalls(AdminApiDriver(cluster)).list_groups(states=options.state, types=options.type)
+        listed = admin_over(cluster).list_groups(states=options.state, types=options.type)
     rows = [
         {
             "group": each.group_id,
@@ -95,7 +94,7 @@ def run_delete(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         if options.topic:
             return _delete_offsets(cluster, names, options.topic, options)
-        outcomes = GroupCalls(AdminApiDriver(cluster)).delete_groups(names).outcomes
+        outcomes = admin_over(cluster).delete_groups(names).outcomes
     failed = 0
     for group, problem in outcomes.items():
         row: dict[str, Any] = {"group": group, "deleted": problem is None}
@@ -114,7 +113,7 @@ def _delete_offsets(
     cluster: ClusterConnection, names: list[str], topics: list[TopicSelection], options: argparse.Namespace
 ) -> int:
     partitions = selected_partitions(cluster, topics)
-    groups = GroupOffsetCalls(AdminApiDriver(cluster))
+    groups = admin_over(cluster)
     rows: list[dict[str, Any]] = []
     failed = 0
     for group in names:

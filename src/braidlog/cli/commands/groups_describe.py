@@ -9,11 +9,9 @@ from typing import Any, Final
 from braidlog.cli.options import connect
 from braidlog.cli.output import Row, remark, remark_failure, show
 from braidlog.cli.topic_selection import as_json, group_name, written
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.group_members import GroupMember
-from braidlog.client.admin.group_offsets import GroupOffsetCalls
-from braidlog.client.admin.groups import GroupCalls, GroupDescription, GroupState
-from braidlog.client.admin.records import ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.groups import GroupDescription, GroupMember, GroupState
+from braidlog.client.admin.records import ListedOffset, OffsetSpec
 from braidlog.client.admin.results import Failure
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.errors import UserError
@@ -62,10 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        routing = AdminApiDriver(cluster)
-        groups = GroupCalls(routing)
-        names = named_groups(groups, options)
-        outcomes = groups.describe_groups(names).outcomes
+        admin = admin_over(cluster)
+        names = named_groups(admin, options)
+        outcomes = admin.describe_groups(names).outcomes
         described, failed = _described(outcomes, options.if_exists or options.all_groups)
         if options.members:
             show_members(described, options.verbose, options.output)
@@ -73,15 +70,15 @@ def run(options: argparse.Namespace) -> int:
             show_state(described, options.output)
         else:
             wanted = [group.group_id for group in described]
-            committed = GroupOffsetCalls(routing).list_group_offsets(wanted).raise_for_errors()
-            rows = _offset_rows(routing, described, committed)
+            committed = admin.list_group_offsets(wanted).raise_for_errors()
+            rows = _offset_rows(admin, described, committed)
             show(rows, options.output, _OFFSETS)
     if options.output != "json":
         _remark_states(described)
     return 1 if failed else 0
 
 
-def named_groups(groups: GroupCalls, options: argparse.Namespace) -> list[str]:
+def named_groups(groups: Admin, options: argparse.Namespace) -> list[str]:
     """Those that were named, or all."""
     if options.all_groups and options.groups:
         raise UserError("--all-groups means every group: leave out the names, or leave out --all-groups")
@@ -109,14 +106,14 @@ def _described(
 
 
 def _offset_rows(
-    routing: AdminApiDriver,
+    admin: Admin,
     groups: Sequence[GroupDescription],
     committed: Mapping[str, dict[TopicPartition, OffsetAndMetadata]],
 ) -> list[Row]:
     wanted = {each for group in groups for each in _owners(group)} | {
         each for offsets in committed.values() for each in offsets
     }
-    ends = RecordCalls(routing).list_offsets(dict.fromkeys(sorted(wanted), OffsetSpec.LATEST)).outcomes
+    ends = admin.list_offsets(dict.fromkeys(sorted(wanted), OffsetSpec.LATEST)).outcomes
     return [row for group in groups for row in offset_rows(group, committed[group.group_id], ends)]
 
 

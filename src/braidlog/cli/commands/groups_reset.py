@@ -15,9 +15,9 @@ from braidlog.cli.options import INT64_MAX, connect, offset_number, timestamp_ms
 from braidlog.cli.output import remark, remark_failure, show
 from braidlog.cli.reset_plan import Change, FileOffsets, ResetTarget
 from braidlog.cli.topic_selection import bounds_of, group_name, moment, selected_partitions, topic_selection
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.group_offsets import GroupOffsetCalls
-from braidlog.client.admin.groups import GroupCalls, GroupDescription
+from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.admin.groups import GroupDescription
 from braidlog.client.admin.results import Failure
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import GroupIdNotFoundError
@@ -81,14 +81,13 @@ def run(options: argparse.Namespace) -> int:
     from_file = _file_offsets(options)
     _check_scope(options, from_file)
     with connect(options) as cluster:
-        routing = AdminApiDriver(cluster)
-        groups = GroupCalls(routing)
-        names = _names(groups, options, from_file)
-        found = groups.describe_groups(names).outcomes
+        admin = admin_over(cluster)
+        names = _names(admin, options, from_file)
+        found = admin.describe_groups(names).outcomes
         names = [name for name in names if not (options.all_groups and _is_foreign(found[name]))]
         usable = [name for name in names if _is_usable(name, found[name])]
-        plan = _plan(routing, usable, target, from_file, options)
-        failed = _execute(GroupOffsetCalls(routing), plan) if options.execute else 0
+        plan = _plan(admin, cluster, usable, target, from_file, options)
+        failed = _execute(admin, plan) if options.execute else 0
     if usable:
         _show(plan, len(names) > 1, options)
     if plan and not options.execute:
@@ -140,11 +139,11 @@ def _check_scope(options: argparse.Namespace, from_file: FileOffsets) -> None:
         raise UserError("say which partitions: --topic TOPIC, --topic TOPIC:0,1 or --all-topics")
 
 
-def _names(groups: GroupCalls, options: argparse.Namespace, from_file: FileOffsets) -> list[str]:
+def _names(admin: Admin, options: argparse.Namespace, from_file: FileOffsets) -> list[str]:
     in_file = [name for name in from_file if name is not None]
     if in_file and not options.groups and not options.all_groups:
         return in_file
-    names = named_groups(groups, options)
+    names = named_groups(admin, options)
     if None in from_file and len(names) != 1:
         raise UserError("lines without a group are for one group; give GROUP,TOPIC,PARTITION,OFFSET for several")
     strangers = [name for name in in_file if name not in names]
@@ -175,7 +174,8 @@ def _is_usable(name: str, found: GroupDescription | Failure) -> bool:
 
 
 def _plan(
-    routing: AdminApiDriver,
+    admin: Admin,
+    cluster: ClusterConnection,
     names: Sequence[str],
     target: ResetTarget,
     from_file: FileOffsets,
@@ -183,9 +183,9 @@ def _plan(
 ) -> list[Change]:
     committed = {
         name: {each: value.offset for each, value in offsets.items()}
-        for name, offsets in GroupOffsetCalls(routing).list_group_offsets(names).items()
+        for name, offsets in admin.list_group_offsets(names).items()
     }
-    chosen = selected_partitions(routing.cluster, options.topic)
+    chosen = selected_partitions(cluster, options.topic)
     wanted: dict[str, list[TopicPartition]] = {}
     for name in names:
         if from_file:
@@ -195,7 +195,7 @@ def _plan(
         if not wanted[name] and not options.all_groups:
             remark(f"group {name} has committed nothing; name the partitions with --topic")
     at_ms = target.number if target.kind == reset_plan.TO_TIME else None
-    bounds = bounds_of(routing, {each for partitions in wanted.values() for each in partitions}, at_ms)
+    bounds = bounds_of(admin, {each for partitions in wanted.values() for each in partitions}, at_ms)
     if target.kind == reset_plan.TO_TIME:
         remark(f"the time meant is {moment(target.number)}")
     changes: list[Change] = []
@@ -209,14 +209,14 @@ def _plan(
     return changes
 
 
-def _execute(groups: GroupOffsetCalls, plan: Sequence[Change]) -> int:
+def _execute(admin: Admin, plan: Sequence[Change]) -> int:
     """Commit group by group; how many partitions were refused."""
     failed = 0
     for name in dict.fromkeys(change.group for change in plan):
         offsets = {
             TopicPartition(change.topic, change.partition): change.new_offset for change in plan if change.group == name
         }
-        for problem in groups.alter_group_offsets(name, offsets).errors.values():
+        for problem in admin.alter_group_offsets(name, offsets).errors.values():
             remark_failure(problem)
             failed += 1
     return failed

@@ -9,8 +9,8 @@ from typing import Any, Final
 from braidlog.cli.options import add_connection, add_output, broker_number, connect
 from braidlog.cli.output import remark_failure, show, size_text
 from braidlog.cli.topic_selection import selected_partitions, topic_selection
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.log_dirs import LogDir, LogDirCalls
+from braidlog.client.admin.admin import admin_over
+from braidlog.client.admin.log_dirs import LogDir
 
 _DIRECTORIES: Final = ("broker", "directory", "state", "replicas", "size", "usable", "total")
 _REPLICAS: Final = ("broker", "directory", "topic", "partition", "size", "offset_lag", "future")
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         partitions = selected_partitions(cluster, options.topic) if options.topic else None
         brokers = None if options.broker is None else sorted(set(options.broker))
-        found = LogDirCalls(AdminApiDriver(cluster)).describe_log_dirs(brokers, partitions=partitions)
+        found = admin_over(cluster).describe_log_dirs(brokers, partitions=partitions)
     failed = len(found.errors)
     for problem in found.errors.values():
         remark_failure(problem)

@@ -20,11 +20,10 @@ from braidlog.cli.options import (
 )
 from braidlog.cli.output import remark, remark_failure, report, show, size_text
 from braidlog.cli.topic_selection import moment, selected_partitions, topic_selection
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.log_dirs import LogDirCalls
-from braidlog.client.admin.records import IsolationLevel, ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.records import IsolationLevel, ListedOffset, OffsetSpec
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicDescription, TopicId
+from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicDescription, TopicId
 from braidlog.config.topic_names import collisions, has_collision_characters
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID
@@ -128,7 +127,7 @@ def run_create(options: argparse.Namespace) -> int:
     name: str = options.topic
     config = _topic_config(options)
     with connect(options) as cluster:
-        calls = TopicCalls(AdminApiDriver(cluster))
+        calls = admin_over(cluster)
         _refuse_collisions(calls, name)
         wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
         try:
@@ -157,9 +156,9 @@ def _topic_config(options: argparse.Namespace) -> dict[str, str]:
 
 def run_list(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        topics = TopicCalls(AdminApiDriver(cluster)).list_topics(internal=not options.exclude_internal)
+        topics = admin_over(cluster).list_topics(internal=not options.exclude_internal)
         sizes: dict[str, int] = {}
-        for place, size in _sizes(AdminApiDriver(cluster)).items() if options.sizes else ():
+        for place, size in _sizes(admin_over(cluster)).items() if options.sizes else ():
             sizes[place.topic] = sizes.get(place.topic, 0) + size
     rows = [
         {
@@ -180,7 +179,7 @@ def run_describe(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         names = sorted(set(options.topics)) or None
         topics: list[TopicDescription] = []
-        for found in TopicCalls(AdminApiDriver(cluster)).describe_topics(names).outcomes.values():
+        for found in admin_over(cluster).describe_topics(names).outcomes.values():
             if isinstance(found, TopicDescription):
                 topics.append(found)
             elif not (options.if_exists and isinstance(found, UnknownTopicOrPartitionError)):
@@ -189,7 +188,7 @@ def run_describe(options: argparse.Namespace) -> int:
         from braidlog.cli.commands.configs import overrides_of
 
         configs = overrides_of(cluster, [topic.name for topic in topics])
-        sizes = _sizes(AdminApiDriver(cluster), topics) if options.sizes else {}
+        sizes = _sizes(admin_over(cluster), topics) if options.sizes else {}
     described: list[dict[str, Any]] = []
     for topic in topics:
         rows = [row for row in _partition_rows(topic) if _is_wanted(row, options)]
@@ -211,13 +210,13 @@ def run_describe(options: argparse.Namespace) -> int:
     return 0
 
 
-def _sizes(routing: AdminApiDriver, topics: Iterable[TopicDescription] | None = None) -> dict[TopicPartition, int]:
+def _sizes(admin: Admin, topics: Iterable[TopicDescription] | None = None) -> dict[TopicPartition, int]:
     """Bytes of partitions, all their replicas together; of brokers that cannot be asked only a remark tells."""
     partitions = None
     if topics is not None:
         partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
     sizes: dict[TopicPartition, int] = {}
-    described = LogDirCalls(routing).describe_log_dirs(partitions=partitions)
+    described = admin.describe_log_dirs(partitions=partitions)
     for problem in described.errors.values():
         remark_failure(problem)
     for directories in described.succeeded.values():
@@ -236,7 +235,7 @@ def run_offsets(options: argparse.Namespace) -> int:
     isolation = IsolationLevel[options.isolation.upper()]
     with connect(options) as cluster:
         partitions = selected_partitions(cluster, options.topics)
-        records = RecordCalls(AdminApiDriver(cluster))
+        records = admin_over(cluster)
 
         def listed(spec: int) -> Results[TopicPartition, ListedOffset]:
             return records.list_offsets(dict.fromkeys(partitions, spec), isolation=isolation)
@@ -276,7 +275,7 @@ def run_alter(options: argparse.Namespace) -> int:
     assigned: list[list[int]] = options.replica_assignment or []
     name: str = options.topic
     with connect(options) as cluster:
-        calls = TopicCalls(AdminApiDriver(cluster))
+        calls = admin_over(cluster)
         try:
             topic = calls.describe_topics([name])[name]
         except UnknownTopicOrPartitionError:
@@ -296,7 +295,7 @@ def run_alter(options: argparse.Namespace) -> int:
 
 def run_delete(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        outcomes = TopicCalls(AdminApiDriver(cluster)).delete_topics(options.topics).outcomes
+        outcomes = admin_over(cluster).delete_topics(options.topics).outcomes
     failed = 0
     for name, problem in outcomes.items():
         row: dict[str, Any] = {"topic": name, "deleted": problem is None}
@@ -319,7 +318,7 @@ def _assignment(text: str) -> list[list[int]]:
         raise argparse.ArgumentTypeError(f"{problem}; give broker ids as 1:2,2:3") from problem
 
 
-def _refuse_collisions(calls: TopicCalls, name: str) -> None:
+def _refuse_collisions(calls: Admin, name: str) -> None:
     if not has_collision_characters(name):
         return
     remark("metrics fold '.' and '_' of topic names into one: use only one of the two in your names")

@@ -19,11 +19,10 @@ from braidlog.cli.topic_selection import (
     transactional_id,
     written,
 )
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.transactions import (
     ActiveProducer,
-    TransactionCalls,
     TransactionDescription,
     TransactionState,
 )
@@ -127,7 +126,7 @@ def states(text: str) -> list[str]:
 def run_list(options: argparse.Namespace) -> int:
     longer_than_ms = None if options.longer_than is None else int(options.longer_than * 1000)
     with connect(options) as cluster:
-        listed = TransactionCalls(AdminApiDriver(cluster)).list_transactions(
+        listed = admin_over(cluster).list_transactions(
             states=options.state, producer_ids=options.producer_id, longer_than_ms=longer_than_ms
         )
     columns = ("transactional_id", "coordinator", "producer_id", "state")
@@ -137,7 +136,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_describe(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        found = TransactionCalls(AdminApiDriver(cluster)).describe_transactions(options.transactional_ids).outcomes
+        found = admin_over(cluster).describe_transactions(options.transactional_ids).outcomes
     rows: list[Row] = []
     failed = 0
     for each in found.values():
@@ -173,7 +172,7 @@ def described(transaction: TransactionDescription, now: float, output: str) -> R
 
 def run_producers(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        found = _producers(TransactionCalls(AdminApiDriver(cluster)), cluster, options)
+        found = _producers(admin_over(cluster), cluster, options)
     show([_producer(each, options.output) for each in found], options.output, _PRODUCERS)
     return 0
 
@@ -193,7 +192,7 @@ def _producer(each: ActiveProducer, output: str) -> Row:
 
 def run_find_hanging(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
-        transactions = TransactionCalls(AdminApiDriver(cluster))
+        transactions = admin_over(cluster)
         now_ms = int(time.time() * 1000)
         idle = [
             each
@@ -221,9 +220,7 @@ def run_find_hanging(options: argparse.Namespace) -> int:
     return 0
 
 
-def _producers(
-    transactions: TransactionCalls, cluster: ClusterConnection, options: argparse.Namespace
-) -> list[ActiveProducer]:
+def _producers(transactions: Admin, cluster: ClusterConnection, options: argparse.Namespace) -> list[ActiveProducer]:
     """Those of the partitions meant, in their order."""
     found = transactions.describe_producers(sorted(_partitions(cluster, options.topic, options.partition)))
     return [each for some in found.raise_for_errors().values() for each in some]

@@ -10,8 +10,8 @@ from typing import Final
 from braidlog.cli.options import connect, offset_number, partition_number
 from braidlog.cli.output import report
 from braidlog.cli.topic_selection import transactional_id
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.transactions import ActiveProducer, TransactionCalls, TransactionState
+from braidlog.client.admin.admin import admin_over
+from braidlog.client.admin.transactions import ActiveProducer, TransactionState
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 def _abort_id(options: argparse.Namespace) -> int:
     name: str = options.transactional_id
     with connect(options) as cluster:
-        transactions = TransactionCalls(AdminApiDriver(cluster))
+        transactions = admin_over(cluster)
         found = transactions.describe_transactions([name])[name]
         if found.state.is_ending:
             raise UserError(
@@ -80,7 +80,7 @@ def _abort_id(options: argparse.Namespace) -> int:
 def _abort_hanging(options: argparse.Namespace) -> int:
     place = TopicPartition(options.topic, options.partition)
     with connect(options) as cluster:
-        transactions = TransactionCalls(AdminApiDriver(cluster))
+        transactions = admin_over(cluster)
         producer = _starting_at(transactions.describe_producers([place])[place], place, options.start_offset)
         cared_for = transactions.coordinated([producer])
         if producer in cared_for:

@@ -13,7 +13,7 @@ from braidlog.cli.options import INT64_MAX, connect
 from braidlog.cli.output import remark, show
 from braidlog.cli.reset_plan import Change, ResetTarget
 from braidlog.cli.topic_selection import TopicSelection, bounds_of, moment
-from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.admin import admin_over
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
 from pyspark_braidlog.jobs.checkpoint import Checkpoint, Positions, find_checkpoints, read_checkpoint
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     target = _target(options)
     with connect(options) as cluster:
         at_ms = target.number if target.kind == reset_plan.TO_TIME else None
-        bounds = bounds_of(AdminApiDriver(cluster), standing, at_ms)
+        bounds = bounds_of(admin_over(cluster), standing, at_ms)
     if target.kind == reset_plan.TO_TIME:
         remark(f"the time meant is {moment(target.number)}")
     changes, notes = reset_plan.plan_for(str(checkpoint.path), target, standing, bounds, {})

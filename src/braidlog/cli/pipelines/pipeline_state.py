@@ -11,9 +11,8 @@ from typing import Any, Final
 from braidlog.cli.options import connect
 from braidlog.cli.output import Row, remark, show
 from braidlog.cli.topic_selection import moment
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.group_offsets import GroupOffsetCalls
-from braidlog.client.admin.records import ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.admin import admin_over
+from braidlog.client.admin.records import ListedOffset, OffsetSpec
 from braidlog.client.admin.results import Failure
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
@@ -40,15 +39,15 @@ def run_lag(options: argparse.Namespace) -> int:
     for each in _checkpoints(options.checkpoints):
         queries |= {(str(each.path), source): found for source, found in (each.by_source() or {None: {}}).items()}
     with connect(options) as cluster:
-        routing = AdminApiDriver(cluster)
+        admin = admin_over(cluster)
         if options.group:
-            committed = GroupOffsetCalls(routing).list_group_offsets(options.group).raise_for_errors()
+            committed = admin.list_group_offsets(options.group).raise_for_errors()
             queries |= {
                 (group, None): {place: value.offset for place, value in offsets.items()}
                 for group, offsets in committed.items()
             }
         wanted = sorted({place for positions in queries.values() for place in positions})
-        ends = RecordCalls(routing).list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST)).outcomes
+        ends = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST)).outcomes
     rows = [row for (query, source), found in queries.items() for row in lag_rows(query, found, ends, source)]
     named = options.output == "json" or any(row["source"] for row in rows)
     show(rows, options.output, _LAG if named else tuple(each for each in _LAG if each != "source"))

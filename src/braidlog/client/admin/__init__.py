@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         PatternType,
         Permission,
     )
-    from braidlog.client.admin.admin import Admin
+    from braidlog.client.admin.admin import Admin, ElectionType
     from braidlog.client.admin.cluster_description import ApiVersionRange, BrokerDescription, ClusterDescription
     from braidlog.client.admin.configs import (
         Alter,
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     )
     from braidlog.client.admin.delegation_tokens import DelegationToken, Principal
     from braidlog.client.admin.features import Features, FeatureUpdate, Levels, UpgradeType
-    from braidlog.client.admin.group_members import GroupMember
-    from braidlog.client.admin.groups import GroupDescription, GroupState, GroupType, ListedGroup
+    from braidlog.client.admin.groups import GroupDescription, GroupMember, GroupState, GroupType, ListedGroup
     from braidlog.client.admin.log_dirs import LogDir, Replica, ReplicaInfo
     from braidlog.client.admin.quotas import ANYBODY, DEFAULT, QuotaEntity, QuotaFilter, QuotaKey
-    from braidlog.client.admin.reassignments import ElectionType, Reassignment
-    from braidlog.client.admin.records import ALL_RECORDS, IsolationLevel, ListedOffset, OffsetSpec
+    from braidlog.client.admin.reassignments import Reassignment
+    from braidlog.client.admin.records import ALL_RECORDS
     from braidlog.client.admin.results import Results
     from braidlog.client.admin.scram import ScramCredential, ScramDeletion, ScramMechanism, ScramUpsertion
     from braidlog.client.admin.topics import (
@@ -52,11 +51,12 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionState,
     )
+    from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, OffsetSpec
 
 # Where each public name lives: a command that needs one family does not pay for the others.
 _NAMES: Final = {
     "acls": ("CLUSTER_NAME", "Acl", "AclFilter", "AclResourceType", "PatternType", "Permission"),
-    "admin": ("Admin",),
+    "admin": ("Admin", "ElectionType"),
     "cluster_description": ("ApiVersionRange", "BrokerDescription", "ClusterDescription"),
     "configs": (
         "Alter",
@@ -69,12 +69,11 @@ _NAMES: Final = {
     ),
     "delegation_tokens": ("DelegationToken", "Principal"),
     "features": ("Features", "FeatureUpdate", "Levels", "UpgradeType"),
-    "group_members": ("GroupMember",),
-    "groups": ("GroupDescription", "GroupState", "GroupType", "ListedGroup"),
+    "groups": ("GroupDescription", "GroupMember", "GroupState", "GroupType", "ListedGroup"),
     "log_dirs": ("LogDir", "Replica", "ReplicaInfo"),
     "acl_operations": ("AclOperation",),
     "quotas": ("ANYBODY", "DEFAULT", "QuotaEntity", "QuotaFilter", "QuotaKey"),
-    "reassignments": ("ElectionType", "Reassignment"),
+    "reassignments": ("Reassignment",),
     "records": ("ALL_RECORDS", "IsolationLevel", "ListedOffset", "OffsetSpec"),
     "results": ("Results",),
     "scram": ("ScramCredential", "ScramDeletion", "ScramMechanism", "ScramUpsertion"),

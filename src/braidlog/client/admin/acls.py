@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.acl_operations import AclOperation
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
@@ -100,75 +100,72 @@ class AclFilter(NamedTuple):
     pattern_type: PatternType = PatternType.ANY
 
 
-class AclCalls(AdminCalls):
-    def create_acls(self, acls: Many[Acl]) -> Results[Acl, None]:
-        """Add rules; one that is there already is no error."""
-        wanted = listed(acls, "acls")
-        for acl in wanted:
-            _check_rule(acl)
+def create_acls(driver: AdminApiDriver, acls: Many[Acl]) -> Results[Acl, None]:
+    wanted = listed(acls, "acls")
+    for acl in wanted:
+        _check_rule(acl)
 
-        def create(node: BrokerConnection, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
-            request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
-            answered = node.call(CREATE_ACLS, request, CreateAclsResponse).results
-            return {
-                acl: None if each.error_code == NONE else broker_error(each.error_code, _named(acl), each.error_message)
-                for acl, each in zip(some, answered, strict=False)
-            }
+    def create(node: BrokerConnection, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
+        request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
+        answered = node.call(CREATE_ACLS, request, CreateAclsResponse).results
+        return {
+            acl: None if each.error_code == NONE else broker_error(each.error_code, _named(acl), each.error_message)
+            for acl, each in zip(some, answered, strict=False)
+        }
 
-        return self._driver.ask(wanted, ControllerStrategy(), create)
+    return driver.ask(wanted, ControllerStrategy(), create)
 
-    def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
-        """The rules that fit a filter, or all."""
-        wanted = which or AclFilter()
-        request = DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
+
+def describe_acls(driver: AdminApiDriver, which: AclFilter | None = None) -> list[Acl]:
+    wanted = which or AclFilter()
+    request = DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+
+    def describe(node: BrokerConnection) -> list[Acl]:
+        answer = node.call(DESCRIBE_ACLS, request, DescribeAclsResponse)
+        check(answer.error_code, "access control", answer.error_message)
+        return sorted(
+            Acl(
+                resource_type=AclResourceType(resource.resource_type),
+                resource_name=resource.resource_name,
+                principal=each.principal,
+                operation=AclOperation(each.operation),
+                permission=Permission(each.permission_type),
+                host=each.host,
+                pattern_type=PatternType(resource.pattern_type),
+            )
+            for resource in answer.resources
+            for each in resource.acls
         )
 
-        def describe(node: BrokerConnection) -> list[Acl]:
-            answer = node.call(DESCRIBE_ACLS, request, DescribeAclsResponse)
-            check(answer.error_code, "access control", answer.error_message)
-            return sorted(
-                Acl(
-                    resource_type=AclResourceType(resource.resource_type),
-                    resource_name=resource.resource_name,
-                    principal=each.principal,
-                    operation=AclOperation(each.operation),
-                    permission=Permission(each.permission_type),
-                    host=each.host,
-                    pattern_type=PatternType(resource.pattern_type),
-                )
-                for resource in answer.resources
-                for each in resource.acls
-            )
+    return driver.ask_one(AnyBrokerStrategy(), describe)
 
-        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
-    def delete_acls(self, filters: Many[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
-        """Delete the rules that fit filters, or are given themselves; by filter those that are gone."""
+def delete_acls(driver: AdminApiDriver, filters: Many[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
+    def delete(
+        node: BrokerConnection, some: list[AclFilter | Acl]
+    ) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
+        request = DeleteAclsRequest(filters=[_deletion(each) for each in some])
+        found: dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError] = {}
+        answers = node.call(DELETE_ACLS, request, DeleteAclsResponse).filter_results
+        for item, answer in zip(some, answers, strict=False):
+            failed = [each for each in answer.matching_acls if each.error_code != NONE]
+            if answer.error_code != NONE:
+                found[item] = broker_error(answer.error_code, f"{item}", answer.error_message)
+            elif failed:
+                found[item] = broker_error(failed[0].error_code, _named(_gone(failed[0])), failed[0].error_message)
+            else:
+                found[item] = tuple(sorted(_gone(each) for each in answer.matching_acls))
+        return found
 
-        def delete(
-            node: BrokerConnection, some: list[AclFilter | Acl]
-        ) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
-            request = DeleteAclsRequest(filters=[_deletion(each) for each in some])
-            found: dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError] = {}
-            answers = node.call(DELETE_ACLS, request, DeleteAclsResponse).filter_results
-            for item, answer in zip(some, answers, strict=False):
-                failed = [each for each in answer.matching_acls if each.error_code != NONE]
-                if answer.error_code != NONE:
-                    found[item] = broker_error(answer.error_code, f"{item}", answer.error_message)
-                elif failed:
-                    found[item] = broker_error(failed[0].error_code, _named(_gone(failed[0])), failed[0].error_message)
-                else:
-                    found[item] = tuple(sorted(_gone(each) for each in answer.matching_acls))
-            return found
-
-        return self._driver.ask(listed(filters, "filters"), ControllerStrategy(), delete)
+    return driver.ask(listed(filters, "filters"), ControllerStrategy(), delete)
 
 
 def _check_rule(acl: Acl) -> None:

@@ -4,47 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from braidlog.client.admin.broker_connection import BrokerConnection, NoConnection
 from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.admin.lookup_strategies import ANY, AT_ONCE, AnyBrokerStrategy, CoordinatorStrategy, LookupStrategy
 from braidlog.client.admin.results import Answer, Failure, Item, Results
 from braidlog.client.backoff import Retry
 from braidlog.client.errors import ClosedError, RequestTimeout
 from braidlog.client.problem_log import CLUSTER, ProblemLog
+from braidlog.client.requests.find_coordinator import GROUP, TRANSACTION
+from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
-
-# Stands for whichever broker is connected.
-ANY: Final = -1
-# A question about thousands of things is cut into pieces of this many.
-AT_ONCE: Final = 500
 
 _LOST: Final = (NoConnection, RequestTimeout)
 
 Returned = TypeVar("Returned")
-
-
-class LookupResult(NamedTuple, Generic[Item]):
-    """Whom to ask about what, and what nobody can be asked about."""
-
-    by_broker: dict[int, list[Item]]
-    refused: dict[Item, Failure]
-
-
-class LookupStrategy(Protocol[Item]):
-    """Knows which broker answers for an item; see `destinations` and `coordinators`."""
-
-    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]: ...
-
-    def forget(self, items: Iterable[Item]) -> None:
-        """Where these were is no longer true."""
-
-    def is_retriable(self, error: ProtocolError) -> bool:
-        """Whether asking again, perhaps elsewhere, may help."""
 
 
 class AdminApiDriver:
@@ -59,6 +37,7 @@ class AdminApiDriver:
         cluster: ClusterConnection | Callable[[float], ClusterConnection],
         api_timeout_s: float | None = None,
         new_retry: Callable[[float], Retry] = Retry,
+        clock: Clock | None = None,
     ) -> None:
         # Given as a function of the deadline, the cluster is connected to when it is first needed.
         self._connect = cluster if not isinstance(cluster, ClusterConnection) else None
@@ -70,13 +49,16 @@ class AdminApiDriver:
             api_timeout_s = cluster.timeout_s
         self.api_timeout_s = api_timeout_s
         self._new_retry = new_retry
+        self._clock: Clock = clock or SystemClock()
+        self.groups = CoordinatorStrategy(GROUP)
+        self.transactions = CoordinatorStrategy(TRANSACTION)
         self._turn = threading.RLock()
         self.is_closed = False
         self._process = os.getpid()
 
     @property
     def cluster(self) -> ClusterConnection:
-        return self._connected(time.monotonic() + self.api_timeout_s)
+        return self._connected(self._clock.monotonic() + self.api_timeout_s)
 
     def _connected(self, deadline: float) -> ClusterConnection:
         self._check_process()
@@ -110,7 +92,7 @@ class AdminApiDriver:
 
     def within(self, api_timeout_s: float) -> AdminApiDriver:
         """The same connections with another deadline."""
-        other = AdminApiDriver(self._connected, api_timeout_s, self._new_retry)
+        other = AdminApiDriver(self._connected, api_timeout_s, self._new_retry, self._clock)
         other._turn = self._turn
         return other
 
@@ -140,12 +122,12 @@ class AdminApiDriver:
         found: dict[Item, Answer | Failure] = {}
         waiting = order
         retry = self._new_retry(self.api_timeout_s)
-        problems = ProblemLog("admin")
-        deadline = time.monotonic() + self.api_timeout_s
+        problems = ProblemLog("admin", self._clock.monotonic)
+        deadline = self._clock.monotonic() + self.api_timeout_s
         while waiting:
             found |= self._round(waiting, where, question, at_once, deadline)
             waiting = [each for each in waiting if _may_change(found[each], where)]
-            _tell(problems, [(each, found[each]) for each in waiting])
+            _report(problems, [(each, found[each]) for each in waiting])
             where.forget(waiting)
             if waiting and not retry.again():
                 break
@@ -160,6 +142,10 @@ class AdminApiDriver:
     ) -> Returned:
         """The one answer to a question that is about the cluster as a whole, or about `what`."""
         return self.ask([what], where, lambda node, _: {what: question(node)})[what]
+
+    def broker_ids(self) -> list[int]:
+        """The brokers that are up."""
+        return self.ask_one(AnyBrokerStrategy(), lambda _: self.cluster.broker_ids)
 
     def _round(
         self,
@@ -221,8 +207,8 @@ class AdminApiDriver:
                 cluster.deadline = None
 
 
-def _tell(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:
-    """Of a call that goes on trying: whoever waits for it hears why."""
+def _report(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:
+    """Log why a call goes on trying."""
     if not waiting:
         problems.recovered_all()
         return
@@ -248,10 +234,3 @@ def _unmentioned(item: object) -> UnknownServerError:
 def _pieces(items: list[Item], at_once: int) -> Iterator[list[Item]]:
     for first in range(0, len(items), at_once):
         yield items[first : first + at_once]
-
-
-class AdminCalls:
-    """Calls about one kind of thing; `Admin` is all of them together."""
-
-    def __init__(self, driver: AdminApiDriver) -> None:
-        self._driver = driver

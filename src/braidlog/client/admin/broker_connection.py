@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from braidlog.client.errors import NoConnection, RequestTimeout
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.message import Message
 
 __all__ = ["NoConnection", "BrokerConnection", "on_engine"]
@@ -22,7 +22,7 @@ _LOOK_AGAIN_S: Final = 0.001
 class BrokerConnection:
     """`time_left_s` says how long the next request may take."""
 
-    def __init__(self, engine: Engine, connection: Connection, time_left_s: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, connection: PipelinedConnection, time_left_s: Callable[[], float]) -> None:
         self.address = connection.address
         self._engine = engine
         self._connection = connection
@@ -52,6 +52,10 @@ class BrokerConnection:
         called = self._connection.call(api_key, request, answer, at_most=at_most, timeout_s=self._time_left_s())
         return on_engine(self._engine, called)
 
+    def run(self, work: Callable[[PipelinedConnection, float], Coroutine[Any, Any, T]]) -> T:
+        """Wait for `work` on this connection, which is given how long each of its requests may take."""
+        return on_engine(self._engine, work(self._connection, self._time_left_s()))
+
     def send_only(self, api_key: int, request: Message, *, at_most: int | None = None) -> None:
         """For what has no answer: a produce with acks=0; waits until the socket has taken it."""
         version = self._connection.version_for(api_key, at_most)
@@ -60,7 +64,7 @@ class BrokerConnection:
     async def _send_only(self, api_key: int, version: int, request: Message) -> None:
         self._connection.post_only(api_key, version, request)
         async with asyncio.timeout(self._time_left_s()):
-            # Rare and short: nobody else would need an event for it.
+            # Rare and short: an event for it would have no other use.
             while self._connection.unsent:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_AGAIN_S)
         if self._connection.problem is not None:
@@ -72,7 +76,7 @@ def on_engine(engine: Engine, work: Coroutine[Any, Any, T]) -> T:
     try:
         return engine.run(work)
     except RequestTimeout as problem:
-        # Whoever waits here does the same after either: the connection is not used any more.
+        # Callers do the same after either: the connection is not used any more.
         raise NoConnection(str(problem)) from problem
     except TimeoutError as problem:
         raise NoConnection("the broker takes no more data (request.timeout.ms)") from problem

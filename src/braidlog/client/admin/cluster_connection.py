@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -11,36 +10,22 @@ from typing import Any, Final
 from weakref import finalize
 
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.backoff import Retry
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Address, Nodes, parse_servers
+from braidlog.client.network.nodes import Nodes, parse_servers
+from braidlog.client.requests.metadata import METADATA, metadata_request
+from braidlog.client.runtime import ClientRuntime, current_runtime
 from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
     LeaderNotAvailableError,
-    NotLeaderOrFollowerError,
-    ProtocolError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.wire.generated.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from braidlog.wire.generated.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
-
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
+from braidlog.net.outbound.connector import Address
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
+from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseTopic
 
 CLIENT_ID: Final = "braidlog-cli"
 SETUP: Final = "socket.connection.setup.timeout.ms"
@@ -48,17 +33,9 @@ _SETUP_MS: Final = 10_000
 # A request after the deadline gets a moment all the same: a broker that is there answers within it.
 _LEAST_S: Final = 0.1
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-
 # A topic that is being created has no leader for a moment; one that a broker will not create stays unknown.
 CREATION_S: Final = 3.0
 _PASSING: Final = (LeaderNotAvailableError.code, UnknownTopicOrPartitionError.code)
-MOVED_LEADER: Final = (
-    NotLeaderOrFollowerError.code,
-    LeaderNotAvailableError.code,
-    UnknownTopicOrPartitionError.code,
-)
 
 
 def parse_bootstrap(text: str) -> list[Address]:
@@ -75,6 +52,7 @@ class ClusterConnection:
         timeout_s: float = 30.0,
         settings: Mapping[str, Any] | None = None,
         deadline: float | None = None,
+        runtime: ClientRuntime | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         # When a call that takes several requests has to be over, on the monotonic clock.
@@ -84,10 +62,13 @@ class ClusterConnection:
         self.controller_id = -1
         self.cluster_id = ""
         parse_bootstrap(bootstrap)
-        self._network = Nodes(_settings(bootstrap, timeout_s, self.settings))
-        self._engine = Engine("cluster")
+        runtime = runtime or current_runtime()
+        self._clock = runtime.clock
+        self._retry = runtime.retry
+        self._network = runtime.nodes(_settings(bootstrap, timeout_s, self.settings))
+        self._engine = runtime.new_engine("cluster")
         self._nodes: dict[int, BrokerConnection] = {}
-        # One that nobody closed must not leave its thread and its connections behind.
+        # One that was not closed must not leave its thread and its connections behind.
         self._finalizer = finalize(self, _end_unclosed, self._engine, self._network, os.getpid())
         self._finalizer.atexit = False
         try:
@@ -116,7 +97,7 @@ class ClusterConnection:
         """The first that answers: of the brokers that are known, then of the servers given."""
         return self._connected(self._any(), "a broker of bootstrap.servers")
 
-    async def _any(self) -> Connection:
+    async def _any(self) -> PipelinedConnection:
         self._network.learn(self.addresses)
         try:
             return await self._network.any()
@@ -126,7 +107,7 @@ class ClusterConnection:
             self._network.rebootstrap()
             return await self._network.any()
 
-    def _connected(self, connecting: Coroutine[Any, Any, Connection], whom: str) -> BrokerConnection:
+    def _connected(self, connecting: Coroutine[Any, Any, PipelinedConnection], who: str) -> BrokerConnection:
         # Without a deadline sockets have their own time to open in.
         left_s = None if self.deadline is None else self._time_left_s()
         try:
@@ -134,14 +115,14 @@ class ClusterConnection:
         except RequestTimeout as problem:
             if left_s is None:
                 raise NoConnection(str(problem)) from problem
-            message = f"{whom} did not answer within the {left_s:.1f} s that were left"
+            message = f"{who} did not answer within the {left_s:.1f} s that were left"
             raise NoConnection(f"{message}; see that it runs, or give it longer") from problem
         return BrokerConnection(self._engine, connection, self._time_left_s)
 
     def _time_left_s(self) -> float:
         if self.deadline is None:
             return self.timeout_s
-        return max(min(self.timeout_s, self.deadline - time.monotonic()), _LEAST_S)
+        return max(min(self.timeout_s, self.deadline - self._clock.monotonic()), _LEAST_S)
 
     # Nodes
 
@@ -169,13 +150,13 @@ class ClusterConnection:
         return self._nodes[broker_id]
 
     def absent(self, broker_id: int) -> UserError:
-        """Why a broker that metadata does not tell of cannot be asked: it is stopped, or there is none."""
+        """Why a broker that metadata does not name cannot be asked: it is stopped, or there is none."""
         up = ", ".join(map(str, sorted(self.addresses))) or "none"
         if any(broker_id in each.replica_nodes for topic in self.metadata(None) for each in topic.partitions):
             return UserError(f"broker {broker_id} is unreachable: it holds replicas, but is not up (up: {up})")
         return UserError(f"there is no broker {broker_id} in this cluster; it has {up}")
 
-    async def _connection(self, broker_id: int) -> Connection:
+    async def _connection(self, broker_id: int) -> PipelinedConnection:
         self._network.learn(self.addresses)
         return await self._network.connection(broker_id)
 
@@ -195,8 +176,7 @@ class ClusterConnection:
 
     def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> list[MetadataResponseTopic]:
         """Describe topics (None: all); refreshes what is known of the brokers."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+        request = metadata_request(topics, create_topics=create)
         try:
             response = self.any.call(METADATA, request, MetadataResponse)
         except NoConnection:
@@ -209,7 +189,7 @@ class ClusterConnection:
 
     def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
         """One topic, or the error that says why not; with `create`, what auto-creation makes of it is awaited."""
-        retry = Retry(min(CREATION_S, self.timeout_s))
+        retry = self._retry(min(CREATION_S, self.timeout_s))
         while True:
             (topic,) = self.metadata([name], create=create)
             if not (create and _is_coming_up(topic) and retry.again()):
@@ -227,37 +207,6 @@ class ClusterConnection:
             f"topic {topic.name} has no partition {partition}; it has {len(topic.partitions)}, counted from 0"
         )
 
-    # Offsets
-
-    def offsets(self, name: str, timestamps: Mapping[int, int], *, committed: bool = False) -> dict[int, int]:
-        """By partition the first offset at or after a timestamp (or EARLIEST, LATEST); -1 where there is none."""
-        retry = Retry(self.timeout_s)
-        while True:
-            try:
-                return self._offsets(self.topic(name), timestamps, committed)
-            except ProtocolError as problem:
-                if problem.code not in MOVED_LEADER or not retry.again():
-                    raise
-
-    def _offsets(self, topic: MetadataResponseTopic, timestamps: Mapping[int, int], committed: bool) -> dict[int, int]:
-        name = topic.name or ""
-        by_leader: dict[int, list[ListOffsetsPartition]] = {}
-        for partition, timestamp in timestamps.items():
-            asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-            by_leader.setdefault(self.leader_of(topic, partition), []).append(asked)
-        found: dict[int, int] = {}
-        for leader, partitions in by_leader.items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=[ListOffsetsTopic(name=name, partitions=partitions)],
-            )
-            (answer,) = self.node(leader).call(LIST_OFFSETS, request, ListOffsetsResponse).topics
-            for each in answer.partitions:
-                check(each.error_code, f"{name}-{each.partition_index}")
-                found[each.partition_index] = each.offset
-        return found
-
 
 def _end_unclosed(engine: Engine, network: Nodes, process: int) -> None:
     """Called by the garbage collector, in any thread and inside any call: it takes no lock, and waits for nothing."""
@@ -272,7 +221,7 @@ def _settings(bootstrap: str, timeout_s: float, given: Mapping[str, Any]) -> Set
     timeout_ms = max(1, round(timeout_s * 1000))
     own = {"bootstrap.servers": bootstrap, "request.timeout.ms": timeout_ms}
     defaults = {SETUP: _SETUP_MS, "client.id": CLIENT_ID}
-    # A file may serve producers and consumers as well: what is theirs is none of ours.
+    # A file may serve producers and consumers as well: their settings are left out.
     known = definitions(ADMIN)
     settings = Settings.of(ADMIN, {**defaults, **{key: value for key, value in given.items() if key in known}, **own})
     # A socket that does not open within Kafka's ten seconds will not do so later.

@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed
 from braidlog.client.broker_errors import check
+from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.core.errors import UserError
+from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.apis import API_VERSIONS, APIS
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+from braidlog.wire.generated.metadata import MetadataResponse
 
 DESCRIBE_CLUSTER: Final = 60
-# The first version that can tell of brokers which are registered but not let in.
-_TELLS_FENCED: Final = 2
+# The first version with brokers that are registered but fenced.
+_WITH_FENCED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class BrokerDescription:
     host: str
     port: int
     rack: str | None
-    # Registered, but not serving; only told when asked for, by brokers from 4.0 on.
+    # Registered, but not serving; listed on request, by brokers from 4.0 on.
     is_fenced: bool = False
 
 
@@ -53,64 +54,60 @@ class ApiVersionRange(NamedTuple):
     newest: int
 
 
-class ClusterCalls(AdminCalls):
-    def describe_cluster(
-        self, *, authorized_operations: bool = False, fenced_brokers: bool = False
-    ) -> ClusterDescription:
-        """The cluster's id, its controller and its brokers."""
+def describe_cluster(
+    driver: AdminApiDriver, *, authorized_operations: bool = False, fenced_brokers: bool = False
+) -> ClusterDescription:
+    def describe(node: BrokerConnection) -> ClusterDescription:
+        if not node.offers(DESCRIBE_CLUSTER):
+            return _from_metadata(node)
+        if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _WITH_FENCED:
+            raise UserError("fenced_brokers: the broker is too old to list them; leave it out")
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=authorized_operations, include_fenced_brokers=fenced_brokers
+        )
+        answer = node.call(DESCRIBE_CLUSTER, request, DescribeClusterResponse)
+        check(answer.error_code, "the cluster", answer.error_message)
+        return ClusterDescription(
+            cluster_id=answer.cluster_id,
+            controller_id=answer.controller_id if answer.controller_id >= 0 else None,
+            brokers=tuple(
+                BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+                for each in sorted(answer.brokers, key=lambda each: each.broker_id)
+            ),
+            authorized_operations=operations_of(answer.cluster_authorized_operations),
+        )
 
-        def describe(node: BrokerConnection) -> ClusterDescription:
-            if not node.offers(DESCRIBE_CLUSTER):
-                return _from_metadata(node)
-            if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _TELLS_FENCED:
-                raise UserError("fenced_brokers: the broker is too old to tell of them; leave it out")
-            request = DescribeClusterRequest(
-                include_cluster_authorized_operations=authorized_operations, include_fenced_brokers=fenced_brokers
-            )
-            answer = node.call(DESCRIBE_CLUSTER, request, DescribeClusterResponse)
-            check(answer.error_code, "the cluster", answer.error_message)
-            return ClusterDescription(
-                cluster_id=answer.cluster_id,
-                controller_id=answer.controller_id if answer.controller_id >= 0 else None,
-                brokers=tuple(
-                    BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
-                    for each in sorted(answer.brokers, key=lambda each: each.broker_id)
-                ),
-                authorized_operations=operations_of(answer.cluster_authorized_operations),
-            )
+    return driver.ask_one(AnyBrokerStrategy(), describe)
 
-        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
-    def broker_api_versions(self, broker_ids: Many[int] | None = None) -> Results[int, tuple[ApiVersionRange, ...]]:
-        """By broker (all, unless some are named) the requests that it answers, and in which versions."""
-        wanted = self._broker_ids() if broker_ids is None else listed(broker_ids, "broker_ids")
-        request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
+def broker_api_versions(
+    driver: AdminApiDriver, broker_ids: Many[int] | None = None
+) -> Results[int, tuple[ApiVersionRange, ...]]:
+    wanted = driver.broker_ids() if broker_ids is None else listed(broker_ids, "broker_ids")
+    request = api_versions_request("admin")
 
-        def versions(node: BrokerConnection, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
-            answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
-            check(answer.error_code, f"broker {some[0]}")
-            return {
-                some[0]: tuple(
-                    ApiVersionRange(
-                        each.api_key,
-                        APIS[each.api_key].name if each.api_key in APIS else "",
-                        each.min_version,
-                        each.max_version,
-                    )
-                    for each in sorted(answer.api_keys, key=lambda each: each.api_key)
+    def versions(node: BrokerConnection, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
+        answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
+        check(answer.error_code, f"broker {some[0]}")
+        return {
+            some[0]: tuple(
+                ApiVersionRange(
+                    each.api_key,
+                    APIS[each.api_key].name if each.api_key in APIS else "",
+                    each.min_version,
+                    each.max_version,
                 )
-            }
+                for each in sorted(answer.api_keys, key=lambda each: each.api_key)
+            )
+        }
 
-        where: BrokerStrategy[int] = BrokerStrategy(lambda broker_id: broker_id)
-        return self._driver.ask(wanted, where, versions)
-
-    def _broker_ids(self) -> list[int]:
-        return self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
+    where: BrokerStrategy[int] = BrokerStrategy(lambda broker_id: broker_id)
+    return driver.ask(wanted, where, versions)
 
 
 def _from_metadata(node: BrokerConnection) -> ClusterDescription:
     """For brokers before 2.8."""
-    answer = node.call(METADATA, MetadataRequest(topics=[]), MetadataResponse)
+    answer = node.call(METADATA, metadata_request([], create_topics=True), MetadataResponse)
     return ClusterDescription(
         cluster_id=answer.cluster_id or "",
         controller_id=answer.controller_id if answer.controller_id >= 0 else None,

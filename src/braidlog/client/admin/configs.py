@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.api_driver import ANY, AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.lookup_strategies import BrokerStrategy, ControllerStrategy
+from braidlog.client.admin.lookup_strategies import ANY, BrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed, mapped, names_of
 from braidlog.client.broker_errors import broker_error
@@ -35,9 +35,9 @@ from braidlog.wire.generated.list_client_metrics_resources import (
 DESCRIBE_CONFIGS: Final = 32
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 LIST_CLIENT_METRICS_RESOURCES: Final = 74
-# The first versions that tell of synonyms, and what a setting is for.
-_TELLS_SYNONYMS: Final = 1
-_TELLS_DOCUMENTATION: Final = 3
+# The first versions with synonyms, and with documentation.
+_WITH_SYNONYMS: Final = 1
+_WITH_DOCUMENTATION: Final = 3
 
 
 class ResourceType(IntEnum):
@@ -170,100 +170,93 @@ class ConfigEntry:
         return self.source == ConfigSource.DEFAULT
 
 
-class ConfigCalls(AdminCalls):
-    def describe_configs(
-        self,
-        resources: Many[ConfigResource],
-        *,
-        names: Many[str] | None = None,
-        synonyms: bool = True,
-        documentation: bool = False,
-    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """By resource its settings, or only those named, by name."""
-        keys = None if names is None else names_of(names, "names")
-        asked = listed(resources, "resources")
+def describe_configs(
+    driver: AdminApiDriver,
+    resources: Many[ConfigResource],
+    *,
+    names: Many[str] | None = None,
+    synonyms: bool = True,
+    documentation: bool = False,
+) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+    keys = None if names is None else names_of(names, "names")
+    asked = listed(resources, "resources")
 
-        def describe(
-            node: BrokerConnection, some: list[ConfigResource]
-        ) -> dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError]:
-            version = node.version_for(DESCRIBE_CONFIGS)
-            request = DescribeConfigsRequest(
-                resources=[
-                    DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-                    for kind, name in some
-                ],
-                include_synonyms=synonyms and version >= _TELLS_SYNONYMS,
-                include_documentation=documentation and version >= _TELLS_DOCUMENTATION,
-            )
-            found: dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError] = {}
-            for each in node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse).results:
-                resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
-                if each.error_code != NONE:
-                    found[resource] = broker_error(each.error_code, str(resource), each.error_message)
-                else:
-                    entries = sorted(each.configs, key=lambda config: config.name)
-                    found[resource] = {config.name: _entry(config) for config in entries}
-            return found
+    def describe(
+        node: BrokerConnection, some: list[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError]:
+        version = node.version_for(DESCRIBE_CONFIGS)
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+                for kind, name in some
+            ],
+            include_synonyms=synonyms and version >= _WITH_SYNONYMS,
+            include_documentation=documentation and version >= _WITH_DOCUMENTATION,
+        )
+        found: dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError] = {}
+        for each in node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse).results:
+            resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
+            if each.error_code != NONE:
+                found[resource] = broker_error(each.error_code, str(resource), each.error_message)
+            else:
+                entries = sorted(each.configs, key=lambda config: config.name)
+                found[resource] = {config.name: _entry(config) for config in entries}
+        return found
 
-        return self._driver.ask(asked, BrokerStrategy(_teller), describe)
-
-    def alter_configs(
-        self,
-        changes: Mapping[ConfigResource, Mapping[str, str | None] | Many[ConfigChange]],
-        *,
-        validate_only: bool = False,
-    ) -> Results[ConfigResource, None]:
-        """Change some settings and leave the others as they are.
-
-        By resource the new values by name, where None means back to the default; or a list of `ConfigChange`, which
-        can also add to lists and take from them.
-        """
-        given = mapped(changes, "changes", '{ConfigResource.topic("orders"): {"retention.ms": "3600000"}}')
-        wanted = {resource: _changes(resource, each) for resource, each in given.items()}
-
-        def alter(node: BrokerConnection, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    AlterConfigsResource(
-                        resource_type=resource.type,
-                        resource_name=resource.name,
-                        configs=[
-                            AlterableConfig(name=name, config_operation=how, value=value)
-                            for name, value, how in wanted[resource]
-                        ],
-                    )
-                    for resource in some
-                ],
-                validate_only=validate_only,
-            )
-            found: dict[ConfigResource, ProtocolError | None] = {}
-            for each in node.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse).responses:
-                resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
-                failed = each.error_code != NONE
-                found[resource] = broker_error(each.error_code, str(resource), each.error_message) if failed else None
-            return found
-
-        own = [each for each in wanted if _teller(each) != ANY]
-        others = [each for each in wanted if _teller(each) == ANY]
-        outcomes = self._driver.ask(own, BrokerStrategy(_teller), alter).outcomes
-        outcomes |= self._driver.ask(others, ControllerStrategy(), alter).outcomes
-        return Results({each: outcomes[each] for each in wanted})
-
-    def list_client_metrics_resources(self) -> list[str]:
-        """The names of the client metrics subscriptions (KIP-714)."""
-
-        def names(node: BrokerConnection) -> list[str]:
-            request = ListClientMetricsResourcesRequest()
-            answer = node.call(LIST_CLIENT_METRICS_RESOURCES, request, ListClientMetricsResourcesResponse)
-            if answer.error_code != NONE:
-                raise broker_error(answer.error_code, "client metrics resources")
-            return sorted(each.name for each in answer.client_metrics_resources)
-
-        return self._driver.ask_one(BrokerStrategy(lambda _: ANY), names)
+    return driver.ask(asked, BrokerStrategy(_broker_of), describe)
 
 
-def _teller(resource: ConfigResource) -> int:
-    """A broker's own settings are its own to tell; everything else any broker knows."""
+def alter_configs(
+    driver: AdminApiDriver,
+    changes: Mapping[ConfigResource, Mapping[str, str | None] | Many[ConfigChange]],
+    *,
+    validate_only: bool = False,
+) -> Results[ConfigResource, None]:
+    given = mapped(changes, "changes", '{ConfigResource.topic("orders"): {"retention.ms": "3600000"}}')
+    wanted = {resource: _changes(resource, each) for resource, each in given.items()}
+
+    def alter(node: BrokerConnection, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configs=[
+                        AlterableConfig(name=name, config_operation=how, value=value)
+                        for name, value, how in wanted[resource]
+                    ],
+                )
+                for resource in some
+            ],
+            validate_only=validate_only,
+        )
+        found: dict[ConfigResource, ProtocolError | None] = {}
+        for each in node.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse).responses:
+            resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
+            failed = each.error_code != NONE
+            found[resource] = broker_error(each.error_code, str(resource), each.error_message) if failed else None
+        return found
+
+    own = [each for each in wanted if _broker_of(each) != ANY]
+    others = [each for each in wanted if _broker_of(each) == ANY]
+    outcomes = driver.ask(own, BrokerStrategy(_broker_of), alter).outcomes
+    outcomes |= driver.ask(others, ControllerStrategy(), alter).outcomes
+    return Results({each: outcomes[each] for each in wanted})
+
+
+def list_client_metrics_resources(driver: AdminApiDriver) -> list[str]:
+    def names(node: BrokerConnection) -> list[str]:
+        request = ListClientMetricsResourcesRequest()
+        answer = node.call(LIST_CLIENT_METRICS_RESOURCES, request, ListClientMetricsResourcesResponse)
+        if answer.error_code != NONE:
+            raise broker_error(answer.error_code, "client metrics resources")
+        return sorted(each.name for each in answer.client_metrics_resources)
+
+    return driver.ask_one(BrokerStrategy(lambda _: ANY), names)
+
+
+def _broker_of(resource: ConfigResource) -> int:
+    """The broker that knows a resource's settings: its own it alone knows, all others any broker."""
     if resource.type not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not resource.name:
         return ANY
     if not resource.name.isdecimal():
@@ -286,7 +279,7 @@ def _changes(resource: ConfigResource, given: Mapping[str, str | None] | Many[Co
 def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
     source = ConfigSource(config.config_source)
     if config.config_source < 0:
-        # Version 0 only tells defaults from the rest.
+        # Version 0 only distinguishes defaults from the rest.
         source = ConfigSource.DEFAULT if config.is_default else ConfigSource.UNKNOWN
     return ConfigEntry(
         name=config.name,

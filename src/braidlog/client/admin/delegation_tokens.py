@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.arguments import Many, listed
@@ -64,96 +64,94 @@ class DelegationToken:
     ends_ms: int
 
 
-class DelegationTokenCalls(AdminCalls):
-    def create_delegation_token(
-        self,
-        *,
-        owner: Principal | None = None,
-        renewers: Many[Principal] = (),
-        max_lifetime_ms: int | None = None,
-    ) -> DelegationToken:
-        """A token for the user of this connection, or for `owner`. Needs SASL, and a secret on the brokers."""
-        allowed = tuple(listed(renewers, "renewers"))
+def create_delegation_token(
+    driver: AdminApiDriver,
+    *,
+    owner: Principal | None = None,
+    renewers: Many[Principal] = (),
+    max_lifetime_ms: int | None = None,
+) -> DelegationToken:
+    allowed = tuple(listed(renewers, "renewers"))
 
-        def create(node: BrokerConnection) -> DelegationToken:
-            request = CreateDelegationTokenRequest(
-                renewers=[CreatableRenewers(principal_type=each.type, principal_name=each.name) for each in allowed],
-                max_lifetime_ms=_BROKERS_CHOICE if max_lifetime_ms is None else max_lifetime_ms,
-            )
-            if owner is not None:
-                request.owner_principal_type, request.owner_principal_name = owner
-            elif node.version_for(CREATE_DELEGATION_TOKEN) >= _FOR_OTHERS:
-                request.owner_principal_type = request.owner_principal_name = None
-            answer = node.call(CREATE_DELEGATION_TOKEN, request, CreateDelegationTokenResponse)
-            check(answer.error_code, "delegation token")
-            made_for = Principal(answer.principal_type, answer.principal_name)
-            asked_by = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
-            return DelegationToken(
-                answer.token_id,
-                bytes(answer.hmac),
-                made_for,
-                asked_by if asked_by.name else made_for,
-                allowed,
-                answer.issue_timestamp_ms,
-                answer.expiry_timestamp_ms,
-                answer.max_timestamp_ms,
-            )
-
-        return self._driver.ask_one(ControllerStrategy(), create)
-
-    def describe_delegation_tokens(self, owners: Many[Principal] | None = None) -> list[DelegationToken]:
-        """The tokens of some owners, or all that this connection's user may see."""
-        wanted = None
-        if owners is not None:
-            wanted = [
-                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-                for kind, name in listed(owners, "owners")
-            ]
-        request = DescribeDelegationTokenRequest(owners=wanted)
-
-        def describe(node: BrokerConnection) -> list[DelegationToken]:
-            answer = node.call(DESCRIBE_DELEGATION_TOKEN, request, DescribeDelegationTokenResponse)
-            check(answer.error_code, "delegation tokens")
-            found: list[DelegationToken] = []
-            for each in answer.tokens:
-                owner = Principal(each.principal_type, each.principal_name)
-                asked_by = Principal(each.token_requester_principal_type, each.token_requester_principal_name)
-                found.append(
-                    DelegationToken(
-                        each.token_id,
-                        bytes(each.hmac),
-                        owner,
-                        asked_by if asked_by.name else owner,
-                        tuple(Principal(renewer.principal_type, renewer.principal_name) for renewer in each.renewers),
-                        each.issue_timestamp,
-                        each.expiry_timestamp,
-                        each.max_timestamp,
-                    )
-                )
-            return sorted(found, key=lambda token: token.token_id)
-
-        return self._driver.ask_one(AnyBrokerStrategy(), describe)
-
-    def renew_delegation_token(self, hmac: bytes, *, period_ms: int | None = None) -> int:
-        """Let a token live on; when it now expires, in milliseconds since 1970."""
-        request = RenewDelegationTokenRequest(
-            hmac=hmac, renew_period_ms=_BROKERS_CHOICE if period_ms is None else period_ms
+    def create(node: BrokerConnection) -> DelegationToken:
+        request = CreateDelegationTokenRequest(
+            renewers=[CreatableRenewers(principal_type=each.type, principal_name=each.name) for each in allowed],
+            max_lifetime_ms=_BROKERS_CHOICE if max_lifetime_ms is None else max_lifetime_ms,
+        )
+        if owner is not None:
+            request.owner_principal_type, request.owner_principal_name = owner
+        elif node.version_for(CREATE_DELEGATION_TOKEN) >= _FOR_OTHERS:
+            request.owner_principal_type = request.owner_principal_name = None
+        answer = node.call(CREATE_DELEGATION_TOKEN, request, CreateDelegationTokenResponse)
+        check(answer.error_code, "delegation token")
+        made_for = Principal(answer.principal_type, answer.principal_name)
+        asked_by = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
+        return DelegationToken(
+            answer.token_id,
+            bytes(answer.hmac),
+            made_for,
+            asked_by if asked_by.name else made_for,
+            allowed,
+            answer.issue_timestamp_ms,
+            answer.expiry_timestamp_ms,
+            answer.max_timestamp_ms,
         )
 
-        def renew(node: BrokerConnection) -> int:
-            answer = node.call(RENEW_DELEGATION_TOKEN, request, RenewDelegationTokenResponse)
-            check(answer.error_code, "delegation token")
-            return answer.expiry_timestamp_ms
+    return driver.ask_one(ControllerStrategy(), create)
 
-        return self._driver.ask_one(ControllerStrategy(), renew)
 
-    def expire_delegation_token(self, hmac: bytes, *, period_ms: int | None = None) -> int:
-        """End a token, at once or after a time; when it expires, in milliseconds since 1970."""
-        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1 if period_ms is None else period_ms)
+def describe_delegation_tokens(driver: AdminApiDriver, owners: Many[Principal] | None = None) -> list[DelegationToken]:
+    wanted = None
+    if owners is not None:
+        wanted = [
+            DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+            for kind, name in listed(owners, "owners")
+        ]
+    request = DescribeDelegationTokenRequest(owners=wanted)
 
-        def expire(node: BrokerConnection) -> int:
-            answer = node.call(EXPIRE_DELEGATION_TOKEN, request, ExpireDelegationTokenResponse)
-            check(answer.error_code, "delegation token")
-            return answer.expiry_timestamp_ms
+    def describe(node: BrokerConnection) -> list[DelegationToken]:
+        answer = node.call(DESCRIBE_DELEGATION_TOKEN, request, DescribeDelegationTokenResponse)
+        check(answer.error_code, "delegation tokens")
+        found: list[DelegationToken] = []
+        for each in answer.tokens:
+            owner = Principal(each.principal_type, each.principal_name)
+            asked_by = Principal(each.token_requester_principal_type, each.token_requester_principal_name)
+            found.append(
+                DelegationToken(
+                    each.token_id,
+                    bytes(each.hmac),
+                    owner,
+                    asked_by if asked_by.name else owner,
+                    tuple(Principal(renewer.principal_type, renewer.principal_name) for renewer in each.renewers),
+                    each.issue_timestamp,
+                    each.expiry_timestamp,
+                    each.max_timestamp,
+                )
+            )
+        return sorted(found, key=lambda token: token.token_id)
 
-        return self._driver.ask_one(ControllerStrategy(), expire)
+    return driver.ask_one(AnyBrokerStrategy(), describe)
+
+
+def renew_delegation_token(driver: AdminApiDriver, hmac: bytes, *, period_ms: int | None = None) -> int:
+    request = RenewDelegationTokenRequest(
+        hmac=hmac, renew_period_ms=_BROKERS_CHOICE if period_ms is None else period_ms
+    )
+
+    def renew(node: BrokerConnection) -> int:
+        answer = node.call(RENEW_DELEGATION_TOKEN, request, RenewDelegationTokenResponse)
+        check(answer.error_code, "delegation token")
+        return answer.expiry_timestamp_ms
+
+    return driver.ask_one(ControllerStrategy(), renew)
+
+
+def expire_delegation_token(driver: AdminApiDriver, hmac: bytes, *, period_ms: int | None = None) -> int:
+    request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1 if period_ms is None else period_ms)
+
+    def expire(node: BrokerConnection) -> int:
+        answer = node.call(EXPIRE_DELEGATION_TOKEN, request, ExpireDelegationTokenResponse)
+        check(answer.error_code, "delegation token")
+        return answer.expiry_timestamp_ms
+
+    return driver.ask_one(ControllerStrategy(), expire)

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import mapped
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.apis import API_VERSIONS
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.generated.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 UPDATE_FEATURES: Final = 57
@@ -52,54 +53,51 @@ class Features:
     epoch: int | None
 
 
-class FeatureCalls(AdminCalls):
-    def describe_features(self) -> Features:
-        """The features that the cluster has switched on, and those that its brokers support."""
+def describe_features(driver: AdminApiDriver) -> Features:
+    def describe(node: BrokerConnection) -> Features:
+        request = api_versions_request("admin")
+        answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
+        check(answer.error_code, "features")
+        return Features(
+            finalized={
+                each.name: Levels(each.min_version_level, each.max_version_level)
+                for each in sorted(answer.finalized_features, key=lambda each: each.name)
+            },
+            supported={
+                each.name: Levels(each.min_version, each.max_version)
+                for each in sorted(answer.supported_features, key=lambda each: each.name)
+            },
+            epoch=answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
+        )
 
-        def describe(node: BrokerConnection) -> Features:
-            request = ApiVersionsRequest(client_software_name="braidlog", client_software_version="admin")
-            answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
-            check(answer.error_code, "features")
-            return Features(
-                finalized={
-                    each.name: Levels(each.min_version_level, each.max_version_level)
-                    for each in sorted(answer.finalized_features, key=lambda each: each.name)
-                },
-                supported={
-                    each.name: Levels(each.min_version, each.max_version)
-                    for each in sorted(answer.supported_features, key=lambda each: each.name)
-                },
-                epoch=answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
-            )
+    return driver.ask_one(AnyBrokerStrategy(), describe)
 
-        return self._driver.ask_one(AnyBrokerStrategy(), describe)
 
-    def update_features(
-        self, updates: Mapping[str, int | FeatureUpdate], *, validate_only: bool = False
-    ) -> Results[str, None]:
-        """Change the levels of features: by name the new one."""
-        given = mapped(updates, "updates", '{"metadata.version": 21}')
-        wanted = {name: FeatureUpdate(update) if isinstance(update, int) else update for name, update in given.items()}
+def update_features(
+    driver: AdminApiDriver, updates: Mapping[str, int | FeatureUpdate], *, validate_only: bool = False
+) -> Results[str, None]:
+    given = mapped(updates, "updates", '{"metadata.version": 21}')
+    wanted = {name: FeatureUpdate(update) if isinstance(update, int) else update for name, update in given.items()}
 
-        def update(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
-            version = node.version_for(UPDATE_FEATURES)
-            request = UpdateFeaturesRequest(
-                timeout_ms=self._driver.timeout_ms,
-                feature_updates=[_update(name, wanted[name], version) for name in names],
-                validate_only=validate_only,
-            )
-            answer = node.call(UPDATE_FEATURES, request, UpdateFeaturesResponse)
-            check(answer.error_code, "features", answer.error_message)
-            if version >= _ALL_OR_NONE:
-                return dict.fromkeys(names)
-            return {
-                each.feature: None
-                if each.error_code == NONE
-                else broker_error(each.error_code, f"feature {each.feature}", each.error_message)
-                for each in answer.results
-            }
+    def update(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
+        version = node.version_for(UPDATE_FEATURES)
+        request = UpdateFeaturesRequest(
+            timeout_ms=driver.timeout_ms,
+            feature_updates=[_update(name, wanted[name], version) for name in names],
+            validate_only=validate_only,
+        )
+        answer = node.call(UPDATE_FEATURES, request, UpdateFeaturesResponse)
+        check(answer.error_code, "features", answer.error_message)
+        if version >= _ALL_OR_NONE:
+            return dict.fromkeys(names)
+        return {
+            each.feature: None
+            if each.error_code == NONE
+            else broker_error(each.error_code, f"feature {each.feature}", each.error_message)
+            for each in answer.results
+        }
 
-        return self._driver.ask(wanted, ControllerStrategy(), update)
+    return driver.ask(wanted, ControllerStrategy(), update)
 
 
 def _update(name: str, update: FeatureUpdate, version: int) -> FeatureUpdateKey:

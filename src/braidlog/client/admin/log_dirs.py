@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy, by_topic
+from braidlog.client.admin.lookup_strategies import BrokerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, Partitions, listed, mapped, partitions_of
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import TopicPartition, by_topic
 from braidlog.wire.generated.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -66,62 +66,60 @@ class LogDir:
     usable_bytes: int | None
 
 
-class LogDirCalls(AdminCalls):
-    def describe_log_dirs(
-        self, broker_ids: Many[int] | None = None, *, partitions: Partitions | None = None
-    ) -> Results[int, tuple[LogDir, ...]]:
-        """By broker (all, unless some are named) its directories, with all that lies there or only some partitions."""
-        topics = None
-        if partitions is not None:
-            topics = [
-                DescribableLogDirTopic(topic=topic, partitions=each)
-                for topic, each in by_topic(partitions_of(partitions)).items()
+def describe_log_dirs(
+    driver: AdminApiDriver, broker_ids: Many[int] | None = None, *, partitions: Partitions | None = None
+) -> Results[int, tuple[LogDir, ...]]:
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=topic, partitions=each)
+            for topic, each in by_topic(sorted(partitions_of(partitions))).items()
+        ]
+    request = DescribeLogDirsRequest(topics=topics)
+
+    def describe(node: BrokerConnection, some: list[int]) -> dict[int, tuple[LogDir, ...]]:
+        answer = node.call(DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
+        check(answer.error_code, f"directories of broker {some[0]}")
+        found = (_log_dir(each) for each in answer.results)
+        return {some[0]: tuple(sorted(found, key=lambda each: each.path))}
+
+    if broker_ids is not None:
+        wanted = listed(broker_ids, "broker_ids")
+    else:
+        wanted = driver.broker_ids()
+    return driver.ask(wanted, BrokerStrategy(lambda broker_id: broker_id), describe)
+
+
+def alter_replica_log_dirs(driver: AdminApiDriver, targets: Mapping[Replica, str]) -> Results[Replica, None]:
+    given = mapped(targets, "targets", '{Replica("orders", 0, 1): "/data"}')
+    wanted = {Replica(*each): path for each, path in given.items()}
+
+    def alter(node: BrokerConnection, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
+        broker_id = some[0].broker_id
+        by_path: dict[str, list[TopicPartition]] = {}
+        for each in some:
+            by_path.setdefault(wanted[each], []).append(each.place)
+        request = AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=[
+                        AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                        for topic, numbers in by_topic(sorted(places)).items()
+                    ],
+                )
+                for path, places in by_path.items()
             ]
-        request = DescribeLogDirsRequest(topics=topics)
+        )
+        found: dict[Replica, ProtocolError | None] = {}
+        for topic in node.call(ALTER_REPLICA_LOG_DIRS, request, AlterReplicaLogDirsResponse).results:
+            for answer in topic.partitions:
+                replica = Replica(topic.topic_name, answer.partition_index, broker_id)
+                failed = answer.error_code != NONE
+                found[replica] = broker_error(answer.error_code, str(replica)) if failed else None
+        return found
 
-        def describe(node: BrokerConnection, some: list[int]) -> dict[int, tuple[LogDir, ...]]:
-            answer = node.call(DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
-            check(answer.error_code, f"directories of broker {some[0]}")
-            found = (_log_dir(each) for each in answer.results)
-            return {some[0]: tuple(sorted(found, key=lambda each: each.path))}
-
-        if broker_ids is not None:
-            wanted = listed(broker_ids, "broker_ids")
-        else:
-            wanted = self._driver.ask_one(AnyBrokerStrategy(), lambda _: self._driver.cluster.broker_ids)
-        return self._driver.ask(wanted, BrokerStrategy(lambda broker_id: broker_id), describe)
-
-    def alter_replica_log_dirs(self, targets: Mapping[Replica, str]) -> Results[Replica, None]:
-        """Move copies to other directories of their brokers; the move goes on after this returns."""
-        given = mapped(targets, "targets", '{Replica("orders", 0, 1): "/data"}')
-        wanted = {Replica(*each): path for each, path in given.items()}
-
-        def alter(node: BrokerConnection, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
-            broker_id = some[0].broker_id
-            by_path: dict[str, list[TopicPartition]] = {}
-            for each in some:
-                by_path.setdefault(wanted[each], []).append(each.place)
-            request = AlterReplicaLogDirsRequest(
-                dirs=[
-                    AlterReplicaLogDir(
-                        path=path,
-                        topics=[
-                            AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                            for topic, numbers in by_topic(places).items()
-                        ],
-                    )
-                    for path, places in by_path.items()
-                ]
-            )
-            found: dict[Replica, ProtocolError | None] = {}
-            for topic in node.call(ALTER_REPLICA_LOG_DIRS, request, AlterReplicaLogDirsResponse).results:
-                for answer in topic.partitions:
-                    replica = Replica(topic.topic_name, answer.partition_index, broker_id)
-                    failed = answer.error_code != NONE
-                    found[replica] = broker_error(answer.error_code, str(replica)) if failed else None
-            return found
-
-        return self._driver.ask(wanted, BrokerStrategy(lambda replica: replica.broker_id), alter)
+    return driver.ask(wanted, BrokerStrategy(lambda replica: replica.broker_id), alter)
 
 
 def _log_dir(result: DescribeLogDirsResult) -> LogDir:

@@ -1,23 +1,26 @@
-"""Who answers for what: any broker, the controller, a broker by its id, the leader of a partition."""
+"""Which broker answers for what: any, the controller, one by its id, a partition's leader, a coordinator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic
+from typing import Final, Generic, NamedTuple, Protocol
 
-from braidlog.client.admin.api_driver import ANY, LookupResult
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.results import Failure, Item
 from braidlog.client.broker_errors import broker_error
+from braidlog.client.network.lookups import find_coordinators
+from braidlog.client.requests.find_coordinator import CoordinatorType
 from braidlog.core.protocol_errors import (
     NONE,
     BrokerNotAvailableError,
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedLeaderEpochError,
     KafkaStorageError,
     LeaderNotAvailableError,
     NotControllerError,
+    NotCoordinatorError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
     ProtocolError,
@@ -25,8 +28,15 @@ from braidlog.core.protocol_errors import (
     UnknownLeaderEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import TopicPartition, address_text
+from braidlog.wire.generated.find_coordinator import Coordinator
+
+# Stands for whichever broker is connected.
+ANY: Final = -1
+# A question about thousands of things is cut into pieces of this many.
+AT_ONCE: Final = 500
 
 _LOADING: Final = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError)
 _NOT_NOW: Final = (NotControllerError, ThrottlingQuotaExceededError)
@@ -41,8 +51,35 @@ _MOVED: Final = (
 )
 # A topic that was created this moment is not known to every broker yet; one that stays unknown does not exist.
 _TRIES_OF_UNKNOWN: Final = 3
-# Nor does a partition stay without a leader for long; a person should be told of one that does.
+# Nor does a partition stay without a leader for long; one that does is reported.
 _TRIES_OF_LEADERLESS: Final = 6
+_COORDINATOR_MOVING: Final = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    # The transaction before is being ended, and an offset waits for one.
+    ConcurrentTransactionsError,
+    UnstableOffsetCommitError,
+)
+
+
+class LookupResult(NamedTuple, Generic[Item]):
+    """Which broker to ask about what, and what no broker can be asked about."""
+
+    by_broker: dict[int, list[Item]]
+    refused: dict[Item, Failure]
+
+
+class LookupStrategy(Protocol[Item]):
+    """Knows which broker answers for an item."""
+
+    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]: ...
+
+    def forget(self, items: Iterable[Item]) -> None:
+        """Where these were is no longer true."""
+
+    def is_retriable(self, error: ProtocolError) -> bool:
+        """Whether asking again, perhaps elsewhere, may help."""
 
 
 class AnyBrokerStrategy(Generic[Item]):
@@ -139,8 +176,55 @@ class PartitionLeaderStrategy:
         return isinstance(error, _MOVED)
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
+class CoordinatorNode(NamedTuple):
+    """A broker that coordinates."""
+
+    broker_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{address_text(self.host, self.port)} ({self.broker_id})"
+
+
+class CoordinatorStrategy:
+    """The coordinators of groups or of transactional ids, each found once."""
+
+    def __init__(self, kind: CoordinatorType) -> None:
+        self._kind = kind
+        # The last that was heard of each; of those that are stale it is looked up again.
+        self._places: dict[str, CoordinatorNode] = {}
+        self._stale: set[str] = set()
+
+    def place_of(self, name: str) -> CoordinatorNode:
+        """Of a name that was asked about."""
+        return self._places[name]
+
+    def named(self, name: str) -> str:
+        return f"{self._kind.noun} {name}"
+
+    def lookup(self, cluster: ClusterConnection, items: Sequence[str]) -> LookupResult[str]:
+        lookup_result: LookupResult[str] = LookupResult({}, {})
+        missing = [name for name in items if name not in self._places or name in self._stale]
+        for first in range(0, len(missing), AT_ONCE):
+            for found in self._look_up(cluster, missing[first : first + AT_ONCE]):
+                if found.error_code != NONE:
+                    lookup_result.refused[found.key] = broker_error(found.error_code, self.named(found.key))
+                    continue
+                # One that registered after the metadata was read is not known there yet.
+                cluster.addresses.setdefault(found.node_id, (found.host, found.port))
+                self._places[found.key] = CoordinatorNode(found.node_id, found.host, found.port)
+                self._stale.discard(found.key)
+        for name in items:
+            if name not in lookup_result.refused and name in self._places:
+                lookup_result.by_broker.setdefault(self._places[name].broker_id, []).append(name)
+        return lookup_result
+
+    def _look_up(self, cluster: ClusterConnection, names: list[str]) -> list[Coordinator]:
+        return cluster.any.run(lambda node, timeout_s: find_coordinators(node, self._kind, names, timeout_s))
+
+    def forget(self, items: Iterable[str]) -> None:
+        self._stale.update(items)
+
+    def is_retriable(self, error: ProtocolError) -> bool:
+        return isinstance(error, _COORDINATOR_MOVING)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
@@ -43,7 +43,7 @@ class QuotaKey(StrEnum):
 
 
 class Default(Enum):
-    """In place of a name: what holds for everybody who has no quota of their own."""
+    """In place of a name: what holds for all without a quota of their own."""
 
     DEFAULT = "default"
 
@@ -61,7 +61,7 @@ ANYBODY: Final = Anybody.ANYBODY
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for: a user, a client id, a client id of a user, or an address."""
+    """What a quota is for: a user, a client id, a client id of a user, or an address."""
 
     user: str | Default | None = None
     client_id: str | Default | None = None
@@ -73,11 +73,11 @@ class QuotaEntity(NamedTuple):
             for kind, name in zip(_KINDS, self, strict=True)
             if name is not None
         ]
-        return ", ".join(named) or "nobody"
+        return ", ".join(named) or "no entity"
 
 
 class QuotaFilter(NamedTuple):
-    """Which entities are meant. A kind that is left out is not looked at, or, with `strict`, must not be told apart."""
+    """Which entities are meant. A kind that is left out matches all, or, with `strict`, entities without it."""
 
     user: str | Default | Anybody | None = None
     client_id: str | Default | Anybody | None = None
@@ -91,48 +91,48 @@ _MATCH_DEFAULT: Final = 1
 _MATCH_ANY: Final = 2
 
 
-class QuotaCalls(AdminCalls):
-    def describe_client_quotas(self, which: QuotaFilter | None = None) -> dict[QuotaEntity, dict[str, float]]:
-        """By entity its quotas, of those that fit a filter, or of all. Keys are those of `QuotaKey`."""
-        wanted = which or QuotaFilter()
-        components = [_component(kind, name) for kind, name in zip(_KINDS, wanted[:3], strict=True) if name is not None]
-        request = DescribeClientQuotasRequest(components=components, strict=wanted.strict)
+def describe_client_quotas(
+    driver: AdminApiDriver, which: QuotaFilter | None = None
+) -> dict[QuotaEntity, dict[str, float]]:
+    wanted = which or QuotaFilter()
+    components = [_component(kind, name) for kind, name in zip(_KINDS, wanted[:3], strict=True) if name is not None]
+    request = DescribeClientQuotasRequest(components=components, strict=wanted.strict)
 
-        def describe(node: BrokerConnection) -> dict[QuotaEntity, dict[str, float]]:
-            answer = node.call(DESCRIBE_CLIENT_QUOTAS, request, DescribeClientQuotasResponse)
-            check(answer.error_code, "client quotas", answer.error_message)
-            return {
-                _entity((each.entity_type, each.entity_name) for each in entry.entity): {
-                    value.key: value.value for value in sorted(entry.values, key=lambda value: value.key)
-                }
-                for entry in answer.entries or ()
+    def describe(node: BrokerConnection) -> dict[QuotaEntity, dict[str, float]]:
+        answer = node.call(DESCRIBE_CLIENT_QUOTAS, request, DescribeClientQuotasResponse)
+        check(answer.error_code, "client quotas", answer.error_message)
+        return {
+            _entity((each.entity_type, each.entity_name) for each in entry.entity): {
+                value.key: value.value for value in sorted(entry.values, key=lambda value: value.key)
             }
+            for entry in answer.entries or ()
+        }
 
-        return self._driver.ask_one(AnyBrokerStrategy(), describe)
+    return driver.ask_one(AnyBrokerStrategy(), describe)
 
-    def alter_client_quotas(
-        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
-    ) -> Results[QuotaEntity, None]:
-        """Change quotas: by entity the new values by key, where None takes a quota away."""
-        given = mapped(changes, "changes", '{QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}')
-        for entity, values in given.items():
-            if not any(name is not None for name in entity):
-                raise UserError("a quota needs an entity: give a user, a client id, an address, or DEFAULT for one")
-            if not values:
-                raise UserError(f"{entity}: nothing to change; give at least one quota")
 
-        def alter(node: BrokerConnection, some: list[QuotaEntity]) -> dict[QuotaEntity, ProtocolError | None]:
-            request = AlterClientQuotasRequest(
-                entries=[_entry(each, changes[each]) for each in some], validate_only=validate_only
-            )
-            found: dict[QuotaEntity, ProtocolError | None] = {}
-            for answer in node.call(ALTER_CLIENT_QUOTAS, request, AlterClientQuotasResponse).entries:
-                entity = _entity((each.entity_type, each.entity_name) for each in answer.entity)
-                failed = answer.error_code != NONE
-                found[entity] = broker_error(answer.error_code, str(entity), answer.error_message) if failed else None
-            return found
+def alter_client_quotas(
+    driver: AdminApiDriver, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+) -> Results[QuotaEntity, None]:
+    given = mapped(changes, "changes", '{QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}')
+    for entity, values in given.items():
+        if not any(name is not None for name in entity):
+            raise UserError("a quota needs an entity: give a user, a client id, an address, or DEFAULT for one")
+        if not values:
+            raise UserError(f"{entity}: nothing to change; give at least one quota")
 
-        return self._driver.ask(changes, ControllerStrategy(), alter)
+    def alter(node: BrokerConnection, some: list[QuotaEntity]) -> dict[QuotaEntity, ProtocolError | None]:
+        request = AlterClientQuotasRequest(
+            entries=[_entry(each, changes[each]) for each in some], validate_only=validate_only
+        )
+        found: dict[QuotaEntity, ProtocolError | None] = {}
+        for answer in node.call(ALTER_CLIENT_QUOTAS, request, AlterClientQuotasResponse).entries:
+            entity = _entity((each.entity_type, each.entity_name) for each in answer.entity)
+            failed = answer.error_code != NONE
+            found[entity] = broker_error(answer.error_code, str(entity), answer.error_message) if failed else None
+        return found
+
+    return driver.ask(changes, ControllerStrategy(), alter)
 
 
 def _component(kind: str, name: str | Default | Anybody) -> ComponentData:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.admin import ElectionType
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.lookup_strategies import ControllerStrategy, by_topic
+from braidlog.client.admin.lookup_strategies import ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, Partitions, by_partition, partitions_of
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.protocol_errors import NONE, ProtocolError
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import TopicPartition, by_topic
 from braidlog.wire.generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -42,95 +42,86 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-class ElectionType(IntEnum):
-    # The first of the replicas leads again, if it is in sync.
-    PREFERRED = 0
-    # Any replica that is alive, though records may be lost.
-    UNCLEAN = 1
+def alter_partition_reassignments(
+    driver: AdminApiDriver, targets: ByPartition[Sequence[int] | None]
+) -> Results[TopicPartition, None]:
+    wanted = by_partition(targets, "targets", '{TopicPartition("orders", 0): [1, 2]}')
 
-
-class ReassignmentCalls(AdminCalls):
-    def alter_partition_reassignments(
-        self, targets: ByPartition[Sequence[int] | None]
-    ) -> Results[TopicPartition, None]:
-        """Move partitions: by partition the brokers that shall hold it, or None to cancel its move."""
-        wanted = by_partition(targets, "targets", '{TopicPartition("orders", 0): [1, 2]}')
-
-        def alter(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
-            topics = [
-                ReassignableTopic(
-                    name=topic,
-                    partitions=[_reassignable(each, wanted[TopicPartition(topic, each)]) for each in partitions],
-                )
-                for topic, partitions in by_topic(some).items()
-            ]
-            request = AlterPartitionReassignmentsRequest(timeout_ms=self._driver.timeout_ms, topics=topics)
-            answer = node.call(ALTER_PARTITION_REASSIGNMENTS, request, AlterPartitionReassignmentsResponse)
-            check(answer.error_code, "reassignments", answer.error_message)
-            found: dict[TopicPartition, ProtocolError | None] = {}
-            for topic in answer.responses:
-                for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    failed = each.error_code != NONE
-                    found[place] = broker_error(each.error_code, str(place), each.error_message) if failed else None
-            return found
-
-        return self._driver.ask(wanted, ControllerStrategy(), alter)
-
-    def list_partition_reassignments(self, partitions: Partitions | None = None) -> dict[TopicPartition, Reassignment]:
-        """The moves that are under way, of all partitions or of some."""
-        topics = None
-        if partitions is not None:
-            topics = [
-                ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
-                for topic, each in by_topic(partitions_of(partitions)).items()
-            ]
-        request = ListPartitionReassignmentsRequest(topics=topics)
-
-        def listed(node: BrokerConnection) -> dict[TopicPartition, Reassignment]:
-            request.timeout_ms = self._driver.timeout_ms
-            answer = node.call(LIST_PARTITION_REASSIGNMENTS, request, ListPartitionReassignmentsResponse)
-            check(answer.error_code, "reassignments", answer.error_message)
-            found = {
-                TopicPartition(topic.name, each.partition_index): Reassignment(
-                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
-                )
-                for topic in answer.topics
-                for each in topic.partitions
-            }
-            return dict(sorted(found.items()))
-
-        return self._driver.ask_one(ControllerStrategy(), listed)
-
-    def elect_leaders(
-        self, partitions: Partitions | None = None, kind: ElectionType = ElectionType.PREFERRED
-    ) -> Results[TopicPartition, None]:
-        """Elect leaders of some partitions, or of all for which there is something to elect.
-
-        A partition that is already led as it should be fails with ElectionNotNeededError.
-        """
-        if partitions is None:
-            return Results(self._driver.ask_one(ControllerStrategy(), lambda node: self._elect(node, None, kind)))
-        where: ControllerStrategy[TopicPartition] = ControllerStrategy()
-        wanted = partitions_of(partitions)
-        return self._driver.ask(wanted, where, lambda node, some: self._elect(node, some, kind))
-
-    def _elect(
-        self, node: BrokerConnection, partitions: list[TopicPartition] | None, kind: ElectionType
-    ) -> dict[TopicPartition, ProtocolError | None]:
-        topics = None
-        if partitions is not None:
-            topics = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic(partitions).items()]
-        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=self._driver.timeout_ms)
-        answer = node.call(ELECT_LEADERS, request, ElectLeadersResponse)
-        check(answer.error_code, "leader election")
+    def alter(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
+        topics = [
+            ReassignableTopic(
+                name=topic,
+                partitions=[_reassignable(each, wanted[TopicPartition(topic, each)]) for each in partitions],
+            )
+            for topic, partitions in by_topic(sorted(some)).items()
+        ]
+        request = AlterPartitionReassignmentsRequest(timeout_ms=driver.timeout_ms, topics=topics)
+        answer = node.call(ALTER_PARTITION_REASSIGNMENTS, request, AlterPartitionReassignmentsResponse)
+        check(answer.error_code, "reassignments", answer.error_message)
         found: dict[TopicPartition, ProtocolError | None] = {}
-        for topic in answer.replica_election_results:
-            for each in topic.partition_result:
-                place = TopicPartition(topic.topic, each.partition_id)
+        for topic in answer.responses:
+            for each in topic.partitions:
+                place = TopicPartition(topic.name, each.partition_index)
                 failed = each.error_code != NONE
                 found[place] = broker_error(each.error_code, str(place), each.error_message) if failed else None
         return found
+
+    return driver.ask(wanted, ControllerStrategy(), alter)
+
+
+def list_partition_reassignments(
+    driver: AdminApiDriver, partitions: Partitions | None = None
+) -> dict[TopicPartition, Reassignment]:
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
+            for topic, each in by_topic(sorted(partitions_of(partitions))).items()
+        ]
+    request = ListPartitionReassignmentsRequest(topics=topics)
+
+    def listed(node: BrokerConnection) -> dict[TopicPartition, Reassignment]:
+        request.timeout_ms = driver.timeout_ms
+        answer = node.call(LIST_PARTITION_REASSIGNMENTS, request, ListPartitionReassignmentsResponse)
+        check(answer.error_code, "reassignments", answer.error_message)
+        found = {
+            TopicPartition(topic.name, each.partition_index): Reassignment(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        return dict(sorted(found.items()))
+
+    return driver.ask_one(ControllerStrategy(), listed)
+
+
+def elect_leaders(
+    driver: AdminApiDriver, partitions: Partitions | None, kind: ElectionType
+) -> Results[TopicPartition, None]:
+    if partitions is None:
+        return Results(driver.ask_one(ControllerStrategy(), lambda node: _elect(driver, node, None, kind)))
+    where: ControllerStrategy[TopicPartition] = ControllerStrategy()
+    wanted = partitions_of(partitions)
+    return driver.ask(wanted, where, lambda node, some: _elect(driver, node, some, kind))
+
+
+def _elect(
+    driver: AdminApiDriver, node: BrokerConnection, partitions: list[TopicPartition] | None, kind: ElectionType
+) -> dict[TopicPartition, ProtocolError | None]:
+    topics = None
+    if partitions is not None:
+        topics = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic(sorted(partitions)).items()]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=driver.timeout_ms)
+    answer = node.call(ELECT_LEADERS, request, ElectLeadersResponse)
+    check(answer.error_code, "leader election")
+    found: dict[TopicPartition, ProtocolError | None] = {}
+    for topic in answer.replica_election_results:
+        for each in topic.partition_result:
+            place = TopicPartition(topic.topic, each.partition_id)
+            failed = each.error_code != NONE
+            found[place] = broker_error(each.error_code, str(place), each.error_message) if failed else None
+    return found
 
 
 def _reassignable(partition: int, brokers: Sequence[int] | None) -> ReassignablePartition:

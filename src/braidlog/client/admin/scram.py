@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
@@ -48,7 +48,7 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredential(NamedTuple):
-    """That a user has one; what it is nobody is told."""
+    """That a user has one; brokers do not give out what it is."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -77,69 +77,68 @@ _MECHANISMS: Final = {
 }
 
 
-class ScramCalls(AdminCalls):
-    def describe_scram_users(self, users: Many[str] | None = None) -> Results[str, tuple[ScramCredential, ...]]:
-        """By user (all who have some, unless some are named) the credentials that there are."""
-        names = None if users is None else list(dict.fromkeys(names_of(users, "users")))
-        if names == []:
-            return Results({})
-        request = DescribeUserScramCredentialsRequest(
-            users=None if names is None else [UserName(name=name) for name in names]
-        )
+def describe_scram_users(
+    driver: AdminApiDriver, users: Many[str] | None = None
+) -> Results[str, tuple[ScramCredential, ...]]:
+    names = None if users is None else list(dict.fromkeys(names_of(users, "users")))
+    if names == []:
+        return Results({})
+    request = DescribeUserScramCredentialsRequest(
+        users=None if names is None else [UserName(name=name) for name in names]
+    )
 
-        def describe(node: BrokerConnection) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
-            answer = node.call(DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse)
-            check(answer.error_code, "SCRAM users", answer.error_message)
-            found: dict[str, tuple[ScramCredential, ...] | ProtocolError] = {}
-            for each in answer.results:
-                if each.error_code != NONE:
-                    found[each.user] = broker_error(each.error_code, f"user {each.user}", each.error_message)
-                else:
-                    found[each.user] = tuple(
-                        sorted(
-                            ScramCredential(ScramMechanism(info.mechanism), info.iterations)
-                            for info in each.credential_infos
-                        )
+    def describe(node: BrokerConnection) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
+        answer = node.call(DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse)
+        check(answer.error_code, "SCRAM users", answer.error_message)
+        found: dict[str, tuple[ScramCredential, ...] | ProtocolError] = {}
+        for each in answer.results:
+            if each.error_code != NONE:
+                found[each.user] = broker_error(each.error_code, f"user {each.user}", each.error_message)
+            else:
+                found[each.user] = tuple(
+                    sorted(
+                        ScramCredential(ScramMechanism(info.mechanism), info.iterations)
+                        for info in each.credential_infos
                     )
-            return found
+                )
+        return found
 
-        found = self._driver.ask_one(AnyBrokerStrategy(), describe)
-        return Results({name: found[name] for name in (sorted(found) if names is None else names)})
+    found = driver.ask_one(AnyBrokerStrategy(), describe)
+    return Results({name: found[name] for name in (sorted(found) if names is None else names)})
 
-    def alter_scram_users(self, changes: Many[ScramUpsertion | ScramDeletion]) -> Results[str, None]:
-        """Give users new passwords, or take credentials away; by user whether all that was asked for was done."""
-        by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
-        for change in listed(changes, "changes"):
-            _check_change(change)
-            by_user.setdefault(change.user, []).append(change)
-        upsertions = {
-            user: [_upsertion(each) for each in some if isinstance(each, ScramUpsertion)]
-            for user, some in by_user.items()
+
+def alter_scram_users(driver: AdminApiDriver, changes: Many[ScramUpsertion | ScramDeletion]) -> Results[str, None]:
+    by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
+    for change in listed(changes, "changes"):
+        _check_change(change)
+        by_user.setdefault(change.user, []).append(change)
+    upsertions = {
+        user: [_upsertion(each) for each in some if isinstance(each, ScramUpsertion)] for user, some in by_user.items()
+    }
+
+    def alter(node: BrokerConnection, users: list[str]) -> dict[str, ProtocolError | None]:
+        request = AlterUserScramCredentialsRequest(
+            deletions=[
+                ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
+                for user in users
+                for each in by_user[user]
+                if isinstance(each, ScramDeletion)
+            ],
+            upsertions=[each for user in users for each in upsertions[user]],
+        )
+        answer = node.call(ALTER_USER_SCRAM_CREDENTIALS, request, AlterUserScramCredentialsResponse)
+        return {
+            each.user: None
+            if each.error_code == NONE
+            else broker_error(each.error_code, f"user {each.user}", each.error_message)
+            for each in answer.results
         }
 
-        def alter(node: BrokerConnection, users: list[str]) -> dict[str, ProtocolError | None]:
-            request = AlterUserScramCredentialsRequest(
-                deletions=[
-                    ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
-                    for user in users
-                    for each in by_user[user]
-                    if isinstance(each, ScramDeletion)
-                ],
-                upsertions=[each for user in users for each in upsertions[user]],
-            )
-            answer = node.call(ALTER_USER_SCRAM_CREDENTIALS, request, AlterUserScramCredentialsResponse)
-            return {
-                each.user: None
-                if each.error_code == NONE
-                else broker_error(each.error_code, f"user {each.user}", each.error_message)
-                for each in answer.results
-            }
-
-        return self._driver.ask(by_user, ControllerStrategy(), alter)
+    return driver.ask(by_user, ControllerStrategy(), alter)
 
 
 def _check_change(change: ScramUpsertion | ScramDeletion) -> None:
-    """What brokers would refuse, told before a password is salted for it."""
+    """Refuse what brokers would refuse, before a password is salted for it."""
     if change.mechanism not in _MECHANISMS:
         raise UserError(f"user {change.user}: the mechanism is SCRAM_SHA_256 or SCRAM_SHA_512")
     if not change.user:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
-from braidlog.client.admin.api_driver import AdminCalls
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.cluster_connection import METADATA
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed, mapped
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ArgumentError
+from braidlog.client.requests.metadata import METADATA, describe_topics_request, metadata_request
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
 from braidlog.core.protocol_errors import NONE, ProtocolError
@@ -33,13 +33,7 @@ from braidlog.wire.generated.create_topics import (
     CreateTopicsResponse,
 )
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from braidlog.wire.generated.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -47,9 +41,8 @@ CREATE_PARTITIONS: Final = 37
 # The first versions that let the broker choose partitions and factor, that answer with what it chose, and with ids.
 _CHOOSES: Final = 4
 _ANSWERS_COUNT: Final = 5
-# The first versions that know of topic ids, and of the operations that are allowed.
+# The first version that knows of topic ids.
 _DELETES_BY_ID: Final = 6
-_TELLS_OPERATIONS: Final = 8
 # A topic is a handful of partitions: so many are described, made or deleted by one request.
 _AT_ONCE: Final = 1000
 
@@ -132,112 +125,104 @@ class TopicDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-class TopicCalls(AdminCalls):
-    def create_topics(self, topics: Many[NewTopic | str], *, validate_only: bool = False) -> Results[str, CreatedTopic]:
-        """Make topics; a bare name leaves everything to the broker. `validate_only` makes none, but answers as if."""
-        given = [NewTopic(each) if isinstance(each, str) else each for each in listed(topics, "topics")]
-        for topic in given:
-            if not isinstance(topic, NewTopic):
-                raise ArgumentError(f"topics: {topic!r} is no topic; give NewTopic(name, partitions=…), or a name")
-        wanted = {topic.name: topic for topic in given}
-        for topic in wanted.values():
-            if topic.assignment and (topic.partitions is not None or topic.replication_factor is not None):
-                raise UserError(f"topic {topic.name}: the assignment says it all; leave out partitions and factor")
+def create_topics(
+    driver: AdminApiDriver, topics: Many[NewTopic | str], *, validate_only: bool = False
+) -> Results[str, CreatedTopic]:
+    given = [NewTopic(each) if isinstance(each, str) else each for each in listed(topics, "topics")]
+    for topic in given:
+        if not isinstance(topic, NewTopic):
+            raise ArgumentError(f"topics: {topic!r} is no topic; give NewTopic(name, partitions=…), or a name")
+    wanted = {topic.name: topic for topic in given}
+    for topic in wanted.values():
+        if topic.assignment and (topic.partitions is not None or topic.replication_factor is not None):
+            raise UserError(f"topic {topic.name}: the assignment says it all; leave out partitions and factor")
 
-        def create(node: BrokerConnection, names: list[str]) -> dict[str, CreatedTopic | ProtocolError]:
-            version = node.version_for(CREATE_TOPICS)
-            request = CreateTopicsRequest(
-                topics=[_creatable(wanted[name], version) for name in names],
-                timeout_ms=self._driver.timeout_ms,
-                validate_only=validate_only,
-            )
-            answered = node.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
-            return {each.name: _created(each, wanted[each.name], version) for each in answered}
-
-        return self._driver.ask(wanted, ControllerStrategy(), create, at_once=_AT_ONCE)
-
-    def delete_topics(self, topics: Many[str | TopicId]) -> Results[str | TopicId, None]:
-        """Delete topics with all their records; those named by id only if they are still the same."""
-        wanted = _topics(topics)
-
-        def delete(node: BrokerConnection, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
-            request = DeleteTopicsRequest(timeout_ms=self._driver.timeout_ms)
-            names = [each for each in some if isinstance(each, str)]
-            if len(names) < len(some) or node.version_for(DELETE_TOPICS) >= _DELETES_BY_ID:
-                request.topics = [
-                    DeleteTopicState(name=each) if isinstance(each, str) else DeleteTopicState(topic_id=bytes(each))
-                    for each in some
-                ]
-            else:
-                request.topic_names = names
-            found: dict[str | TopicId, ProtocolError | None] = {}
-            for answer in node.call(DELETE_TOPICS, request, DeleteTopicsResponse).responses:
-                own_id = TopicId(answer.topic_id)
-                # The answer to a name carries the id too, and the other way round.
-                item: str | TopicId = own_id if own_id in some else answer.name or ""
-                found[item] = _outcome(answer.error_code, f"topic {item}", answer.error_message)
-            return found
-
-        return self._driver.ask(wanted, ControllerStrategy(), delete, at_once=_AT_ONCE)
-
-    def create_partitions(
-        self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
-    ) -> Results[str, None]:
-        """Give topics more partitions: by topic how many there shall be in all."""
-        mapped(totals, "totals", '{"orders": 12}')
-
-        def create(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
-            request = CreatePartitionsRequest(
-                topics=[_grown(name, totals[name]) for name in names],
-                timeout_ms=self._driver.timeout_ms,
-                validate_only=validate_only,
-            )
-            answered = node.call(CREATE_PARTITIONS, request, CreatePartitionsResponse).results
-            return {each.name: _outcome(each.error_code, f"topic {each.name}", each.error_message) for each in answered}
-
-        return self._driver.ask(totals, ControllerStrategy(), create, at_once=_AT_ONCE)
-
-    def list_topics(self, *, internal: bool = True) -> list[ListedTopic]:
-        """All topics by name; with `internal=False` without those that brokers keep for themselves."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        where: AnyBrokerStrategy[str] = AnyBrokerStrategy()
-        answer = self._driver.ask_one(where, lambda node: node.call(METADATA, request, MetadataResponse))
-        return sorted(
-            (
-                _listed(topic)
-                for topic in answer.topics
-                if topic.error_code == NONE and (internal or not topic.is_internal)
-            ),
-            key=lambda topic: topic.name,
+    def create(node: BrokerConnection, names: list[str]) -> dict[str, CreatedTopic | ProtocolError]:
+        version = node.version_for(CREATE_TOPICS)
+        request = CreateTopicsRequest(
+            topics=[_creatable(wanted[name], version) for name in names],
+            timeout_ms=driver.timeout_ms,
+            validate_only=validate_only,
         )
+        answered = node.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
+        return {each.name: _created(each, wanted[each.name], version) for each in answered}
 
-    def describe_topics(
-        self, topics: Many[str | TopicId] | None = None, *, authorized_operations: bool = False
-    ) -> Results[str | TopicId, TopicDescription]:
-        """Topics by name or id (all, unless some are named), with where their partitions are."""
-        wanted = [topic.name for topic in self.list_topics()] if topics is None else _topics(topics)
+    return driver.ask(wanted, ControllerStrategy(), create, at_once=_AT_ONCE)
 
-        def describe(
-            node: BrokerConnection, some: list[str | TopicId]
-        ) -> dict[str | TopicId, TopicDescription | ProtocolError]:
-            version = node.version_for(METADATA)
-            found: dict[str | TopicId, TopicDescription | ProtocolError] = {}
-            # A broker answers a request that mixes names and ids by the ids alone.
-            for kind in (str, TopicId):
-                asked = [_asked(each) for each in some if isinstance(each, kind)]
-                if not asked:
-                    continue
-                request = MetadataRequest(
-                    topics=asked,
-                    allow_auto_topic_creation=False,
-                    include_topic_authorized_operations=authorized_operations and version >= _TELLS_OPERATIONS,
-                )
-                for topic in node.call(METADATA, request, MetadataResponse).topics:
-                    item = (topic.name or "") if kind is str else TopicId(topic.topic_id)
-                    found[item] = _described(topic, item)
-            return found
 
-        return self._driver.ask(wanted, AnyBrokerStrategy(), describe, at_once=_AT_ONCE)
+def delete_topics(driver: AdminApiDriver, topics: Many[str | TopicId]) -> Results[str | TopicId, None]:
+    wanted = _topics(topics)
+
+    def delete(node: BrokerConnection, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
+        request = DeleteTopicsRequest(timeout_ms=driver.timeout_ms)
+        names = [each for each in some if isinstance(each, str)]
+        if len(names) < len(some) or node.version_for(DELETE_TOPICS) >= _DELETES_BY_ID:
+            request.topics = [
+                DeleteTopicState(name=each) if isinstance(each, str) else DeleteTopicState(topic_id=bytes(each))
+                for each in some
+            ]
+        else:
+            request.topic_names = names
+        found: dict[str | TopicId, ProtocolError | None] = {}
+        for answer in node.call(DELETE_TOPICS, request, DeleteTopicsResponse).responses:
+            own_id = TopicId(answer.topic_id)
+            # The answer to a name carries the id too, and the other way round.
+            item: str | TopicId = own_id if own_id in some else answer.name or ""
+            found[item] = _outcome(answer.error_code, f"topic {item}", answer.error_message)
+        return found
+
+    return driver.ask(wanted, ControllerStrategy(), delete, at_once=_AT_ONCE)
+
+
+def create_partitions(
+    driver: AdminApiDriver, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
+) -> Results[str, None]:
+    mapped(totals, "totals", '{"orders": 12}')
+
+    def create(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
+        request = CreatePartitionsRequest(
+            topics=[_grown(name, totals[name]) for name in names],
+            timeout_ms=driver.timeout_ms,
+            validate_only=validate_only,
+        )
+        answered = node.call(CREATE_PARTITIONS, request, CreatePartitionsResponse).results
+        return {each.name: _outcome(each.error_code, f"topic {each.name}", each.error_message) for each in answered}
+
+    return driver.ask(totals, ControllerStrategy(), create, at_once=_AT_ONCE)
+
+
+def list_topics(driver: AdminApiDriver, *, internal: bool = True) -> list[ListedTopic]:
+    request = metadata_request(None, create_topics=False)
+    where: AnyBrokerStrategy[str] = AnyBrokerStrategy()
+    answer = driver.ask_one(where, lambda node: node.call(METADATA, request, MetadataResponse))
+    return sorted(
+        (_listed(topic) for topic in answer.topics if topic.error_code == NONE and (internal or not topic.is_internal)),
+        key=lambda topic: topic.name,
+    )
+
+
+def describe_topics(
+    driver: AdminApiDriver, topics: Many[str | TopicId] | None = None, *, authorized_operations: bool = False
+) -> Results[str | TopicId, TopicDescription]:
+    wanted = [topic.name for topic in list_topics(driver)] if topics is None else _topics(topics)
+
+    def describe(
+        node: BrokerConnection, some: list[str | TopicId]
+    ) -> dict[str | TopicId, TopicDescription | ProtocolError]:
+        version = node.version_for(METADATA)
+        found: dict[str | TopicId, TopicDescription | ProtocolError] = {}
+        # A broker answers a request that mixes names and ids by the ids alone.
+        for kind in (str, TopicId):
+            asked = [each for each in some if isinstance(each, kind)]
+            if not asked:
+                continue
+            request = describe_topics_request(version, asked, authorized_operations=authorized_operations)
+            for topic in node.call(METADATA, request, MetadataResponse).topics:
+                item = (topic.name or "") if kind is str else TopicId(topic.topic_id)
+                found[item] = _described(topic, item)
+        return found
+
+    return driver.ask(wanted, AnyBrokerStrategy(), describe, at_once=_AT_ONCE)
 
 
 def _topics(given: Many[str | TopicId]) -> list[str | TopicId]:
@@ -283,12 +268,6 @@ def _grown(name: str, wanted: int | NewPartitions) -> CreatePartitionsTopic:
     grown = NewPartitions(wanted) if isinstance(wanted, int) else wanted
     assignments = [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in grown.assignment]
     return CreatePartitionsTopic(name=name, count=grown.total, assignments=assignments or None)
-
-
-def _asked(topic: str | TopicId) -> MetadataRequestTopic:
-    if isinstance(topic, str):
-        return MetadataRequestTopic(name=topic)
-    return MetadataRequestTopic(topic_id=bytes(topic), name=None)
 
 
 def _listed(topic: MetadataResponseTopic) -> ListedTopic:

@@ -42,8 +42,7 @@ from braidlog.client.consumer.fetch.fetch_session_handler import (
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.errors import ClientError, NoOffsetError, PoisonRecordError, RequestTimeout
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Nodes
+from braidlog.client.runtime import current_runtime
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.errors import UserError
 from braidlog.core.ids import has_topic_id, id_text
@@ -180,9 +179,10 @@ class RangeReader:
         self._pause_s = chosen.seconds("retry.backoff.ms")
         # Bytes an offset takes, as the last fetch of a partition had it.
         self._density: dict[TopicPartition, float] = {}
-        self._engine = Engine("range reader")
+        runtime = current_runtime()
+        self._engine = runtime.new_engine("range reader")
         try:
-            self._nodes = Nodes(chosen)
+            self._nodes = runtime.nodes(chosen)
             self._metadata = Metadata(self._nodes, chosen, create_topics=False)
         except BaseException:
             self._engine.close()

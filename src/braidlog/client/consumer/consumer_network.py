@@ -25,12 +25,12 @@ from braidlog.client.consumer.offsets.positions import FetchCommitted, Positions
 from braidlog.client.consumer.subscription_state import SubscriptionKind, SubscriptionState
 from braidlog.client.consumer.wakeup import Wakeup
 from braidlog.client.errors import AuthenticationFailed, ClientError
-from braidlog.client.metadata import METADATA, Metadata
-from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Nodes
+from braidlog.client.metadata import Metadata
+from braidlog.client.requests.metadata import METADATA
+from braidlog.client.runtime import current_runtime
 from braidlog.client.serialization import deserializer_of
 from braidlog.client.settings import CONSUMER, Settings
-from braidlog.core.clock import Clock, SystemClock
+from braidlog.core.clock import Clock
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     NONE,
@@ -63,13 +63,14 @@ class ConsumerNetwork:
         self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any], clock: Clock | None = None
     ) -> None:
         self.settings = settings = Settings.of(CONSUMER, config, keywords)
-        self.clock: Clock = clock or SystemClock()
+        runtime = current_runtime()
+        self.clock: Clock = clock or runtime.clock
         reset_strategy = AutoOffsetResetStrategy(settings.text("auto.offset.reset"))
         key_of = deserializer_of(settings, "key.deserializer")
         value_of = deserializer_of(settings, "value.deserializer")
         self.subscription = SubscriptionState(exclude_internal=settings.flag("exclude.internal.topics"))
         self.wakeup = Wakeup(self.clock)
-        self.nodes = Nodes(settings)
+        self.nodes = runtime.nodes(settings)
         self.interceptors = interceptors_of(settings)
         self.membership: Membership | None = None
         self.commits: Commits | None = None
@@ -79,7 +80,7 @@ class ConsumerNetwork:
         self._assigned_view: ClusterView | None = None
         self._assigned_version = -1
         self._look_again: asyncio.TimerHandle | None = None
-        self.engine = Engine("consumer")
+        self.engine = runtime.new_engine("consumer")
         try:
             self._tasks = Tasks("consumer")
             self.metadata = Metadata(self.nodes, settings, create_topics=settings.flag("allow.auto.create.topics"))

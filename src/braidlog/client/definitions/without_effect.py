@@ -1,4 +1,4 @@
-"""Settings of Kafka's clients that have no effect here: known, so that who asks for them is told why."""
+"""Settings of Kafka's clients that have no effect here: known, so that a program that sets one learns why."""
 
 from __future__ import annotations
 

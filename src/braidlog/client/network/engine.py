@@ -14,7 +14,7 @@ import threading
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from braidlog.client.errors import ClosedError, ConcurrentUseError, RequestTimeout
 from braidlog.core.tasks import Tasks
@@ -39,9 +39,9 @@ class _SleepingSelector(selectors.DefaultSelector):
             ready = super().select(timeout)
         finally:
             self._busy.acquire()
-        # Whoever had the lock meanwhile may have taken a socket away and given it back. asyncio answers news of a
-        # reader that was taken away by removing the one that is there now, and nobody would ever read again. News of
-        # the new one comes with the next call.
+        # Another thread that had the lock meanwhile may have unregistered a socket and registered it again. asyncio
+        # would take the event of the old reader as a reason to remove the new one, and the socket would never be
+        # read again. The new one has its event at the next call.
         watched = self.get_map()
         return [(key, events) for key, events in ready if watched.get(key.fd) is key]
 
@@ -49,17 +49,17 @@ class _SleepingSelector(selectors.DefaultSelector):
 class Engine:
     def __init__(self, name: str) -> None:
         self.name = name
-        # Held by the engine's thread but while it sleeps: whoever gets it may do the engine's work in its place, as
+        # Held by the engine's thread but while it sleeps: a thread that gets it may do the engine's work, as
         # long as that neither waits nor needs the loop to run.
         self.busy = allocate_lock()
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop(_SleepingSelector(self.busy))
         self._tasks = Tasks(name)
         self._process = os.getpid()
         self._closed = False
-        # Why the thread ended without having been closed; told to `on_death`.
+        # Why the thread ended without having been closed; `on_death` is called with it.
         self._death: ClosedError | None = None
         self.on_death: list[Callable[[ClosedError], None]] = []
-        # Those who wait for work that was handed over: told if the thread ends before it.
+        # Futures of work that was handed over; they fail if the thread ends before it.
         self._waiting: set[concurrent.futures.Future[Any]] = set()
         # Held while work is handed over, so that nothing is handed over behind the end and then waits for ever. A
         # finalizer may hand over at any point, also while its own thread does so.
@@ -77,7 +77,7 @@ class Engine:
                     self.loop.run_forever()
                     return
                 except (SystemExit, KeyboardInterrupt) as problem:
-                    # Only the main thread can end the program. To end here would leave everybody waiting instead.
+                    # Only the main thread can end the program. To end here would leave all callers waiting.
                     log.error("%r was raised on the thread of this %s, where it ends nothing", problem, self.name)
         except BaseException as problem:
             self._die(problem)
@@ -88,7 +88,7 @@ class Engine:
             self.busy.release()
 
     def _die(self, problem: BaseException) -> None:
-        """The loop itself failed: nobody may wait for it any more."""
+        """The loop itself failed: callers must not wait for it any more."""
         log.critical("the thread of this %s ended", self.name, exc_info=problem)
         death = ClosedError(f"the thread of this {self.name} ended ({problem!r}); make a new one")
         with self._handing:
@@ -96,7 +96,7 @@ class Engine:
             self._death = death
             waiting = list(self._waiting)
         for each in waiting:
-            # Whoever gave up waiting has been told otherwise.
+            # A caller that gave up has its own error.
             with suppress(concurrent.futures.InvalidStateError):
                 each.set_exception(death)
         for callback in self.on_death:
@@ -140,7 +140,7 @@ class Engine:
             waiting.cancel()
             raise RequestTimeout(f"not done within {timeout_s:g} s") from problem
         except BaseException:
-            # Ctrl-C in the caller: what it waited for has nobody any more.
+            # Ctrl-C in the caller: nothing waits for the result any more.
             waiting.cancel()
             raise
 
@@ -211,39 +211,3 @@ class Engine:
 def in_event_loop() -> bool:
     """Whether this thread runs an event loop, which a call that waits would block."""
     return asyncio._get_running_loop() is not None
-
-
-async def in_own_thread(name: str, call: Callable[[], T]) -> T:
-    """What a call that blocks returns, without keeping the loop.
-
-    Not the loop's executor: the end of a program waits for its threads, however long the call takes, and then closes it
-    to those who still have something to send.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, problem: BaseException | None) -> None:
-        if answer.done():
-            return
-        if problem is None:
-            answer.set_result(cast("T", result))
-        else:
-            answer.set_exception(problem)
-
-    def work() -> None:
-        result: T | None = None
-        problem: BaseException | None = None
-        try:
-            result = call()
-        except BaseException as met:
-            problem = met
-        # The loop may be gone by then.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, problem)
-
-    try:
-        threading.Thread(target=work, name=f"braidlog {name}", daemon=True).start()
-    except RuntimeError:
-        # At the end of a program, from Python 3.12 on, there are no new threads. Little else needs the loop by then.
-        work()
-    return await answer

@@ -9,68 +9,26 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
+from braidlog import __version__
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
-from braidlog.client.network.connection import Connection, reason_of
-from braidlog.client.network.engine import in_own_thread
+from braidlog.client.network.channel_builders import channel_builder_for
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
-from braidlog.net.outbound.transport import PlainTransport, Transport
+from braidlog.core.clock import Clock, SystemClock
+from braidlog.core.types import address_text
+from braidlog.net.outbound.connector import Address, Connector, SocketConnector
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 
 DEFAULT_PORT: Final = 9092
-# Kafka spreads reconnects by a fifth, so that a restarted broker is not met by everybody at once.
+# Kafka spreads reconnects by a fifth, so that not all clients call a restarted broker at once.
 _JITTER: Final = 0.2
-# A broker says nothing to who should have authenticated first.
-WANTS_SASL: Final = (
-    " on the first request; if its listener wants clients to log in, set security.protocol=SASL_PLAINTEXT "
-    "(or SASL_SSL), sasl.mechanism, and the credentials"
-)
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
 
-Address = tuple[str, int]
-# What socket.getaddrinfo says of an address.
-Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
-Open = Callable[[Address], Awaitable[Connection]]
-
-
-class ChannelBuilder(Protocol):
-    """How a fresh socket becomes a connection that the broker trusts."""
-
-    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport: ...
-
-    async def authenticate(self, connection: Connection) -> None:
-        """After the versions are known and before anything else is posted."""
-        ...
-
-    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
-        """What stands behind a broker that hangs up at the first request."""
-        ...
-
-
-class PlaintextChannelBuilder:
-    """Clear text, anonymous."""
-
-    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
-        return PlainTransport(loop, connected)
-
-    async def authenticate(self, connection: Connection) -> None:
-        connection.hint = WANTS_SASL
-
-    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
-        from braidlog.client.network.listener_probe import explain_plaintext_failure
-
-        return await explain_plaintext_failure(problem, address)
-
-
-def channel_builder_for(settings: Settings) -> ChannelBuilder:
-    if settings.text("security.protocol").upper() == "PLAINTEXT":
-        return PlaintextChannelBuilder()
-    # Only who needs it pays for the import of ssl.
-    from braidlog.client.network.authentication import channel_builder_for as secured
-
-    return secured(settings)
+Open = Callable[[Address], Awaitable[PipelinedConnection]]
 
 
 def parse_servers(servers: tuple[str, ...]) -> list[Address]:
@@ -99,8 +57,8 @@ class _NodeState:
     """One connection to be or not to be, and when it may be tried again."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
-        self.opening: asyncio.Task[Connection] | None = None
+        self.connection: PipelinedConnection | None = None
+        self.opening: asyncio.Task[PipelinedConnection] | None = None
         self.failures = 0
         self.not_before = 0.0
 
@@ -109,31 +67,45 @@ class Nodes:
     """Used on the engine's thread only."""
 
     def __init__(
-        self, settings: Settings, *, random: Random | None = None, open_connection: Open | None = None
+        self,
+        settings: Settings,
+        *,
+        random: Random | None = None,
+        connector: Connector | None = None,
+        clock: Clock | None = None,
+        open_connection: Open | None = None,
     ) -> None:
         self.bootstrap = parse_servers(settings.items("bootstrap.servers"))
         self.request_timeout_s = settings.seconds("request.timeout.ms")
-        # What those who use these connections tell of their failures.
-        self.problems = ProblemLog(settings.kind)
-        self._settings = settings
+        # Failures on these connections, as they are logged.
+        self.problems = ProblemLog(settings.kind, (clock or SystemClock()).monotonic)
         self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
         self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
         self._backoff_s = settings.seconds("reconnect.backoff.ms")
         self._longest_backoff_s = settings.seconds("reconnect.backoff.max.ms")
         self._idle_s = settings.seconds("connections.max.idle.ms")
-        self._channel_builder = channel_builder_for(settings)
         self._random = random or Random()
+        self._channel_builder = channel_builder_for(settings, self._random)
+        self._connector = connector or SocketConnector(
+            self._channel_builder.secure,
+            self._setup_s,
+            # Kafka's small defaults would switch off the system's own tuning, so only a wish counts.
+            buffer_sizes={
+                option: settings.number(key)
+                for option, key in _BUFFERS
+                if settings.is_given(key) and settings.number(key) > 0
+            },
+            setting_of=partial(_setting_of, frozenset(self.bootstrap)),
+        )
         self._open_connection = open_connection or self._open
         self._addresses: dict[int, Address] = {}
-        # Those of the cluster that were given up together, until metadata tells of brokers again.
+        # Those of the cluster that were given up together, until metadata names brokers again.
         self._unreachable: dict[int, Address] = {}
         self._slots: dict[tuple[int, str], _NodeState] = {}
         self._closed = False
         self._sweep: asyncio.TimerHandle | None = None
         # Hung up on the first request: they may want a login.
         self._may_require_sasl: set[str] = set()
-        # Which of a name's addresses to try first: the one after that which led nowhere.
-        self._turns: dict[Address, int] = {}
 
     # Who is there
 
@@ -167,14 +139,14 @@ class Nodes:
 
     # Connections
 
-    def ready(self, node_id: int, purpose: str = "") -> Connection | None:
+    def ready(self, node_id: int, purpose: str = "") -> PipelinedConnection | None:
         """The connection where there is one already."""
         slot = self._slots.get((node_id, purpose))
         if slot is None or slot.connection is None or not slot.connection.is_open:
             return None
         return slot.connection
 
-    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+    async def connection(self, node_id: int, purpose: str = "") -> PipelinedConnection:
         """The connection to a broker, made when there is none; a broker that just failed is given a pause first."""
         if self._closed:
             raise ClosedError("the client is closed")
@@ -187,18 +159,18 @@ class Nodes:
             )
             slot.opening.add_done_callback(lambda _: _opened(slot))
         opening = slot.opening
-        # One who gives up waiting must not take the connection from the others.
+        # A caller that gives up waiting must not take the connection from the others.
         await asyncio.wait([opening])
         if not opening.cancelled():
             return opening.result()
-        # Dropped meanwhile. To whoever waits that is a failure as any other: nobody cancelled them.
+        # Dropped meanwhile. To the caller that is a failure as any other: the caller was not cancelled.
         if self._closed:
             raise ClosedError("the client is closed")
         if node_id in self._unreachable:
             raise self._absent(node_id)
         raise NoConnection(f"broker {node_id} moved, or left the cluster, while it was being called")
 
-    async def any(self) -> Connection:
+    async def any(self) -> PipelinedConnection:
         """A connection to whichever broker answers, the least busy of the open ones first."""
         if self._closed:
             raise ClosedError("the client is closed")
@@ -220,7 +192,7 @@ class Nodes:
                 problems.append(str(problem))
         raise NoConnection("; ".join(dict.fromkeys(problems)))
 
-    async def _establish(self, node_id: int, slot: _NodeState) -> Connection:
+    async def _establish(self, node_id: int, slot: _NodeState) -> PipelinedConnection:
         loop = asyncio.get_running_loop()
         if slot.not_before > loop.time():
             await asyncio.sleep(slot.not_before - loop.time())
@@ -250,112 +222,43 @@ class Nodes:
         address = self._unreachable.get(node_id)
         if address is None:
             return NoConnection(f"there is no broker {node_id} in the cluster now")
-        return NoConnection(f"broker {node_id} is unreachable at {_shown(address)}; is it running?")
+        return NoConnection(f"broker {node_id} is unreachable at {address_text(*address)}; is it running?")
 
     def _failed(self, slot: _NodeState, now: float) -> None:
         pause = min(self._backoff_s * 2**slot.failures, self._longest_backoff_s)
         slot.failures = min(slot.failures + 1, 30)
         slot.not_before = now + pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
-    def _on_closed(self, slot: _NodeState, closed: Connection) -> None:
+    def _on_closed(self, slot: _NodeState, closed: PipelinedConnection) -> None:
         # One that broke is called again after a pause; one that was idle or not needed any more at once.
         if slot.connection is closed and closed.problem is not None:
             self._failed(slot, asyncio.get_running_loop().time())
             if closed.hint:
                 self._may_require_sasl.add(closed.address)
 
-    async def _open(self, address: Address) -> Connection:
-        host, shown = address[0], _shown(address)
+    async def _open(self, address: Address) -> PipelinedConnection:
+        transport = await self._connector.connect(address)
         loop = asyncio.get_running_loop()
-        connected = await self._connect(loop, address, shown)
-        try:
-            transport = await self._channel_builder.secure(loop, connected, host)
-        except BaseException as problem:
-            connected.close()
-            if isinstance(problem, OSError):
-                raise NoConnection(f"the connection to {shown} broke ({reason_of(problem)})") from problem
-            raise
-        connection = Connection(loop, transport, shown, self._client_id)
+        connection = PipelinedConnection(loop, transport, address_text(*address), self._client_id)
         try:
             await self._negotiate_and_authenticate(connection)
         except NoConnection as problem:
             connection.close()
-            self._turns[address] = self._turns.get(address, 0) + 1
+            self._connector.avoid_last(address)
             raise await self._channel_builder.explained(problem, address) from problem
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def _negotiate_and_authenticate(self, connection: Connection) -> None:
-        await connection.negotiate(min(self.request_timeout_s, self._setup_s))
+    async def _negotiate_and_authenticate(self, connection: PipelinedConnection) -> None:
+        await connection.negotiate(__version__, min(self.request_timeout_s, self._setup_s))
         await self._channel_builder.authenticate(connection)
         if connection.hint and connection.address in self._may_require_sasl:
-            from braidlog.client.network.listener_probe import check_sasl_not_required
+            from braidlog.net.outbound.listener_probe import check_sasl_not_required
 
             await check_sasl_not_required(connection, self._setup_s)
             self._may_require_sasl.discard(connection.address)
-
-    async def _connect(self, loop: asyncio.AbstractEventLoop, address: Address, shown: str) -> socket.socket:
-        """The first address of a name that answers; each has its own time to do so."""
-        problem: OSError | None = None
-        try:
-            async with asyncio.timeout(self._setup_s):
-                found = await _resolved(*address)
-        except UnicodeError as wrong:
-            raise NoConnection(f"{shown}{self._given(address)} is no name that a host can have") from wrong
-        except TimeoutError as late:
-            raise NoConnection(
-                f"the name {address[0]}{self._given(address)} is not resolved within {self._setup_s:g} s; "
-                "does DNS answer?"
-            ) from late
-        except socket.gaierror as unknown:
-            # The resolver has words for its numbers, the system has not.
-            raise NoConnection(
-                f"the name {address[0]}{self._given(address)} cannot be resolved ({unknown.strerror or unknown}); "
-                "is it written right, and known to the resolver of this machine?"
-            ) from unknown
-        except OSError as unknown:
-            found, problem = [], unknown
-        first = self._turns.get(address, 0) % len(found) if found else 0
-        for family, kind, protocol, _, where in found[first:] + found[:first]:
-            made = socket.socket(family, kind, protocol)
-            try:
-                self._prepare(made)
-                async with asyncio.timeout(self._setup_s):
-                    await loop.sock_connect(made, where)
-            except OSError as refused:
-                made.close()
-                # One that refuses says more than another that is silent.
-                if problem is None or isinstance(problem, TimeoutError):
-                    problem = refused
-                continue
-            except BaseException:
-                made.close()
-                raise
-            return made
-        if isinstance(problem, TimeoutError) and not problem.errno:
-            raise NoConnection(
-                f"no broker answers at {shown} within {self._setup_s:g} s; "
-                "is the address right, and no firewall between?"
-            ) from problem
-        reason = f"{address[0]} has no address" if problem is None else reason_of(problem)
-        doubt = ", and is bootstrap.servers right" if address in self.bootstrap else ""
-        raise NoConnection(f"no broker answers at {shown} ({reason}); is it running{doubt}?") from problem
-
-    def _given(self, address: Address) -> str:
-        """Where the address comes from, as far as a user can change it; of others it is said what the broker told."""
-        return " (bootstrap.servers)" if address in self.bootstrap else ""
-
-    def _prepare(self, made: socket.socket) -> None:
-        made.setblocking(False)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A broker that vanished without a word is found out some day, even where nothing is asked of it.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, key in _BUFFERS:
-            # Kafka's small defaults would switch off the system's own tuning, so only a wish counts.
-            if self._settings.is_given(key) and self._settings.number(key) > 0:
-                made.setsockopt(socket.SOL_SOCKET, option, self._settings.number(key))
 
     def _close_idle(self) -> None:
         """Before the broker does it, which hangs up in the middle of whatever comes next."""
@@ -391,30 +294,12 @@ class Nodes:
         self._slots.clear()
 
 
-def _shown(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _setting_of(bootstrap: frozenset[Address], address: Address) -> str:
+    return "bootstrap.servers" if address in bootstrap else ""
 
 
 def _opened(slot: _NodeState) -> None:
     task, slot.opening = slot.opening, None
-    # Everybody who waited may have gone; the failure is in the slot's books either way.
+    # The callers may have given up; the slot has counted the failure either way.
     if task is not None and not task.cancelled():
         task.exception()
-
-
-async def _resolved(host: str, port: int) -> list[Resolved]:
-    if _is_address(host):
-        # An address needs no resolver, whose thread would cost more than the connection.
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
-    return await in_own_thread(
-        f"resolves {host}", lambda: list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    )
-
-
-def _is_address(host: str) -> bool:
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    except (OSError, UnicodeError):
-        return False
-    return True

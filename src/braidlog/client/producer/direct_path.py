@@ -20,12 +20,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from braidlog.client.errors import ClientError, NoConnection
-from braidlog.client.network.connection import Connection, OnAnswer, TakeDirectly
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, Waiter, notify_waiters
 from braidlog.client.producer.accumulator.record_accumulator import RecordAccumulator
 from braidlog.client.producer.delivery import CompletionLatch
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.net.outbound.pipelined_connection import OnAnswer, PipelinedConnection, TakeDirectly
 from braidlog.net.outbound.transport import WAIT_S
 from braidlog.wire.apis import PRODUCE
 from braidlog.wire.generated.produce import ProduceResponse
@@ -83,7 +83,7 @@ class ProduceConnection(Protocol):
 
 
 class ReadyConnections(Protocol):
-    def ready(self, node_id: int) -> Connection | None: ...
+    def ready(self, node_id: int) -> PipelinedConnection | None: ...
 
 
 class DirectPath:
@@ -113,7 +113,7 @@ class DirectPath:
         self.answers_taken = 0
         # The broker and the connection of the last request that was sent by this path.
         self._node = -1
-        self._connection: Connection | None = None
+        self._connection: PipelinedConnection | None = None
         # When the last answer was read by this path. One after the other: the loop need not look at the socket between.
         self._read_at = 0.0
         # The engine looks now and then whether that is still so.
@@ -196,7 +196,7 @@ class DirectPath:
         sent = InFlightRequest(node, request, version)
         answered, take = partial(self._sender.answered, sent), partial(self._take, sent)
         timeout_s = self._requests.timeout_s
-        if isinstance(connection, Connection):
+        if isinstance(connection, PipelinedConnection):
             # The same call; compiled, and the type being known, it costs a fraction.
             connection.post_with(PRODUCE, version, request, timeout_s, answered, take, directly=directly)
         else:
@@ -283,7 +283,7 @@ class DirectPath:
                 self._on_engine(partial(connection.leave_reading, False))
 
     def _read(
-        self, connection: Connection, awaited: ProducerBatch | CompletionLatch, now: float, deadline: float
+        self, connection: PipelinedConnection, awaited: ProducerBatch | CompletionLatch, now: float, deadline: float
     ) -> bool:
         """Whether there is no more to read here."""
         goes_on = connection.read_directly()

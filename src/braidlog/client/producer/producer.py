@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from braidlog.client.cluster_view import PartitionView
 from braidlog.client.errors import ClosedError, TransactionStateError
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.engine import Engine
-from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder, keep_freed_memory
 from braidlog.client.producer.accumulator.producer_id_state import ProducerIdState
 from braidlog.client.producer.accumulator.record_accumulator import AccumulatorLimits, RecordAccumulator
@@ -37,8 +35,8 @@ from braidlog.client.producer.sender import EngineMetadataWait, Sender
 from braidlog.client.producer.transactions.blocking import BlockingTransactions, TransactionScope
 from braidlog.client.producer.transactions.coordinator_client import TransactionCoordinatorClient
 from braidlog.client.producer.transactions.transaction_manager import TransactionManager
+from braidlog.client.runtime import ClientRuntime, current_runtime
 from braidlog.client.settings import PRODUCER, Settings
-from braidlog.core.clock import SystemClock
 from braidlog.wire.records.compression import codec_named
 
 if TYPE_CHECKING:
@@ -61,6 +59,7 @@ class Producer(SendPath):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]) -> None:
+        runtime = current_runtime()
         chosen = Settings.of(PRODUCER, config, settings)
         guarantees = guarantees_of(chosen)
         self._settings = chosen
@@ -72,8 +71,8 @@ class Producer(SendPath):
         accumulator = RecordAccumulator(
             self._limits,
             producer_id_state,
-            SystemClock(),
-            built_in_partitioner_of(chosen),
+            runtime.clock,
+            built_in_partitioner_of(chosen, runtime.random),
             metadata_wait.wake,
             ignore_keys=partitioner is not None,
         )
@@ -87,15 +86,16 @@ class Producer(SendPath):
         self._send_pipeline = pipeline
         self._batch_encoder = BatchEncoder(*_codec(chosen))
         keep_freed_memory(self._limits.batch_size)
-        self._engine = Engine(PRODUCER)
+        self._engine = runtime.new_engine(PRODUCER)
         try:
-            self._start(chosen, guarantees, metadata_wait, producer_id_state, accumulator)
+            self._start(runtime, chosen, guarantees, metadata_wait, producer_id_state, accumulator)
         except BaseException:
             self._engine.close()
             raise
 
     def _start(
         self,
+        runtime: ClientRuntime,
         chosen: Settings,
         guarantees: Guarantees,
         metadata_wait: EngineMetadataWait,
@@ -104,8 +104,10 @@ class Producer(SendPath):
     ) -> None:
         engine = self._engine
         backoff_s = chosen.seconds("retry.backoff.ms")
-        self._nodes = nodes = Nodes(chosen)
-        self._metadata = metadata = Metadata(nodes, chosen, topic_idle_s=chosen.seconds("metadata.max.idle.ms"))
+        self._nodes = nodes = runtime.nodes(chosen)
+        self._metadata = metadata = Metadata(
+            nodes, chosen, topic_idle_s=chosen.seconds("metadata.max.idle.ms"), random=runtime.random
+        )
         self._response_handler = response_handler = ProduceResponseHandler(
             accumulator,
             metadata,

@@ -15,7 +15,6 @@ from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import ClusterView, TopicView
 from braidlog.client.errors import ClientError, NoConnection, ProducerFailedError
 from braidlog.client.metadata import Metadata
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine, in_event_loop
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
@@ -27,6 +26,7 @@ from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRe
 from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.apis import PRODUCE
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -323,7 +323,7 @@ class Sender:
         self._response_handler.unanswered(batches, problem)
         self.turn_soon()
 
-    def _post(self, node: int, connection: Connection, batches: list[ProducerBatch]) -> None:
+    def _post(self, node: int, connection: PipelinedConnection, batches: list[ProducerBatch]) -> None:
         if self.transactions is not None:
             self._requests.newest = self.transactions.produce_at_most
             for batch in batches:

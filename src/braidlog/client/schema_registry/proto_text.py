@@ -281,7 +281,7 @@ class _Parser:
         field = FieldDescriptorProto(name=self._identifier("a field's name"), label=_LABELS["repeated"])
         self._number_and_options(field)
         self._sign(";")
-        # On the wire a map is a repeated message of two fields, whose name everybody derives alike.
+        # On the wire a map is a repeated message of two fields, whose name every compiler derives alike.
         entry = made.nested_type.add(name=f"{_camel(field.name)}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=_LABELS["optional"], type=_SCALARS[key])
@@ -307,7 +307,7 @@ class _Parser:
                 self._field(made, word, "", number)
 
     def _ranges(self, made: DescriptorProto, word: str) -> None:
-        """Of extensions; what is reserved restricts whoever changes the file, and nobody who reads."""
+        """Skip ranges of extensions and reserved names: they restrict changes of the file, not its use."""
         if word == "reserved":
             self._skip_statement()
             return

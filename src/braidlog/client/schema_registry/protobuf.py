@@ -25,7 +25,7 @@ from braidlog.client.schema_registry.registry import ProtobufSchema
 # A registry does not say what its schemas would be called as files.
 _OWN_NAME: Final = "schema.proto"
 _COMPILED: Final = ("google/protobuf/", "google/type/", "google/rpc/", "google/api/")
-# Confluent's registry knows these without being told.
+# Confluent's registry knows these by itself.
 _BUILT_IN: Final[Mapping[str, str]] = {
     "confluent/meta.proto": 'syntax = "proto3"; package confluent; '
     "message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }",
@@ -46,7 +46,7 @@ class Messages:
         self._file = file
 
     def at(self, path: tuple[int, ...]) -> Any:
-        """The class of the message that indexes lead to; the entries of maps, which nobody wrote, do not count."""
+        """The class of the message that indexes lead to; the entries of maps, which stand in no file, do not count."""
         within = list(self._file.message_types_by_name.values())
         found: Any = None
         for index in path:

@@ -110,7 +110,7 @@ class Registry:
         try:
             schema = json.loads(text) if isinstance(text, str) else None
         except json.JSONDecodeError:
-            # Avro's primitive types may be told without quotes.
+            # Avro's primitive types may be written without quotes.
             schema = text if kind == "AVRO" else None
         if schema is None:
             raise RegistryError(f"the registry's schema {schema_id} is not readable as {kind}")
@@ -137,7 +137,7 @@ class Registry:
         return [each.strip().rstrip("/") for each in self.url.split(",") if each.strip()] or [""]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Of the first address that answers; what only one of several rounds meets is not told."""
+        """From the first address that answers; a failure is raised if every address failed."""
         problem = "it has no address"
         for attempt in range(_ROUNDS):
             if attempt:

@@ -2,7 +2,7 @@
 
 Small frames come out of one inbox; a frame larger than what is there gets a buffer of its own, which the transport
 then fills in large pieces: every wake-up costs a turn at the interpreter's lock. That buffer grows with what arrives,
-so that a size alone, which anybody can write, takes no memory.
+so that a size alone takes no memory.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What the socket does not take at once waits for it.
 
-A transport moves bytes and knows nothing of frames; `TlsTransport` (tls.py) has the same face.
+A transport moves bytes and knows nothing of frames; `TlsTransport` (tls_transport.py) has the same interface.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDED: Final = 0
 
 # The kernel takes no more pieces in one call (IOV_MAX is 1024 on Linux).
 _MOST_PIECES: Final = 512
-# How much has to be there before the system calls a socket readable; 0 where it cannot be told.
+# How much has to be there before the system calls a socket readable; 0 where it cannot be set.
 _LOW_WATER: Final[int] = getattr(socket, "SO_RCVLOWAT", 0) if sys.platform == "linux" else 0
 
 Piece = bytes | memoryview
@@ -48,7 +48,7 @@ class Transport(Protocol):
         ...
 
     def expect(self, size: int) -> None:
-        """A hint: nothing can be done before so many bytes have come, so that there is no need to tell of fewer."""
+        """A hint: nothing can be done before so many bytes have come, so that fewer need no callback."""
         ...
 
     def send(self, pieces: Sequence[Piece]) -> None:
@@ -203,7 +203,7 @@ class PlainTransport:
         self._waiting.clear()
         self._unsent = 0
         if self._on_lost is not None:
-            # Whoever sends is in the midst of something, and may not be on the loop's thread at all.
+            # The sender is in the middle of something, and may not be on the loop's thread at all.
             self._loop.call_soon_threadsafe(self._on_lost, problem)
 
     def close(self) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from braidlog.cli.commands.groups_describe import offset_rows, show_members, show_state
-from braidlog.client.admin.coordinator_strategy import CoordinatorNode
-from braidlog.client.admin.group_members import GroupMember
-from braidlog.client.admin.groups import GroupDescription, GroupState, GroupType
+from braidlog.client.admin.groups import GroupDescription, GroupMember, GroupState, GroupType
+from braidlog.client.admin.lookup_strategies import CoordinatorNode
 from braidlog.client.admin.records import ListedOffset
 from braidlog.client.admin.results import Failure
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata

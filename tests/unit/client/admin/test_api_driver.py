@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from braidlog.client.admin.api_driver import ANY, AdminApiDriver
+from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.lookup_strategies import (
+    ANY,
     AnyBrokerStrategy,
     BrokerStrategy,
     ControllerStrategy,

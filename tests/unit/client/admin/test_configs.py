@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from braidlog.client.admin import configs as api
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.configs import Alter, ConfigCalls, ConfigChange, ConfigResource, ConfigSource, ConfigType
+from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.configs import Alter, ConfigChange, ConfigResource, ConfigSource, ConfigType
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.wire.generated.describe_configs import (
@@ -55,11 +55,9 @@ def alter(request: Any) -> IncrementalAlterConfigsResponse:
     )
 
 
-def pair(
-    answer: Any, api_key: int, versions: dict[int, int] | None = None
-) -> tuple[ConfigCalls, dict[int, ScriptedNode]]:
+def pair(answer: Any, api_key: int, versions: dict[int, int] | None = None) -> tuple[Admin, dict[int, ScriptedNode]]:
     nodes = {number: ScriptedNode({api_key: answer}, versions) for number in (1, 2)}
-    return ConfigCalls(AdminApiDriver(ScriptedCluster(nodes))), nodes
+    return admin_over(ScriptedCluster(nodes)), nodes
 
 
 def test_a_brokers_own_settings_are_asked_of_it() -> None:

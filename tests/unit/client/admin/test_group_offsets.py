@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from braidlog.client.admin import group_offsets as api
+from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.group_offsets import GroupOffsetCalls
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.offset_commit import (
@@ -45,7 +45,7 @@ def test_offsets_of_several_groups() -> None:
         )
 
     cluster = ScriptedCluster({1: ScriptedNode({api.OFFSET_FETCH: fetch})})
-    found = GroupOffsetCalls(AdminApiDriver(cluster)).list_group_offsets(["a", "b"])
+    found = admin_over(cluster).list_group_offsets(["a", "b"])
     assert found == {"a": {ORDERS_0: OffsetAndMetadata(7, "note", 2)}, "b": {}}
 
 
@@ -55,7 +55,7 @@ def test_offsets_from_a_broker_that_takes_one_group_at_a_time() -> None:
         return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="orders", partitions=[committed])])
 
     cluster = ScriptedCluster({1: ScriptedNode({api.OFFSET_FETCH: fetch}, {api.OFFSET_FETCH: 7})})
-    found = GroupOffsetCalls(AdminApiDriver(cluster)).list_group_offsets(["a", "bb"])
+    found = admin_over(cluster).list_group_offsets(["a", "bb"])
     assert [found[name][ORDERS_0].offset for name in ("a", "bb")] == [1, 2]
 
 
@@ -77,7 +77,7 @@ def test_committing_from_outside() -> None:
         return OffsetCommitResponse(topics=topics)
 
     node = ScriptedNode({api.OFFSET_COMMIT: commit})
-    groups = GroupOffsetCalls(AdminApiDriver(ScriptedCluster({1: node}), new_retry=RetryClock().retry))
+    groups = admin_over(AdminApiDriver(ScriptedCluster({1: node}), new_retry=RetryClock().retry))
     wanted = {ORDERS_1: OffsetAndMetadata(5, "note", 2), ORDERS_0: 3}
     assert groups.alter_group_offsets("g", wanted) == {ORDERS_0: None, ORDERS_1: None}
     request = node.asked[-1]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.client.admin import groups as api
+from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.group_members import read_assignment
-from braidlog.client.admin.groups import GroupCalls
+from braidlog.client.admin.groups import read_assignment
 from braidlog.core.protocol_errors import GroupIdNotFoundError, UnknownMemberIdError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated import consumer_group_describe as newer
@@ -31,13 +31,13 @@ def assignment(version: int = 1) -> bytes:
     return version_prefixed_bytes(ConsumerProtocolAssignment(assigned_partitions=[topic]), version)
 
 
-def describing(older_group: older.DescribedGroup, newer_group: newer.DescribedGroup | None = None) -> GroupCalls:
+def describing(older_group: older.DescribedGroup, newer_group: newer.DescribedGroup | None = None) -> Admin:
     answers: dict[int, Any] = {
         api.DESCRIBE_GROUPS: lambda request: older.DescribeGroupsResponse(groups=[older_group]),
     }
     if newer_group is not None:
         answers[api.CONSUMER_GROUP_DESCRIBE] = lambda request: newer.ConsumerGroupDescribeResponse(groups=[newer_group])
-    return GroupCalls(AdminApiDriver(ScriptedCluster({1: ScriptedNode(answers)})))
+    return admin_over(ScriptedCluster({1: ScriptedNode(answers)}))
 
 
 def test_a_classic_group_is_unknown_to_the_newer_description() -> None:
@@ -104,7 +104,7 @@ def test_all_brokers_are_asked_for_their_groups() -> None:
         groups = [ListedGroup(group_id=name, group_state="Empty") for name in names]
         return ScriptedNode({api.LIST_GROUPS: lambda request: ListGroupsResponse(groups=groups)})
 
-    listed = GroupCalls(AdminApiDriver(ScriptedCluster({1: lists("c", "a"), 2: lists("b")}))).list_groups()
+    listed = admin_over(ScriptedCluster({1: lists("c", "a"), 2: lists("b")})).list_groups()
     assert [(each.group_id, each.coordinator, each.type) for each in listed] == [
         ("a", 1, "classic"),
         ("b", 2, "classic"),
@@ -117,7 +117,7 @@ def test_a_broker_that_loads_is_waited_for() -> None:
     node = ScriptedNode({api.LIST_GROUPS: lambda request: answers.pop(0)})
     patience = RetryClock()
     driver = AdminApiDriver(ScriptedCluster({1: node}), new_retry=patience.retry)
-    assert GroupCalls(driver).list_groups() == []
+    assert admin_over(driver).list_groups() == []
     assert len(patience.sleeps) == 1
 
 
@@ -134,7 +134,7 @@ def test_members_are_removed_by_either_id() -> None:
         return LeaveGroupResponse(members=members)
 
     node = ScriptedNode({api.LEAVE_GROUP: leave})
-    calls = GroupCalls(AdminApiDriver(ScriptedCluster({1: node})))
+    calls = admin_over(ScriptedCluster({1: node}))
     removed = calls.remove_members("g", instance_ids=["static"], member_ids=["m", "gone"], reason="x" * 300)
     assert (removed["static"], removed["m"]) == (None, None)
     assert list(removed.errors) == ["gone"]
@@ -166,10 +166,10 @@ def test_all_members_are_removed_when_none_is_named() -> None:
             api.LEAVE_GROUP: leave,
         }
     )
-    assert GroupCalls(AdminApiDriver(ScriptedCluster({1: node}))).remove_members("g") == {"a": None, "b": None}
+    assert admin_over(ScriptedCluster({1: node})).remove_members("g") == {"a": None, "b": None}
     # A broker from before static members is told one by one.
     node.versions[api.LEAVE_GROUP] = 2
     node.answers[api.LEAVE_GROUP] = lambda request: LeaveGroupResponse()
-    calls = GroupCalls(AdminApiDriver(ScriptedCluster({1: node})))
+    calls = admin_over(ScriptedCluster({1: node}))
     assert calls.remove_members("g", member_ids=["a", "c"]) == {"a": None, "c": None}
     assert [request.member_id for request in node.asked[-2:]] == ["a", "c"]

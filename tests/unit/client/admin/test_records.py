@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.cluster_connection import LIST_OFFSETS
-from braidlog.client.admin.records import DELETE_RECORDS, ListedOffset, OffsetSpec, RecordCalls
+from braidlog.client.admin.records import DELETE_RECORDS, ListedOffset, OffsetSpec
+from braidlog.client.requests.list_offsets import LIST_OFFSETS
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import UnknownTopicOrPartitionError, UnsupportedVersionError
 from braidlog.core.types import TopicPartition
@@ -49,7 +50,7 @@ def test_log_ends_of_what_is_there_and_what_is_not() -> None:
     beyond = TopicPartition("orders", 9)
     leaderless = TopicPartition("orders", 2)
     patience = RetryClock()
-    calls = RecordCalls(AdminApiDriver(cluster, 60.0, patience.retry))
+    calls = admin_over(AdminApiDriver(cluster, 60.0, patience.retry))
     wanted = dict.fromkeys([ORDERS_0, ORDERS_1, gone, beyond, leaderless], OffsetSpec.LATEST)
     found = calls.list_offsets(wanted)
     assert (found[ORDERS_0], found[ORDERS_1]) == (ListedOffset(40, -1, -1), ListedOffset(41, -1, -1))
@@ -63,7 +64,7 @@ def test_log_ends_of_what_is_there_and_what_is_not() -> None:
 
 def test_offsets_that_a_broker_is_too_old_for() -> None:
     node = ScriptedNode({LIST_OFFSETS: lambda request: ListOffsetsResponse()}, {LIST_OFFSETS: 6})
-    calls = RecordCalls(AdminApiDriver(ScriptedCluster({1: node}, {"orders": [1]})))
+    calls = admin_over(ScriptedCluster({1: node}, {"orders": [1]}))
     with pytest.raises(UnsupportedVersionError, match="too old to be asked for MAX_TIMESTAMP"):
         calls.list_offsets({ORDERS_0: OffsetSpec.MAX_TIMESTAMP})
     with pytest.raises(UserError, match="neither a timestamp"):
@@ -89,7 +90,7 @@ def test_records_are_deleted_where_the_leader_is() -> None:
         return DeleteRecordsResponse(topics=topics)
 
     nodes = {1: ScriptedNode({DELETE_RECORDS: delete}), 2: ScriptedNode({DELETE_RECORDS: delete})}
-    calls = RecordCalls(AdminApiDriver(ScriptedCluster(nodes, {"orders": [1, 2]})))
+    calls = admin_over(ScriptedCluster(nodes, {"orders": [1, 2]}))
     found = calls.delete_records({ORDERS_1: 101, ORDERS_0: 7})
     assert found[ORDERS_0] == 7
     assert list(found) == [ORDERS_1, ORDERS_0]

@@ -8,9 +8,9 @@ import pytest
 
 from braidlog.client.admin import topics as api
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
-from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.cluster_connection import METADATA
-from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicCalls, TopicId
+from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicId
+from braidlog.client.requests.metadata import METADATA
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, random_id
 from braidlog.core.protocol_errors import InvalidPartitionsError, UnsupportedVersionError
@@ -23,9 +23,9 @@ from support.admin_fakes import ScriptedCluster, ScriptedNode
 ID = TopicId(random_id())
 
 
-def calls(answers: dict[int, Any], versions: dict[int, int] | None = None) -> tuple[TopicCalls, ScriptedNode]:
+def calls(answers: dict[int, Any], versions: dict[int, int] | None = None) -> tuple[Admin, ScriptedNode]:
     node = ScriptedNode(answers, versions)
-    return TopicCalls(AdminApiDriver(ScriptedCluster({1: node}))), node
+    return admin_over(ScriptedCluster({1: node})), node
 
 
 def created(request: Any) -> CreateTopicsResponse:

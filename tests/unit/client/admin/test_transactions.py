@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from braidlog.client.admin import transactions as api
+from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.transactions import ActiveProducer, FencedProducer, TransactionCalls
+from braidlog.client.admin.transactions import ActiveProducer, FencedProducer
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import (
     InvalidProducerEpochError,
@@ -49,7 +50,7 @@ def transaction(name: str = "t", state: str = "Ongoing", producer_id: int = 7, *
     )
 
 
-def knowing(*known: Any, **more: Any) -> TransactionCalls:
+def knowing(*known: Any, **more: Any) -> Admin:
     """Transactions of a cluster whose coordinator knows these."""
 
     def listing(request: Any) -> ListTransactionsResponse:
@@ -76,7 +77,7 @@ def knowing(*known: Any, **more: Any) -> TransactionCalls:
     answers: dict[int, Any] = {api.LIST_TRANSACTIONS: listing, api.DESCRIBE_TRANSACTIONS: describing}
     answers.update(more.get("answers", {}))
     cluster = ScriptedCluster({1: ScriptedNode(answers)}, {"orders": [1, 1]})
-    return TransactionCalls(AdminApiDriver(cluster, new_retry=RetryClock().retry))
+    return admin_over(AdminApiDriver(cluster, new_retry=RetryClock().retry))
 
 
 def test_described_or_refused() -> None:

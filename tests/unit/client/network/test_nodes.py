@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from braidlog.client.errors import AuthenticationFailed, ClosedError, NoConnection, RequestTimeout, SettingError
-from braidlog.client.network import nodes as nodes_module
 from braidlog.client.network.nodes import Nodes, parse_servers
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.protocol_errors import UnsupportedVersionError
+from braidlog.net.outbound import connector
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -260,7 +260,7 @@ async def test_every_address_of_a_name_has_its_own_time(monkeypatch: pytest.Monk
                     places = [deaf.getsockname(), ("127.0.0.1", broker.port)]
                     return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
 
-                monkeypatch.setattr(nodes_module, "_resolved", resolved)
+                monkeypatch.setattr(connector, "_resolved", resolved)
                 nodes = _nodes(broker, socket_connection_setup_timeout_ms=300)
                 assert await _ask(nodes) == "c"
                 nodes.close()
@@ -278,7 +278,7 @@ async def test_an_address_that_leads_nowhere_makes_way_for_the_next(monkeypatch:
 
         wall_server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         wall = wall_server.sockets[0]
-        monkeypatch.setattr(nodes_module, "_resolved", resolved)
+        monkeypatch.setattr(connector, "_resolved", resolved)
         nodes = _nodes(broker, reconnect_backoff_ms=1)
         with pytest.raises(NoConnection):
             await nodes.connection(-1)
@@ -299,7 +299,7 @@ async def test_a_name_that_nobody_knows_is_told_with_where_it_was_given(monkeypa
     async def unknown(host: str, _port: int) -> list[object]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(nodes_module, "_resolved", unknown)
+    monkeypatch.setattr(connector, "_resolved", unknown)
     nodes = Nodes(Settings.of(ADMIN, None, {"bootstrap_servers": "broker1:9092", "reconnect_backoff_ms": 1}))
     with pytest.raises(NoConnection) as given:
         await nodes.any()
@@ -321,7 +321,7 @@ async def test_a_name_that_is_not_resolved_in_time(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(3600)
         return []
 
-    monkeypatch.setattr(nodes_module, "_resolved", slow)
+    monkeypatch.setattr(connector, "_resolved", slow)
     given = {"bootstrap_servers": "broker1:9092", "socket_connection_setup_timeout_ms": 10}
     nodes = Nodes(Settings.of(ADMIN, None, given))
     with pytest.raises(NoConnection, match=r"the name broker1 \(bootstrap.servers\) is not resolved within 0.01 s"):
@@ -437,13 +437,6 @@ def test_servers_are_read_as_people_write_them(servers: tuple[str, ...], expecte
 def test_servers_that_are_none_are_refused(servers: tuple[str, ...]) -> None:
     with pytest.raises(SettingError, match=r"bootstrap\.servers"):
         parse_servers(servers)
-
-
-@pytest.mark.parametrize(
-    ("host", "is_one"), [("127.0.0.1", True), ("::1", True), ("localhost", False), ("1.2.3", False), ("é", False)]
-)
-def test_an_address_is_told_from_a_name(host: str, is_one: bool) -> None:
-    assert nodes_module._is_address(host) is is_one
 
 
 async def test_a_broker_is_reached_over_ipv6() -> None:

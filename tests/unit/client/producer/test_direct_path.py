@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from braidlog.client.errors import ClientError
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
 from braidlog.client.producer.accumulator.batch_encoder import BatchEncoder
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch, notify_waiters
@@ -24,6 +23,7 @@ from braidlog.client.producer.direct_path import DirectPath
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
 from braidlog.client.producer.send_path import SendPath
 from braidlog.core.clock import SystemClock
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.transport import PlainTransport
 from braidlog.wire.apis import PRODUCE, encode_response
 from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -47,8 +47,8 @@ class OneBroker:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
-    async def _connect(self, engine: Engine, ours: socket.socket) -> Connection:
-        connection = Connection(engine.loop, PlainTransport(engine.loop, ours), "broker:9092", "tester")
+    async def _connect(self, engine: Engine, ours: socket.socket) -> PipelinedConnection:
+        connection = PipelinedConnection(engine.loop, PlainTransport(engine.loop, ours), "broker:9092", "tester")
         connection._offered = {PRODUCE: (VERSION, VERSION)}
         # As after the first request of any connection: the timer that looks for late answers is set.
         connection._set_timer(engine.loop.time() + TIMEOUT_S)
@@ -105,7 +105,7 @@ class Scene:
 
     # The sender and the connections, as the path knows them
 
-    def ready(self, node: int) -> Connection:
+    def ready(self, node: int) -> PipelinedConnection:
         return self.brokers[node].connection
 
     def answered(self, sent: InFlightRequest, response: Any, problem: ClientError | None) -> None:

@@ -20,11 +20,11 @@ from braidlog.client.consumer.fetch.fetch_session_handler import FetchSessionHan
 from braidlog.client.consumer.offsets.positions import Positions
 from braidlog.client.consumer.partition_state import UNKNOWN, PartitionState
 from braidlog.client.errors import AuthenticationFailed, ClientError, RequestTimeout
-from braidlog.client.network.connection import Connection
 from braidlog.core.ids import has_topic_id
 from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.fetch import FetchResponse
 
 log = logging.getLogger("braidlog.client")
@@ -252,7 +252,7 @@ class Fetcher:
 
     async def _close_session(self, node: int, session: FetchSessionHandler) -> None:
         plan = session.closing()
-        connection: Connection | None = self._context.nodes.ready(node)
+        connection: PipelinedConnection | None = self._context.nodes.ready(node)
         # One that is parked there would be waited for; the broker forgets sessions by itself.
         if plan is None or connection is None or connection.in_flight:
             return

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ClientError
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import (
@@ -20,6 +19,7 @@ from braidlog.core.protocol_errors import (
     NotCoordinatorError,
     ProtocolError,
 )
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.message import Message
 
@@ -144,7 +144,7 @@ class CoordinatorClient:
         log.debug("group %s: broker %d at %s:%d coordinates it", self.group_id, found.node_id, found.host, found.port)
         return found.node_id
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> PipelinedConnection:
         node_id = await self.find()
         began = self._nodes.problems.now()
         try:

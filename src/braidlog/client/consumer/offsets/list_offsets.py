@@ -10,7 +10,6 @@ from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import NO_LEADER, ClusterView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.errors import AuthenticationFailed, ClientError
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.nodes import Nodes
 from braidlog.core.protocol_errors import (
     NONE,
@@ -22,6 +21,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.types import TopicPartition
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -50,7 +50,7 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-async def idle_connection(nodes: Nodes, node_id: int) -> Connection:
+async def idle_connection(nodes: Nodes, node_id: int) -> PipelinedConnection:
     """A connection on which nothing waits that may take long."""
     ready = nodes.ready(node_id)
     if ready is not None and ready.in_flight == 0:

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.errors import ClientError, LogTruncatedError
-from braidlog.client.network.connection import Connection
 from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -47,7 +47,7 @@ class TruncationCheck(NamedTuple):
     epoch: int = UNDEFINED
 
 
-def can_validate(connection: Connection) -> bool:
+def can_validate(connection: PipelinedConnection) -> bool:
     return (
         connection.offers(OFFSET_FOR_LEADER_EPOCH)
         and connection.version_for(OFFSET_FOR_LEADER_EPOCH) >= OLDEST_FOR_CONSUMERS
@@ -78,7 +78,7 @@ def truncation_error(state: PartitionState, result: TruncationCheck) -> LogTrunc
 
 
 async def request_epoch_ends(
-    connection: Connection, questions: dict[TopicPartition, EpochEndQuery], timeout_s: float
+    connection: PipelinedConnection, questions: dict[TopicPartition, EpochEndQuery], timeout_s: float
 ) -> dict[TopicPartition, EpochEnd | ProtocolError | ClientError]:
     topics: dict[str, OffsetForLeaderTopic] = {}
     for each, question in questions.items():

@@ -20,18 +20,20 @@ from braidlog.client.errors import (
     NoConnection,
     ProducerFailedError,
 )
+from braidlog.client.network.lookups import COORDINATOR_CONNECTION, RequestConnection, find_coordinators
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.producer.transactions import error_policies as error_policies
 from braidlog.client.producer.transactions import requests as requests
 from braidlog.client.producer.transactions.error_policies import ErrorAction, ErrorPolicy, error_for_code, fatal_error
 from braidlog.client.producer.transactions.requests import ProducerIdAndEpoch
+from braidlog.client.requests.find_coordinator import GROUP, TRANSACTION, CoordinatorType
+from braidlog.client.requests.init_producer_id import INIT_PRODUCER_ID, init_producer_id_request
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import NONE, ProtocolError, name_of
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
 from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
 from braidlog.wire.generated.end_txn import EndTxnResponse
-from braidlog.wire.generated.find_coordinator import FindCoordinatorResponse
 from braidlog.wire.generated.init_producer_id import InitProducerIdResponse
 from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 from braidlog.wire.message import Message
@@ -39,24 +41,16 @@ from braidlog.wire.message import Message
 Response = TypeVar("Response", bound=Message)
 Answer = TypeVar("Answer")
 
-# Not behind produce requests, which a broker answers in order and only after their replicas have them.
-COORDINATOR_CONNECTION: Final = "coordinator"
 # The transaction before is ended within milliseconds, as a rule.
 _SOON_S: Final = 0.02
 _JITTER: Final = 0.2
 
 
-class CoordinatorConnection(Protocol):
+class CoordinatorConnection(RequestConnection, Protocol):
     """What is used of a connection to a broker."""
 
     @property
     def features(self) -> Mapping[str, int]: ...
-
-    def version_for(self, api_key: int, at_most: int | None = None) -> int: ...
-
-    async def call(
-        self, api_key: int, request: Message, answer: type[Response], *, at_most: int | None = None, timeout_s: float
-    ) -> Response: ...
 
 
 class CoordinatorConnections(Protocol):
@@ -88,7 +82,7 @@ class _NotFoundYet(ClientError):
 
 class _Key(NamedTuple):
     name: str
-    kind: int
+    kind: CoordinatorType
 
 
 class TransactionCoordinatorClient:
@@ -111,7 +105,7 @@ class TransactionCoordinatorClient:
         self._pauses_s = pauses_s
         self._random = random or Random()
         self._subject = f"transactional id {transactional_id}"
-        self._own = _Key(transactional_id, requests.TRANSACTION)
+        self._own = _Key(transactional_id, TRANSACTION)
         self._nodes: dict[_Key, int] = {}
         # Why the last attempt had to be repeated, for who is tired of waiting.
         self.last_problem = ""
@@ -135,13 +129,15 @@ class TransactionCoordinatorClient:
 
     async def initialise(self, known: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """An id and epoch that fence whoever had the transactional id before; with `known`, only its next epoch."""
-        request = requests.initialise(self._transactional_id, self._timeout_ms, known)
+        request = init_producer_id_request(
+            self._transactional_id, self._timeout_ms, producer_id=known.producer_id, producer_epoch=known.epoch
+        )
         response = await self._retry_until_definite(
             "init_transactions",
             self._own,
             error_policies.INITIALISING,
             lambda connection: self._call(
-                connection, requests.INIT_PRODUCER_ID, request, InitProducerIdResponse, requests.NEWEST_INIT
+                connection, INIT_PRODUCER_ID, request, InitProducerIdResponse, requests.NEWEST_INIT
             ),
             lambda answer: [answer.error_code],
         )
@@ -190,7 +186,7 @@ class TransactionCoordinatorClient:
         at_most = None if self.is_implicit else requests.EXPLICIT_OFFSET_COMMIT
         await self._retry_until_definite(
             f"sending offsets of group {group.group_id} to the transaction",
-            _Key(group.group_id, requests.GROUP),
+            _Key(group.group_id, GROUP),
             error_policies.COMMITTING_OFFSETS,
             lambda connection: self._call(
                 connection, requests.TXN_OFFSET_COMMIT, request, TxnOffsetCommitResponse, at_most
@@ -283,7 +279,7 @@ class TransactionCoordinatorClient:
             await self._refresh_metadata()
         connection = await self._connected(node)
         if key == self._own:
-            self.can_renew = connection.version_for(requests.INIT_PRODUCER_ID) >= requests.RENEWING_INIT
+            self.can_renew = connection.version_for(INIT_PRODUCER_ID) >= requests.RENEWING_INIT
             self._version = connection.features.get(requests.TRANSACTION_VERSION, 0)
         return connection
 
@@ -302,10 +298,7 @@ class TransactionCoordinatorClient:
 
     async def _find(self, key: _Key) -> int:
         connection = await self._connected(None)
-        version = connection.version_for(requests.FIND_COORDINATOR)
-        request = requests.find(key.name, key.kind, version)
-        response = await self._call(connection, requests.FIND_COORDINATOR, request, FindCoordinatorResponse)
-        place = requests.found(response, version)
+        (place,) = await find_coordinators(connection, key.kind, [key.name], self._connections.request_timeout_s)
         verdict = error_policies.FINDING.of(place.error_code)
         if verdict is not ErrorAction.DONE:
             self._raise_if_lasting(f"finding the coordinator of {key.name}", verdict, place.error_code)

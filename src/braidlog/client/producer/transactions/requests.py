@@ -16,8 +16,6 @@ from braidlog.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from braidlog.wire.generated.end_txn import EndTxnRequest
-from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
 from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -25,8 +23,6 @@ from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-FIND_COORDINATOR: Final = 10
-INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS_TO_TXN: Final = 24
 ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
@@ -41,11 +37,6 @@ RENEWING_INIT: Final = 3
 EXPLICIT_OFFSET_COMMIT: Final = 4
 EXPLICIT_END: Final = 4
 EXPLICIT_PRODUCE: Final = 11
-# The first that takes several names at once.
-_BATCHED_FIND: Final = 4
-
-GROUP: Final = 0
-TRANSACTION: Final = 1
 
 TRANSACTION_VERSION: Final = "transaction.version"
 IMPLICIT: Final = 2
@@ -56,33 +47,6 @@ class ProducerIdAndEpoch(NamedTuple):
 
     producer_id: int = -1
     epoch: int = -1
-
-
-def find(key: str, key_type: int, version: int) -> FindCoordinatorRequest:
-    if version >= _BATCHED_FIND:
-        return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    return FindCoordinatorRequest(key=key, key_type=key_type)
-
-
-def found(response: FindCoordinatorResponse, version: int) -> Coordinator:
-    if version >= _BATCHED_FIND:
-        return response.coordinators[0]
-    return Coordinator(
-        node_id=response.node_id,
-        host=response.host,
-        port=response.port,
-        error_code=response.error_code,
-        error_message=response.error_message,
-    )
-
-
-def initialise(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch) -> InitProducerIdRequest:
-    return InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=timeout_ms,
-        producer_id=known.producer_id,
-        producer_epoch=known.epoch,
-    )
 
 
 def add_partitions(

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from braidlog.client.errors import ClientError, NoConnection
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.engine import Engine
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.transport import PlainTransport
 from braidlog.wire.apis import encode_response
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -38,8 +38,8 @@ class Scene:
         self.taken: list[Any] = []
         self.takes = True
 
-    async def _make(self, ours: socket.socket) -> Connection:
-        return Connection(self.engine.loop, PlainTransport(self.engine.loop, ours), "broker:9092", "tester")
+    async def _make(self, ours: socket.socket) -> PipelinedConnection:
+        return PipelinedConnection(self.engine.loop, PlainTransport(self.engine.loop, ours), "broker:9092", "tester")
 
     def close(self) -> None:
         self.engine.soon(self.connection.close)

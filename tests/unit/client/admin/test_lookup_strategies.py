@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.coordinator_strategy import (
-    FIND_COORDINATOR,
-    GROUP,
-    TRANSACTION,
-    CoordinatorNode,
-    CoordinatorStrategy,
-    CoordinatorType,
-)
+from braidlog.client.admin.lookup_strategies import CoordinatorNode, CoordinatorStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.broker_errors import broker_error
+from braidlog.client.requests.find_coordinator import FIND_COORDINATOR, GROUP, TRANSACTION, CoordinatorType
 from braidlog.core.protocol_errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,

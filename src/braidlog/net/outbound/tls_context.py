@@ -1,4 +1,4 @@
-"""What of TLS the settings say, as the `ssl.SSLContext` that connections are made from."""
+"""The settings of TLS as the `ssl.SSLContext` that connections are made from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from braidlog.client.settings import Settings
 from braidlog.core.errors import UserError
 from braidlog.net.outbound.keystores import read_store, wrapped
 
@@ -26,6 +26,26 @@ _MODERN_SUITES: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+_SHA\d+")
 _IDENTIFY_HOST: Final = "https"
 
 
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Kafka's settings of the same names, of a client or of a broker that connects to others."""
+
+    # ssl.enabled.protocols; and ssl.protocol, which limits them where it was set.
+    protocols: tuple[str, ...]
+    newest_protocol: str
+    is_newest_given: bool
+    cipher_suites: tuple[str, ...]
+    endpoint_identification: str
+    truststore_certificates: str | None = None
+    truststore_location: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+    keystore_key: str | None = field(default=None, repr=False)
+    keystore_certificate_chain: str | None = None
+    keystore_location: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+
+
 class TlsContext(NamedTuple):
     """What connections are made from; whether this client has a certificate of its own to show."""
 
@@ -33,31 +53,31 @@ class TlsContext(NamedTuple):
     has_identity: bool
 
 
-def tls_context(settings: Settings) -> TlsContext:
+def tls_context(options: TlsOptions) -> TlsContext:
     """Raises UserError that names the setting which cannot be followed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    algorithm = settings.text("ssl.endpoint.identification.algorithm").strip().lower()
+    algorithm = options.endpoint_identification.strip().lower()
     if algorithm not in ("", _IDENTIFY_HOST):
         raise UserError(f"ssl.endpoint.identification.algorithm={algorithm}: use https, or nothing for no check")
     context.check_hostname = algorithm == _IDENTIFY_HOST
     # A certificate that is trusted ends the chain, be it an issuer's or the broker's own: as in Java.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    _set_versions(context, settings)
-    suites = [str(suite) for suite in settings.items("ssl.cipher.suites")]
+    _set_versions(context, options)
+    suites = options.cipher_suites
     if suites:
         _set_suites(context, suites)
-    _set_trust(context, settings)
-    return TlsContext(context, _set_identity(context, settings))
+    _set_trust(context, options)
+    return TlsContext(context, _set_identity(context, options))
 
 
-def _set_versions(context: ssl.SSLContext, settings: Settings) -> None:
-    named = [str(name) for name in settings.items("ssl.enabled.protocols")]
-    newest = settings.text("ssl.protocol")
+def _set_versions(context: ssl.SSLContext, options: TlsOptions) -> None:
+    named = options.protocols
+    newest = options.newest_protocol
     for name in named if newest in _ANY else [*named, newest]:
         if name not in _VERSIONS:
             raise UserError(f"ssl.enabled.protocols, ssl.protocol: {name!r} is none of {', '.join(_VERSIONS)}")
     enabled = sorted(_VERSIONS[name] for name in named)
-    if settings.is_given("ssl.protocol") and newest not in _ANY:
+    if options.is_newest_given and newest not in _ANY:
         enabled = [version for version in enabled if version <= _VERSIONS[newest]]
     if not enabled:
         raise UserError("ssl.enabled.protocols, ssl.protocol: together they leave no version of TLS")
@@ -94,21 +114,19 @@ def openssl_name(suite: str) -> str:
     return name.replace("_", "-")
 
 
-# Whom we trust
+# Trust
 
 
-def _set_trust(context: ssl.SSLContext, settings: Settings) -> None:
-    given = settings.optional_text("ssl.truststore.certificates")
-    path = settings.optional_text("ssl.truststore.location")
+def _set_trust(context: ssl.SSLContext, options: TlsOptions) -> None:
+    given = options.truststore_certificates
+    path = options.truststore_location
     if given and path:
         raise UserError("ssl.truststore.location and ssl.truststore.certificates are both set; one of them is enough")
     if given:
         what, certificates = "ssl.truststore.certificates", wrapped(given)
     elif path:
         what = f"ssl.truststore.location: {path}"
-        certificates = read_store(
-            "ssl.truststore.location", path, settings.optional_text("ssl.truststore.password")
-        ).certificates
+        certificates = read_store("ssl.truststore.location", path, options.truststore_password).certificates
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
@@ -120,14 +138,14 @@ def _set_trust(context: ssl.SSLContext, settings: Settings) -> None:
         raise UserError(f"{what} holds a certificate that cannot be read ({_reason(problem)})") from problem
 
 
-# Who we are
+# Identity
 
 
-def _set_identity(context: ssl.SSLContext, settings: Settings) -> bool:
-    key = settings.optional_text("ssl.keystore.key")
-    chain = settings.optional_text("ssl.keystore.certificate.chain")
-    path = settings.optional_text("ssl.keystore.location")
-    password = settings.optional_text("ssl.key.password")
+def _set_identity(context: ssl.SSLContext, options: TlsOptions) -> bool:
+    key = options.keystore_key
+    chain = options.keystore_certificate_chain
+    path = options.keystore_location
+    password = options.key_password
     if path and (key or chain):
         raise UserError("ssl.keystore.location and ssl.keystore.key are both set; one of them is enough")
     if bool(key) != bool(chain):
@@ -136,7 +154,7 @@ def _set_identity(context: ssl.SSLContext, settings: Settings) -> bool:
         _load_identity(context, "ssl.keystore.key", wrapped(key) + "\n" + wrapped(chain), password)
     elif path:
         what = f"ssl.keystore.location: {path}"
-        store = read_store("ssl.keystore.location", path, settings.optional_text("ssl.keystore.password"), password)
+        store = read_store("ssl.keystore.location", path, options.keystore_password, password)
         if not store.identity:
             raise UserError(f"{what} holds no private key")
         _load_identity(context, what, store.identity, password)
@@ -160,7 +178,7 @@ def _load_identity(context: ssl.SSLContext, what: str, pem: str, password: str |
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """A path under which OpenSSL finds the key, and nobody else: in memory where the system can."""
+    """A path under which only OpenSSL finds the key: in memory where the system can."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("identity")
         path = f"/proc/self/fd/{handle}"

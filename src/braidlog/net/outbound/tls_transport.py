@@ -15,9 +15,10 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.listener_probe import answers_in_plaintext
-from braidlog.client.network.tls_context import TlsContext
+from braidlog.core.types import address_text
+from braidlog.net.outbound.errors import AuthenticationFailed, ClientError, NoConnection
+from braidlog.net.outbound.listener_probe import answers_in_plaintext
+from braidlog.net.outbound.tls_context import TlsContext
 from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
 
 _CIPHERTEXT: Final = 256 * 1024
@@ -27,7 +28,7 @@ _ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 
 
 class TlsTransport:
-    """Has the face of `transport.Transport`; made by `secured`, when the handshake is done."""
+    """A `Transport`; made by `secured`, when the handshake is done."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class TlsTransport:
         self._received = memoryview(bytearray(_CIPHERTEXT))
         self._on_readable: Callable[[], None] | None = None
         self._on_lost: Callable[[OSError], None] | None = None
-        # How it ended, until that is told: what was received before comes first.
+        # How it ended, kept until all that was received before is read.
         self._last: int | ClientError | None = None
 
     @property
@@ -74,7 +75,7 @@ class TlsTransport:
         self._below.start(on_readable, on_lost)
 
     def expect(self, size: int) -> None:
-        """How many bytes of ciphertext that will be nobody knows."""
+        """The size of the ciphertext is not known."""
 
     def receive_into(self, view: memoryview) -> int:
         """As much as is there and fits: every return costs the caller a turn."""
@@ -91,17 +92,17 @@ class TlsTransport:
                     if not drained:
                         drained = self._feed()
                         continue
-                    # What TLS has to say by itself.
+                    # TLS may have messages of its own.
                     self._flush()
                     return filled or WOULD_BLOCK
                 except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                    # With TLS's farewell or without: frames tell their size, so that none is taken for whole.
+                    # With a close_notify or without: frames have their size, so a part is not taken for a whole.
                     self._last = ENDED
                 except ssl.SSLError as problem:
                     self._last = explained(problem, self._address, self._has_identity)
                 continue
             if filled:
-                # Told at the next call, which no more bytes may cause.
+                # The next call says how it ended; perhaps no more bytes come to cause one.
                 self._again()
                 return filled
             if isinstance(self._last, int):
@@ -177,7 +178,7 @@ async def secured(
     """Shake hands; raises AuthenticationFailed for a certificate that is not to be trusted."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     peer = connected.getpeername()
-    address = f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
+    address = address_text(host, peer[1])
     tls = ours.context.wrap_bio(incoming, outgoing, server_hostname=host)
     try:
         async with asyncio.timeout(timeout_s):
@@ -218,7 +219,7 @@ async def _shake_hands(
             incoming.write(received)
             continue
         except ssl.SSLError:
-            # The alert tells the broker why.
+            # The alert says why.
             if outgoing.pending:
                 await loop.sock_sendall(connected, outgoing.read())
             raise

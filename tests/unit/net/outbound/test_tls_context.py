@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from braidlog.client.network.tls_context import TlsContext, openssl_name, tls_context
+from braidlog.client.network.channel_builders import tls_options
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.errors import UserError
+from braidlog.net.outbound.tls_context import TlsContext, openssl_name, tls_context
 from support.certificates import Authority, Identity, encrypted_key
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
@@ -28,7 +29,7 @@ def client(authority: Authority) -> Identity:
 
 
 def context(**settings: Any) -> TlsContext:
-    return tls_context(Settings.of(ADMIN, None, settings))
+    return tls_context(tls_options(Settings.of(ADMIN, None, settings)))
 
 
 def test_by_default_the_systems_authorities_and_the_hosts_name_count() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from braidlog.client.errors import AuthenticationFailed, NoConnection
 from braidlog.client.network.nodes import Nodes
-from braidlog.client.network.tls import TlsTransport, explained
 from braidlog.client.settings import ADMIN, Settings
+from braidlog.net.outbound.tls_transport import TlsTransport, explained
 from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece
 from braidlog.wire.generated.metadata import (
     MetadataRequest,

@@ -1,28 +1,20 @@
-"""How a connection is let in: TLS where it is asked for, SASL where it is asked for, and again before a session ends.
+"""SASL on a connection, and again before a session ends.
 
     SaslHandshake v1 (mechanism) → SaslAuthenticate (first message) ⇄ … → session_lifetime_ms
 
 A broker may limit how long a session lasts (`connections.max.reauth.ms`, KIP-368) and closes connections that go on
 without having authenticated again. That happens on the same connection: what is posted meanwhile is held back, what
-is under way is answered before, and nobody notices.
+is under way is answered before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-import socket
-import time
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Protocol
 
-from braidlog.client.errors import AuthenticationFailed, ClientError, NoConnection
-from braidlog.client.network.connection import Connection
-from braidlog.client.network.engine import in_own_thread
-from braidlog.client.network.nodes import WANTS_SASL
-from braidlog.client.settings import Settings
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import (
     NONE,
@@ -31,15 +23,10 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
     from_code,
 )
-from braidlog.net.outbound.transport import PlainTransport, Transport
-from braidlog.security.login import Login, login_of
-from braidlog.security.sasl_client import SaslClient, SaslError
+from braidlog.net.outbound.errors import AuthenticationFailed, ClientError, SaslError
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from braidlog.client.network.nodes import Address
-    from braidlog.client.network.tls_context import TlsContext
 
 log = logging.getLogger("braidlog.client")
 
@@ -56,107 +43,29 @@ _SOONEST_S: Final = 1.05
 _MOST_STEPS: Final = 10
 
 
-def channel_builder_for(settings: Settings) -> SecureChannelBuilder:
-    """What `security.protocol` asks for; raises UserError where the settings cannot be followed."""
-    protocol = settings.text("security.protocol").upper()
-    return SecureChannelBuilder(
-        settings, with_tls=protocol.endswith("SSL"), login=_login(settings) if protocol.startswith("SASL_") else None
-    )
+class SaslExchange(Protocol):
+    """One authentication with one mechanism (`security.sasl_client`); it raises SaslError where it fails."""
+
+    # What the server said against the credentials, where its mechanism lets it say so.
+    refusal: str
+
+    @property
+    def is_complete(self) -> bool: ...
+
+    def named(self) -> str: ...
+
+    def first(self) -> bytes: ...
+
+    def answer(self, challenge: bytes) -> bytes | None: ...
 
 
-def _login(settings: Settings) -> Login:
-    endpoint = None
-    url = settings.optional_text("sasl.oauthbearer.token.endpoint.url")
-    if url:
-        from braidlog.client.network.token_endpoint import endpoint_for
-
-        endpoint = endpoint_for(settings, url)
-    return login_of(
-        settings.text("sasl.mechanism").upper(),
-        jaas_config=settings.optional_text("sasl.jaas.config"),
-        username=settings.optional_text("sasl.username"),
-        password=settings.optional_text("sasl.password"),
-        token_provider=settings.object("sasl.oauth.token.provider"),
-        token_endpoint=endpoint,
-        now_ms=lambda: time.time_ns() // 1_000_000,
-    )
-
-
-class SecureChannelBuilder:
-    """Fresh sockets in, connections that the broker trusts out."""
-
-    def __init__(
-        self, settings: Settings, *, with_tls: bool, login: Login | None, random: Random | None = None
-    ) -> None:
-        self._timeout_s = min(
-            settings.seconds("request.timeout.ms"), settings.seconds("socket.connection.setup.timeout.ms")
-        )
-        self._login = login
-        self._random = random or Random()
-        self._context: TlsContext | None = None
-        if with_tls:
-            # Who authenticates in clear text does not pay for this.
-            from braidlog.client.network.tls_context import tls_context
-
-            self._context = tls_context(settings)
-
-    async def secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
-        if self._context is None:
-            return PlainTransport(loop, connected)
-        from braidlog.client.network.tls import secured
-
-        return await secured(loop, connected, self._context, host, self._timeout_s)
-
-    async def authenticate(self, connection: Connection) -> None:
-        if self._login is None:
-            connection.hint = WANTS_SASL
-            return
-        lifetime_ms = await authenticate(connection, await self._new_exchange(), self._timeout_s)
-        if lifetime_ms > 0:
-            session = _Session(connection, self._new_exchange, self._timeout_s, self._random)
-            session.begin(lifetime_ms)
-
-    async def explained(self, problem: NoConnection, address: Address) -> ClientError:
-        if self._context is not None:
-            return problem
-        from braidlog.client.network.listener_probe import explain_plaintext_failure
-
-        return await explain_plaintext_failure(problem, address)
-
-    async def _new_exchange(self) -> SaslClient:
-        """With credentials of now: a token may have been renewed since the last time."""
-        login = self._login
-        assert login is not None
-        try:
-            if login.is_blocking:
-                who: Any = await asyncio.wait_for(in_own_thread("token", login.credentials), self._timeout_s)
-            else:
-                who = login.credentials()
-            if inspect.isawaitable(who):
-                who = await asyncio.wait_for(who, self._timeout_s)
-            return login.sasl_client(who)
-        except BraidlogError:
-            raise
-        except TimeoutError as problem:
-            raise NoConnection(f"the token provider returned nothing within {self._timeout_s:g} s") from problem
-        except OSError as problem:
-            # It asks somebody over the network, who may answer a moment later.
-            raise NoConnection(
-                f"the token provider failed ({type(problem).__name__}); without a token there is no login"
-            ) from problem
-        except Exception as problem:
-            raise AuthenticationFailed(
-                f"the token provider failed ({type(problem).__name__}); without a token there is no login"
-            ) from problem
-
-
-class _Session:
+class SaslSession:
     """Authenticates one connection again and again, each time before its session ends (KIP-368)."""
 
     def __init__(
         self,
-        connection: Connection,
-        new_exchange: Callable[[], Awaitable[SaslClient]],
+        connection: PipelinedConnection,
+        new_exchange: Callable[[], Awaitable[SaslExchange]],
         timeout_s: float,
         random: Random,
     ) -> None:
@@ -180,7 +89,7 @@ class _Session:
     async def _renew(self) -> None:
         connection = self._connection
         try:
-            # A token is fetched first: that may take a while, for which nobody has to wait.
+            # A token is fetched first: that may take a while, and requests go on meanwhile.
             exchange = await self._new_exchange()
             connection.hold()
             try:
@@ -207,7 +116,9 @@ class _Session:
             self._task.cancel()
 
 
-async def authenticate(connection: Connection, exchange: SaslClient, timeout_s: float, *, again: bool = False) -> int:
+async def authenticate(
+    connection: PipelinedConnection, exchange: SaslExchange, timeout_s: float, *, again: bool = False
+) -> int:
     """Go through an exchange; how many milliseconds the session lasts, 0 for as long as the connection."""
     try:
         await _choose(connection, exchange, timeout_s, again)
@@ -220,11 +131,11 @@ async def authenticate(connection: Connection, exchange: SaslClient, timeout_s: 
         ) from problem
 
 
-async def _choose(connection: Connection, exchange: SaslClient, timeout_s: float, again: bool) -> None:
+async def _choose(connection: PipelinedConnection, exchange: SaslExchange, timeout_s: float, again: bool) -> None:
     version = connection.version_for(SASL_HANDSHAKE)
     if version < _HANDSHAKE_VERSION:
         raise AuthenticationFailed(f"the broker at {connection.address} is older than 1.0; its SASL is not supported")
-    request = SaslHandshakeRequest(mechanism=exchange.named())
+    request = sasl_handshake_request(exchange.named())
     answer = await connection.post(SASL_HANDSHAKE, version, request, timeout_s, ahead=again)
     assert isinstance(answer, SaslHandshakeResponse)
     if answer.error_code == NONE:
@@ -242,7 +153,7 @@ async def _choose(connection: Connection, exchange: SaslClient, timeout_s: float
     raise _failure(connection, exchange, from_code(answer.error_code).name)
 
 
-async def _converse(connection: Connection, exchange: SaslClient, timeout_s: float, again: bool) -> int:
+async def _converse(connection: PipelinedConnection, exchange: SaslExchange, timeout_s: float, again: bool) -> int:
     version = connection.version_for(SASL_AUTHENTICATE)
     lifetime_ms = 0
     message: bytes | None = exchange.first()
@@ -261,15 +172,21 @@ async def _converse(connection: Connection, exchange: SaslClient, timeout_s: flo
     return lifetime_ms
 
 
-def _refused(connection: Connection, exchange: SaslClient, answer: SaslAuthenticateResponse) -> AuthenticationFailed:
+def _refused(
+    connection: PipelinedConnection, exchange: SaslExchange, answer: SaslAuthenticateResponse
+) -> AuthenticationFailed:
     # What a server said of a token before is more precise than its final refusal.
     said = exchange.refusal or answer.error_message or from_code(answer.error_code).name
     return _failure(connection, exchange, said)
 
 
-def _failure(connection: Connection, exchange: SaslClient, why: str) -> AuthenticationFailed:
+def _failure(connection: PipelinedConnection, exchange: SaslExchange, why: str) -> AuthenticationFailed:
     check = "the token and who issued it" if exchange.named() == "OAUTHBEARER" else "user name and password"
     return AuthenticationFailed(
         f"SASL authentication failed at {connection.address} with {exchange.named()}: {why}; check {check}, "
         "and sasl.mechanism"
     )
+
+
+def sasl_handshake_request(mechanism: str) -> SaslHandshakeRequest:
+    return SaslHandshakeRequest(mechanism=mechanism)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import struct
 import time
 from collections import deque
@@ -18,15 +17,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from braidlog import __version__
-from braidlog.client.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, UnsupportedVersionError, from_code
+from braidlog.net.outbound.api_versions import NEWEST_API_VERSIONS, api_versions_request
+from braidlog.net.outbound.errors import ClientError, NoConnection, RequestTimeout, reason_of
 from braidlog.net.outbound.frame_reader import FrameReader, InvalidFrameSize, PeerClosed
 from braidlog.net.outbound.transport import WAIT_S, PlainTransport, Transport
 from braidlog.wire.apis import API_VERSIONS, APIS, decode_response, encode_request
 from braidlog.wire.errors import EncodeError, MalformedError
-from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.message import Message
 from braidlog.wire.writer import Piece as WriterPiece
 
@@ -36,7 +35,6 @@ Response = TypeVar("Response", bound=Message)
 
 _ERROR_AT: Final = 4
 _LAST_CORRELATION: Final = 0x7FFFFFFF
-_NEWEST_VERSIONS_REQUEST: Final = 3
 
 
 # Called on the loop's thread with the decoded response, or with the reason why there is none.
@@ -66,7 +64,7 @@ class _Waiting:
         self.on_answer = on_answer
         self.take_directly = take_directly
 
-    def tell(self, response: Any, problem: ClientError | None) -> None:
+    def complete(self, response: Any, problem: ClientError | None) -> None:
         try:
             self.on_answer(response, problem)
         except Exception:
@@ -74,7 +72,7 @@ class _Waiting:
             log.exception("an answer to %s could not be taken", APIS[self.api_key].name)
 
 
-class Connection:
+class PipelinedConnection:
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: Transport, address: str, client_id: str) -> None:
         self.address = address
         self.is_open = True
@@ -102,7 +100,7 @@ class Connection:
         self._at_end: list[Callable[[], None]] = []
         # What else it may mean when the broker hangs up instead of answering the first request.
         self.hint = ""
-        self.on_closed: Callable[[Connection], None] | None = None
+        self.on_closed: Callable[[PipelinedConnection], None] | None = None
         transport.start(self._on_readable, self._on_lost)
 
     def __repr__(self) -> str:
@@ -140,14 +138,14 @@ class Connection:
             raise UnsupportedVersionError(f"the broker at {self.address} offers no version of {api.name} that fits")
         return high
 
-    async def negotiate(self, timeout_s: float) -> None:
+    async def negotiate(self, software_version: str, timeout_s: float) -> None:
         """Ask what the broker offers; an old broker answers what it does not know in version 0."""
-        request = ApiVersionsRequest(client_software_name="braidlog", client_software_version=__version__)
-        response = await self.post(API_VERSIONS, _NEWEST_VERSIONS_REQUEST, request, timeout_s)
+        request = api_versions_request(software_version)
+        response = await self.post(API_VERSIONS, NEWEST_API_VERSIONS, request, timeout_s)
         assert isinstance(response, ApiVersionsResponse)
         if response.error_code == UnsupportedVersionError.code:
             newest = max((each.max_version for each in response.api_keys if each.api_key == API_VERSIONS), default=0)
-            response = await self.post(API_VERSIONS, min(newest, _NEWEST_VERSIONS_REQUEST), request, timeout_s)
+            response = await self.post(API_VERSIONS, min(newest, NEWEST_API_VERSIONS), request, timeout_s)
             assert isinstance(response, ApiVersionsResponse)
         if response.error_code != NONE:
             raise NoConnection(
@@ -194,7 +192,7 @@ class Connection:
         ahead: bool = False,
         directly: bool = False,
     ) -> None:
-        """As `post`, for who would rather be called as soon as the answer is there.
+        """As `post`, with a callback as soon as the answer is there.
 
         `directly`: not on the loop's thread, after `may_post_directly` said that this is possible.
         """
@@ -317,14 +315,14 @@ class Connection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._mute(throttle_ms / 1000.0)
-        waiting.tell(response, None)
+        waiting.complete(response, None)
 
     # In another thread's hands, while the loop's thread is held (`Engine.busy`)
 
     def may_post_directly(self, timeout_s: float) -> bool:
         """Whether a request can be written now without anything that only the loop's thread may do."""
         timer = self._timer
-        # The loop's own clock.
+        # The loop's own clock, without a call through the loop.
         now = time.monotonic()
         return (
             self.is_open
@@ -362,13 +360,13 @@ class Connection:
             self.let_loop_read()
 
     def let_loop_read(self) -> None:
-        """Unless a thread is reading: it sees to everybody's answers."""
+        """Unless a thread is reading: it takes all answers."""
         if self._is_read_directly and not self._has_reader:
             self._is_read_directly = False
             if self.is_open and isinstance(self._transport, PlainTransport):
                 self._transport.resume_reader()
                 if self._frames.has_unread:
-                    # The socket has nothing more to tell of.
+                    # The socket has no event for what was read already.
                     self._loop.call_soon_threadsafe(self._on_readable)
 
     def wait_readable(self, timeout_s: float) -> None:
@@ -460,7 +458,7 @@ class Connection:
         self._end(None)
 
     def fail(self, problem: ClientError) -> None:
-        """End it for a reason of ours, which everybody who waits is told."""
+        """End it for a reason of ours; requests under way fail with it."""
         self._end(problem)
 
     def at_end(self, callback: Callable[[], None]) -> None:
@@ -482,7 +480,7 @@ class Connection:
         if self.on_closed is not None:
             self.on_closed(self)
         for each in waiting:
-            each.tell(None, problem or NoConnection(f"the connection to {self.address} was closed"))
+            each.complete(None, problem or NoConnection(f"the connection to {self.address} was closed"))
 
 
 def _settle(answer: asyncio.Future[Any], response: Any, problem: ClientError | None) -> None:
@@ -492,11 +490,6 @@ def _settle(answer: asyncio.Future[Any], response: Any, problem: ClientError | N
         answer.set_result(response)
     else:
         answer.set_exception(problem)
-
-
-def reason_of(problem: OSError) -> str:
-    """In the system's words; those of the loop name the address once more."""
-    return os.strerror(problem.errno) if problem.errno else str(problem)
 
 
 def _correlation_of(frame: bytes) -> int:

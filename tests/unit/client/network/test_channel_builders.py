@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from braidlog.client.errors import AuthenticationFailed, NoConnection
-from braidlog.client.network import authentication
-from braidlog.client.network.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from braidlog.client.network.connection import Connection
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.errors import UserError
+from braidlog.net.outbound import sasl
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
+from braidlog.net.outbound.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from braidlog.security.credentials import BearerToken
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -69,7 +69,7 @@ def _nodes(broker: ScriptedBroker, **settings: Any) -> Nodes:
     return Nodes(Settings.of(ADMIN, None, given))
 
 
-async def _ask(connection: Connection) -> str | None:
+async def _ask(connection: PipelinedConnection) -> str | None:
     answer = await connection.call(METADATA, MetadataRequest(), MetadataResponse, timeout_s=5.0)
     return answer.cluster_id
 
@@ -214,7 +214,7 @@ def test_settings_that_cannot_be_followed_are_told_at_once() -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authentication, "_SOONEST_S", 0.0)
+    monkeypatch.setattr(sasl, "_SOONEST_S", 0.0)
 
 
 @pytest.mark.usefixtures("quick")
@@ -291,7 +291,7 @@ def test_a_token_can_be_fetched_while_the_program_ends() -> None:
     """What is flushed at exit may need a connection first, and executors take nothing any more by then."""
     program = """
         import atexit
-        from braidlog.client.network.authentication import SecureChannelBuilder
+        from braidlog.client.network.channel_builders import SecureChannelBuilder
         from braidlog.client.network.engine import Engine
         from braidlog.client.settings import PRODUCER, Settings
 

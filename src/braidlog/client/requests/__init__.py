@@ -1,0 +1,1 @@
+"""Requests that several clients send: each is built here, and its response read; pure, no I/O."""
