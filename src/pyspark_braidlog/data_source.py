@@ -67,14 +67,14 @@ class DefaultSource(SentToWorkers, DataSource):
             return FailedStreamReader(problem.with_traceback(None))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from pyspark_braidlog.sink.batch import new_batch_writer
+        from pyspark_braidlog.sink.writers import new_batch_writer
 
         is_insert = _SERVERS not in self.options
         return new_batch_writer(_merged(self.options, schema), schema, overwrite, is_insert=is_insert)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from braidlog.core.errors import UserError
-        from pyspark_braidlog.sink.stream import new_stream_writer
+        from pyspark_braidlog.sink.writers import new_stream_writer
 
         if _SERVERS not in self.options and any(_METADATA in field.metadata for field in schema.fields):
             # The metadata are those of a table that the stream reads: Spark does not tell which one it writes to.

@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from braidlog import Producer
 from pyspark_braidlog import DefaultSource
 from pyspark_braidlog.sink import clients
-from pyspark_braidlog.sink.stream import StreamWriter, new_stream_writer
+from pyspark_braidlog.sink.writers import StreamWriter, new_stream_writer
 
 PLAN = "BRAIDLOG_TEST_DEATHS"
 FIRST_ROWS, BEFORE_COMMIT, AFTER_COMMIT, DRIVER_COMMIT = "first-rows", "before-commit", "after-commit", "driver-commit"

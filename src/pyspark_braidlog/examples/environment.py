@@ -1,9 +1,14 @@
-"""What every example runs in: a broker, a Spark session, topics of its own, and the clean-up afterwards."""
+"""What every example runs in: arguments, a broker and a Spark session of its own, topics, and a clean end.
+
+Ctrl-C and SIGTERM both end an example from wherever it is, and everything that it started is stopped.
+"""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -21,16 +27,49 @@ from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError, TopicAlreadyExistsError
 from pyspark_braidlog.errors import clear_error
 from pyspark_braidlog.examples.broker import own_broker
-from pyspark_braidlog.examples.signals import TerminationSignals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 # Few rows need few partitions of a shuffle; and in UTC everybody gets the same days and hours.
 SESSION_SETTINGS: Final = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
 
 # A Java that lives for a minute: what its better compiler gains comes too late, and costs half of the time.
 _SHORT_LIVED_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class TerminationSignals:
+    """The first one raises KeyboardInterrupt; those that follow leave the cleaning up undisturbed.
+
+    Raised in the midst of a call to Java it may come out as another error: `received` tells what it was.
+    """
+
+    def __init__(self) -> None:
+        # The number of the signal; 0 for none.
+        self.received = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        before = [(number, signal.getsignal(number)) for number in _SIGNALS]
+        self.install()
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def install(self) -> None:
+        for number in _SIGNALS:
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            return
+        self.received = number
+        # The call to Java that is cut short would be logged with its traceback.
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
 
 
 class Event(NamedTuple):

@@ -6,16 +6,16 @@ many tasks. A transactional producer serves one attempt: taking its id over is w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from braidlog import Admin, Producer, TopicPartition
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
-from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidTransactionTimeoutError, TopicAuthorizationFailedError
 from pyspark_braidlog.client_pool import ClientPool
+from pyspark_braidlog.client_settings import admin_settings
 from pyspark_braidlog.sink.options import WriteOptions
 
 # A task that failed does not wait long for brokers that may be the reason.
@@ -23,12 +23,6 @@ _CLOSE_S: Final = 5.0
 
 PRODUCERS: Final[ClientPool[Producer]] = ClientPool(Producer, lambda producer: producer.close(_CLOSE_S))
 ADMINS: Final[ClientPool[Admin]] = ClientPool(Admin)
-
-
-def admin_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Those of a producer's that an admin has too."""
-    known = definitions(ADMIN)
-    return {name: value for name, value in client.items() if name in known}
 
 
 def committed_offsets(options: WriteOptions, group: str) -> dict[TopicPartition, OffsetAndMetadata]:

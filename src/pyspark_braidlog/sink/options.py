@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeVar
 
 from braidlog.client.producer.guarantees import guarantees_of
-from braidlog.client.settings import ADMIN, CONSUMER, PRODUCER, Settings, definitions, without_effect
+from braidlog.client.settings import CONSUMER, PRODUCER, Settings, definitions
 from braidlog.core.errors import UserError
+from pyspark_braidlog.client_settings import client_settings
 
-_PREFIX: Final = "kafka."
 _ENCODE: Final = "are written as the bytes they are; cast or encode them with functions of the DataFrame"
-_REFUSED: Final = {
+_UNSUPPORTED: Final = {
     "key.serializer": f"keys {_ENCODE}",
     "value.serializer": f"values {_ENCODE}",
     "interceptor.classes": "records are built many at a time, and no interceptor would see them",
@@ -28,7 +27,6 @@ REPLICATION_FACTOR: Final = "topic.creation.default.replication.factor"
 # As many as the protocol has numbers for.
 _MOST: Final = {PARTITIONS: 2**31 - 1, REPLICATION_FACTOR: 2**15 - 1}
 _ALLOW: Final = "kafka.allow.auto.create.topics"
-_ALIKE: Final = 0.92
 # What fits into names of groups and transactional ids, and can be told from what they are made of besides.
 _SINK_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # A transaction is open from the task's first row to its last. Fifteen minutes is the most that brokers allow by
@@ -125,32 +123,13 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
 
 
 def _client_settings(options: Mapping[str, str], delivery: Delivery) -> dict[str, str]:
-    found = {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
-    for name, reason in _REFUSED.items():
-        if name in found:
-            raise UserError(f"option kafka.{name} is not supported: {reason}")
-    if not found.get("bootstrap.servers", "").strip():
-        raise UserError("option kafka.bootstrap.servers is missing; give brokers to ask first as HOST:PORT")
-    _check_spelling(found)
+    found = client_settings(options, PRODUCER, _UNSUPPORTED)
     if delivery is Delivery.EXACTLY_ONCE:
         found.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         # Raises for what rules transactions out, such as acks=1.
         guarantees_of(Settings.of(PRODUCER, {**found, "transactional.id": "to be chosen"}))
     else:
         guarantees_of(Settings.of(PRODUCER, found))
-    # A table and a view have options for reading too, which the producer would only remark upon.
+    # A table and a view have options for reading too, of which the producer would only warn.
     own, reading = definitions(PRODUCER), definitions(CONSUMER)
     return {name: value for name, value in found.items() if name in own or name not in reading}
-
-
-def _check_spelling(names: Mapping[str, str]) -> None:
-    """Clients pass over settings that they do not know; a misspelt one of security should not be."""
-    known = {**definitions(PRODUCER), **without_effect()}
-    unknown = [name for name in names if name not in known]
-    if not unknown:
-        return
-    known = {**known, **definitions(CONSUMER), **definitions(ADMIN)}
-    for name in unknown:
-        close = get_close_matches(name, known, n=1, cutoff=_ALIKE)
-        if close and close[0] != name:
-            raise UserError(f"there is no option kafka.{name}; did you mean kafka.{close[0]}?")

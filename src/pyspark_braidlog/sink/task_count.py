@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from braidlog import TopicPartition
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.core.errors import UserError
-from pyspark_braidlog.sink.clients import ADMINS, admin_settings
+from pyspark_braidlog.client_settings import admin_settings
+from pyspark_braidlog.sink.clients import ADMINS
 from pyspark_braidlog.sink.markers import newest
 from pyspark_braidlog.sink.options import Delivery, Recomputed, WriteOptions
 from pyspark_braidlog.sink.task_identity import names_begin

@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
 from pyspark_braidlog.source.filters import NOTHING_PUSHED, Narrowing, pushed
-from pyspark_braidlog.source.offset_range import OffsetRange, RangePartition
-from pyspark_braidlog.source.offset_range_calculator import split
+from pyspark_braidlog.source.offset_range import OffsetRange, RangePartition, split
 from pyspark_braidlog.source.offset_range_limit import AtOffsets, Committed
 from pyspark_braidlog.source.offset_reader import OffsetReader
 from pyspark_braidlog.source.offset_resolution import OffsetLookup, ending_offsets, starting_offsets

@@ -1,7 +1,9 @@
-"""What a stream can no longer read, by cause; what only looks like data loss is not reported.
+"""What a stream, or one of its tasks, can no longer read, by cause; what only looks like data loss is not reported.
 
-Records that compaction removed leave holes between offsets that are there: these are not data loss. Lost is what lies
-before the log's first offset, after its last, in a topic that is gone, or in one that is another than it was.
+Compacted records, aborted transactions and their markers leave holes between offsets that are there: these are not data
+loss. Lost is what lies before the log's first offset, after its last, in a topic that is gone, or in one
+that was created again. The planner compares a stream's position with the log (`examine`); a task, whose records may be
+deleted after the plan was made, compares its range (`loss_of`).
 """
 
 from __future__ import annotations
@@ -9,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from braidlog import TopicPartition
 from braidlog.core.errors import UserError
-from pyspark_braidlog.source.offset_range import Offsets
+from pyspark_braidlog.source.offset_range import OffsetRange, Offsets
 from pyspark_braidlog.source.offset_range_limit import AtOffsets, Committed
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.stream_offset import StreamOffset
-from pyspark_braidlog.source.topics import ConsumerStrategy, Subscribe, SubscribePattern, TopicFacts, compiled
+from pyspark_braidlog.source.topics import Assign, ConsumerStrategy, Subscribe, SubscribePattern, TopicFacts, compiled
 
 # At most this many are reported in full.
 _MOST_REPORTED: Final = 5
@@ -178,3 +180,101 @@ def _some(sentences: Iterable[str]) -> list[str]:
         if len(reports) <= _MOST_REPORTED
         else [*reports[:_MOST_REPORTED], f"and {len(reports) - _MOST_REPORTED} more partitions"]
     )
+
+
+class LogRange(NamedTuple):
+    """A partition as the cluster has it now; `topic_id` is "" where the cluster has no ids."""
+
+    topic_id: str
+    start: int
+    end: int
+
+
+def find_log_range(client: Mapping[str, str], work: OffsetRange) -> LogRange | None:
+    """None: there is no such partition."""
+    # Importing this takes as long as the rest of a task's reading together, and most tasks lose nothing.
+    from pyspark_braidlog.source.offset_reader import MissingTopics, OffsetReader
+
+    place = TopicPartition(work.topic, work.partition)
+    with OffsetReader(client) as view:
+        try:
+            facts = view.topics(Assign((place,)), missing_ok=True).get(work.topic)
+            if facts is None or work.partition not in facts.partitions:
+                return None
+            # What an open transaction holds back is in the log, and not lost.
+            return LogRange(facts.topic_id, view.earliest([place])[place], view.log_ends([place])[place])
+        except MissingTopics:
+            # Deleted between the questions.
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLoss:
+    """A range that cannot be read from `position` on, and what the log is now."""
+
+    cause: Cause
+    work: OffsetRange
+    position: int
+    now: LogRange | None
+
+    @property
+    def resume(self) -> int:
+        """Where reading goes on; the range's end if nothing of it is left."""
+        if self.cause is Cause.RETENTION and self.now is not None:
+            return min(self.now.start, self.work.end)
+        return self.work.end
+
+    @property
+    def lost(self) -> int:
+        return self.resume - self.position
+
+    def __str__(self) -> str:
+        work, now = self.work, self.now
+        place = TopicPartition(work.topic, work.partition)
+        missed = f"{self.lost} offsets that this task was to read ({self.position} to {self.resume - 1})"
+        if now is None:
+            return f"{place}: the topic was deleted, and with it {missed}"
+        if self.cause is Cause.RECREATION:
+            return (
+                f"{place}: the topic was deleted and created again since this was planned (its id was {work.topic_id} "
+                f"and is {now.topic_id}), and with the old one went {missed}"
+            )
+        if self.cause is Cause.RETENTION:
+            return f"{place}: retention deleted {missed}; the log begins at offset {now.start} now"
+        again = "" if work.topic_id else ", or the topic was deleted and created again"
+        return (
+            f"{place}: the log was cut: it ends at offset {now.end} now, and lacks {missed}; "
+            f"an unclean leader election or a lost disk does that{again}"
+        )
+
+    @property
+    def advice(self) -> str:
+        if self.cause is Cause.RETENTION:
+            return "raise the topic's retention.ms and retention.bytes, or read sooner and in smaller batches; "
+        if self.cause is Cause.RECREATION:
+            return "run the query again to read the new topic; "
+        return ""
+
+    @property
+    def way_on(self) -> str:
+        left = self.work.end - self.resume
+        return f"the {left} offsets from {self.resume} on are read" if left else "the rest of this range is left out"
+
+    def refusal(self) -> DataLoss:
+        return DataLoss(f"data was lost. {self}; {self.advice}to go on with what is there, set failOnDataLoss=false")
+
+    def notice(self) -> str:
+        return f"data was lost. {self}; failOnDataLoss=false: {self.way_on}"
+
+
+def loss_of(work: OffsetRange, position: int, now: LogRange | None) -> ReadLoss | None:
+    """Why nothing can be read at `position`; None if the log has it."""
+    if now is None:
+        return ReadLoss(Cause.DELETION, work, position, now)
+    if work.topic_id and now.topic_id and work.topic_id != now.topic_id:
+        return ReadLoss(Cause.RECREATION, work, position, now)
+    if now.start > position:
+        return ReadLoss(Cause.RETENTION, work, position, now)
+    if now.end < work.end:
+        return ReadLoss(Cause.TRUNCATION, work, position, now)
+    return None

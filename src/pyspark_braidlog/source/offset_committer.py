@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from braidlog import TopicPartition
 from braidlog.client.admin.results import Failure, Results
-from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import (
     GroupAuthorizationFailedError,
@@ -25,6 +24,7 @@ from braidlog.core.protocol_errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from pyspark_braidlog.client_settings import admin_settings
 from pyspark_braidlog.source.offset_range import Offsets
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def group_admin(client: Mapping[str, str]) -> Admin:
     # Imported by queries that have a group; the others start sooner.
     from braidlog import Admin
 
-    known = definitions(ADMIN)
-    settings = {name: value for name, value in client.items() if name in known}
-    return Admin(settings | {"default.api.timeout.ms": str(int(_TIMEOUT_S * 1000))})
+    return Admin(admin_settings(client) | {"default.api.timeout.ms": str(int(_TIMEOUT_S * 1000))})
 
 
 class OffsetCommitter:

@@ -11,7 +11,6 @@ from braidlog.client.admin.admin import Admin
 from braidlog.client.admin.records import IsolationLevel, OffsetSpec
 from braidlog.client.admin.topics import TopicDescription
 from braidlog.client.errors import AuthenticationFailed, NoConnection, RequestTimeout
-from braidlog.client.settings import ADMIN, definitions
 from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import (
     ClusterAuthorizationFailedError,
@@ -20,6 +19,7 @@ from braidlog.core.protocol_errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from pyspark_braidlog.client_settings import admin_settings
 from pyspark_braidlog.source.topics import Assign, ConsumerStrategy, Subscribe, TopicFacts, compiled
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class OffsetReader:
     """One cluster, seen from the driver; `client` are settings of a consumer. Connects when first asked."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        known = definitions(ADMIN)
-        settings = {name: value for name, value in client.items() if name in known}
+        settings = admin_settings(client)
         settings.setdefault(_TIMEOUT, _TIMEOUT_MS)
         self.patience_s = int(settings[_TIMEOUT]) / 1000
         self._servers = client["bootstrap.servers"]

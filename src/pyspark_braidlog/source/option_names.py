@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from braidlog.core.errors import UserError
-
-PREFIX: Final = "kafka."
+from pyspark_braidlog.client_settings import PREFIX
 
 # Of Spark's connector.
 _CONNECTOR: Final = (

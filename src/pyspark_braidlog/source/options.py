@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
+from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.errors import UserError
+from pyspark_braidlog.client_settings import client_settings
 from pyspark_braidlog.source import option_parsing
-from pyspark_braidlog.source.client_options import client_settings
 from pyspark_braidlog.source.offset_range_limit import (
     EARLIEST,
     LATEST,
@@ -27,6 +28,14 @@ from pyspark_braidlog.source.topics import Assign, ConsumerStrategy, Subscribe, 
 Strategy = Literal["error", "latest"]
 Value = TypeVar("Value")
 
+_DECODE: Final = "come as bytes; decode them with functions of the DataFrame"
+_UNSUPPORTED: Final = {
+    "auto.offset.reset": "where to begin is said by startingOffsets, and later by the checkpoint",
+    "key.deserializer": f"keys {_DECODE}",
+    "value.deserializer": f"values {_DECODE}",
+    "enable.auto.commit": "Spark keeps the offsets; with the option groupId they are committed after each batch",
+    "interceptor.classes": "interceptors could change records, so that a batch could not be read again as it was",
+}
 _CHOICES: Final = ("subscribe", "subscribePattern", "assign")
 _DEFAULT_DELAY_S: Final = 15 * 60.0
 # A start and an end are said by one of three options; the first that is given counts.
@@ -69,7 +78,9 @@ class ReadOptions:
     @classmethod
     def _parsed(cls, given: _Given) -> ReadOptions:
         check_spelling(given.names())
-        client = client_settings(given.values)
+        client = client_settings(given.values, CONSUMER, _UNSUPPORTED)
+        # Raises for a value that a setting cannot have.
+        Settings.of(CONSUMER, client)
         group_id = _group_id(given, client)
         found = cls(
             client=client,

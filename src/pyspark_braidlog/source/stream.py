@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 from braidlog.core.errors import UserError
 from pyspark_braidlog.source.admission import Admission
 from pyspark_braidlog.source.offset_committer import OffsetCommitter, group_admin
-from pyspark_braidlog.source.offset_range import RangePartition
-from pyspark_braidlog.source.offset_range_calculator import split
+from pyspark_braidlog.source.offset_range import RangePartition, split
 from pyspark_braidlog.source.options import ReadOptions
 from pyspark_braidlog.source.schema import check_schema
 from pyspark_braidlog.source.stream_offset import StreamOffset, ranges

@@ -30,7 +30,7 @@ from pyspark_braidlog.pipeline.schemas import nullable
 _Read = Callable[[io.BytesIO], Any]
 
 
-class ReadPlan(NamedTuple):
+class AvroReadPlan(NamedTuple):
     """What a worker has to know: the schema as JSON text, and the registry where bodies are framed."""
 
     schema: str
@@ -38,20 +38,20 @@ class ReadPlan(NamedTuple):
     column: str
 
 
-def decoded_array(plan: ReadPlan, values: pa.Array) -> pa.StructArray:
+def decoded_array(plan: AvroReadPlan, values: pa.Array) -> pa.StructArray:
     """A structure of `value` and `error` for each of the values."""
     return _decoder(plan).decoded(values)
 
 
 @lru_cache(maxsize=64)
-def _decoder(plan: ReadPlan) -> _Decoder:
+def _decoder(plan: AvroReadPlan) -> _Decoder:
     return _Decoder(plan)
 
 
 class _Decoder:
     """One reader's schema; writers' schemas are asked for as their ids are met."""
 
-    def __init__(self, plan: ReadPlan) -> None:
+    def __init__(self, plan: AvroReadPlan) -> None:
         self._plan = plan
         schema = _loaded(plan.schema)
         expanded_schema = expanded(schema)

@@ -43,10 +43,10 @@ def decode_avro(
     wanted = _reader_schema(schema, registry, subject)
     fields = spark_struct(expanded(wanted))
     from braidlog.client.schema_registry.avro import parsed
-    from pyspark_braidlog.pipeline.avro.columns import ReadPlan, decoded_array
+    from pyspark_braidlog.pipeline.avro.columns import AvroReadPlan, decoded_array
 
     parsed(wanted)
-    plan = ReadPlan(json.dumps(wanted), registry, column)
+    plan = AvroReadPlan(json.dumps(wanted), registry, column)
 
     result = StructType([StructField("value", nullable(fields)), StructField("error", StringType())])
     # Not to be run once for a filter on `error` and again for the columns.

@@ -24,7 +24,7 @@ def messages(source: Source) -> Messages:
     return messages_of_set(source) if isinstance(source, bytes) else messages_of(source)
 
 
-class ReadPlan(NamedTuple):
+class ProtobufReadPlan(NamedTuple):
     """What a worker has to know; `message` is a full name, and bodies are framed where there is a registry."""
 
     source: Source
@@ -33,14 +33,14 @@ class ReadPlan(NamedTuple):
     column: str
 
 
-def decoded_array(plan: ReadPlan, values: pa.Array) -> pa.StructArray:
+def decoded_array(plan: ProtobufReadPlan, values: pa.Array) -> pa.StructArray:
     """A structure of `value` and `error` for each of the values."""
     decoder = _decoder(plan)
     return decoded_structs(values, decoder.one, decoder.type, plan.column)
 
 
 @lru_cache(maxsize=64)
-def _decoder(plan: ReadPlan) -> _Decoder:
+def _decoder(plan: ProtobufReadPlan) -> _Decoder:
     return _Decoder(plan)
 
 
@@ -50,7 +50,7 @@ class _Decoder:
     The schema that a record names says only which of its messages was written.
     """
 
-    def __init__(self, plan: ReadPlan) -> None:
+    def __init__(self, plan: ProtobufReadPlan) -> None:
         self._plan = plan
         self._class = messages(plan.source).named(plan.message)
         descriptor = self._class.DESCRIPTOR

@@ -41,7 +41,7 @@ def decode_protobuf(
         raise UserError("decode_protobuf needs schema= (a .proto or descriptor file), or registry= with subject=")
     try:
         from braidlog.client.schema_registry.protobuf import UnusableProtobuf
-        from pyspark_braidlog.pipeline.protobuf.columns import ReadPlan, decoded_array, messages
+        from pyspark_braidlog.pipeline.protobuf.columns import ProtobufReadPlan, decoded_array, messages
         from pyspark_braidlog.pipeline.protobuf.schema import spark_struct
     except ImportError as missing:
         raise UserError(f"decode_protobuf needs protobuf ({missing}): pip install 'braidlog[spark]'") from None
@@ -52,7 +52,7 @@ def decode_protobuf(
     except UnusableProtobuf as problem:
         raise UserError(f"the Protobuf schema {problem}") from None
     fields = spark_struct(descriptor)
-    plan = ReadPlan(source, str(descriptor.full_name), registry, column)
+    plan = ProtobufReadPlan(source, str(descriptor.full_name), registry, column)
 
     result = StructType([StructField("value", nullable(fields)), StructField("error", StringType())])
     # A function without annotations is taken for one of a column to a column, which is what this is.

@@ -15,8 +15,7 @@ from braidlog import Admin
 from braidlog.core.errors import UserError
 from braidlog.testing import Broker
 from pyspark_braidlog.examples import environment as environment_module
-from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, run_example
-from pyspark_braidlog.examples.signals import TerminationSignals
+from pyspark_braidlog.examples.environment import Event, ExampleEnvironment, TerminationSignals, run_example
 
 
 class NoSpark:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_braidlog.jobs.query_progress import QueryProgress, lag_of, lag_seconds_of
+from pyspark_braidlog.jobs.running import QueryProgress, lag_of, lag_seconds_of
 
 SOURCE = {
     "endOffset": {"@ids": {"orders": "x"}, "orders": {"0": 20, "1": 5}},

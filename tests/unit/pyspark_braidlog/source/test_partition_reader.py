@@ -21,11 +21,9 @@ from braidlog.core.types import TopicPartition
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record
 from pyspark_braidlog.client_pool import ClientPool
-from pyspark_braidlog.source.data_loss import DataLoss
+from pyspark_braidlog.source.data_loss import DataLoss, LogRange
 from pyspark_braidlog.source.offset_range import OffsetRange
-from pyspark_braidlog.source.partition_reader import read_range
-from pyspark_braidlog.source.read_loss import LogRange
-from pyspark_braidlog.source.row_converter import RowConverter
+from pyspark_braidlog.source.partition_reader import RowConverter, read_range
 from pyspark_braidlog.source.schema import record_schema
 
 TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"

@@ -6,9 +6,8 @@ import pytest
 
 from braidlog import Producer
 from braidlog.testing import Broker
-from pyspark_braidlog.source.data_loss import Cause
+from pyspark_braidlog.source.data_loss import Cause, LogRange, find_log_range, loss_of
 from pyspark_braidlog.source.offset_range import OffsetRange
-from pyspark_braidlog.source.read_loss import LogRange, find_log_range, loss_of
 
 WORK = OffsetRange("t", 0, 100, 200, "id")
 

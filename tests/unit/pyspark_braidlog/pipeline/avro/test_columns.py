@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from braidlog.client.schema_registry.registry import Registry, RegistryError
 from braidlog.client.schema_registry.wire_format import header
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.avro.columns import ReadPlan, WritePlan, decoded_array, encoded_array
+from pyspark_braidlog.pipeline.avro.columns import AvroReadPlan, WritePlan, decoded_array, encoded_array
 from pyspark_braidlog.pipeline.avro.schema import avro_schema_of, expanded, spark_struct
 from support.schema_registry import running_registry
 
@@ -120,8 +120,8 @@ def written(schema: Any, value: Any) -> bytes:
     return out.getvalue()
 
 
-def plan(schema: Any, registry: Registry | None = None) -> ReadPlan:
-    return ReadPlan(json.dumps(schema), registry, "value")
+def plan(schema: Any, registry: Registry | None = None) -> AvroReadPlan:
+    return AvroReadPlan(json.dumps(schema), registry, "value")
 
 
 def decoded(schema: Any, *values: bytes | None, registry: Registry | None = None) -> list[dict[str, Any]]:

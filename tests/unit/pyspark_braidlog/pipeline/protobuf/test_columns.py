@@ -14,7 +14,7 @@ from braidlog.client.schema_registry.protobuf import messages_of
 from braidlog.client.schema_registry.registry import ProtobufSchema, Registry, RegistryError
 from braidlog.client.schema_registry.wire_format import header
 from braidlog.core.errors import UserError
-from pyspark_braidlog.pipeline.protobuf.columns import ReadPlan, decoded_array, messages
+from pyspark_braidlog.pipeline.protobuf.columns import ProtobufReadPlan, decoded_array, messages
 from pyspark_braidlog.pipeline.protobuf.records import _given
 from pyspark_braidlog.pipeline.protobuf.schema import spark_struct
 from support.registry_records import ORDER_PROTO, USER_PROTO, captured
@@ -45,16 +45,16 @@ message Nothing {}
 """)
 
 
-def plan(source: Any = TYPES, message: str = "types.All", registry: Registry | None = None) -> ReadPlan:
-    return ReadPlan(source, message, registry, "value")
+def plan(source: Any = TYPES, message: str = "types.All", registry: Registry | None = None) -> ProtobufReadPlan:
+    return ProtobufReadPlan(source, message, registry, "value")
 
 
-def decoded(plan: ReadPlan, *values: bytes | None) -> list[tuple[Any, str | None]]:
+def decoded(plan: ProtobufReadPlan, *values: bytes | None) -> list[tuple[Any, str | None]]:
     made = decoded_array(plan, pa.array(values, type=pa.binary()))
     return [(each["value"], each["error"]) for each in made.to_pylist()]
 
 
-def one(plan: ReadPlan, data: bytes) -> Any:
+def one(plan: ProtobufReadPlan, data: bytes) -> Any:
     ((value, error),) = decoded(plan, data)
     assert error is None
     return value

@@ -7,8 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_braidlog.source.offset_range import OffsetRange
-from pyspark_braidlog.source.offset_range_calculator import split
+from pyspark_braidlog.source.offset_range import OffsetRange, split
 
 
 def ranges(*sizes: int) -> list[OffsetRange]:

@@ -1,8 +1,8 @@
-"""The settings that the sink's clients get."""
+"""The settings that the clients behind a source or a sink get."""
 
 from __future__ import annotations
 
-from pyspark_braidlog.sink.clients import admin_settings
+from pyspark_braidlog.client_settings import admin_settings
 
 
 def test_an_admin_gets_what_it_knows_of_a_producers_settings() -> None:

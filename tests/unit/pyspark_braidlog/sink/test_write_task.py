@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.sink.end_of_input import IncompleteInput, TaskInput, check_complete, task_input
+from pyspark_braidlog.sink.write_task import IncompleteInput, TaskInput, check_complete, task_input
 
 END = b"\xff\xff\xff\xfc"
 

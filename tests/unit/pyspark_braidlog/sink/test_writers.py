@@ -8,10 +8,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.sink import batch, stream
-from pyspark_braidlog.sink.batch import BatchWriter, new_batch_writer
-from pyspark_braidlog.sink.stream import StreamWriter, new_stream_writer
+from pyspark_braidlog.sink import writers
 from pyspark_braidlog.sink.target_topics import TargetTopics
+from pyspark_braidlog.sink.writers import BatchWriter, StreamWriter, new_batch_writer, new_stream_writer
 
 SCHEMA = StructType([StructField("value", StringType())])
 OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
@@ -20,8 +19,7 @@ OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     targets = TargetTopics(lambda options, consumer_strategy: None)
-    monkeypatch.setattr(batch, "TARGET_TOPICS", targets)
-    monkeypatch.setattr(stream, "TARGET_TOPICS", targets)
+    monkeypatch.setattr(writers, "TARGET_TOPICS", targets)
 
 
 def test_writers_go_to_tasks() -> None:
