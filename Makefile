@@ -41,6 +41,7 @@ check: $(VENV)/.dev
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m tools.links
 
 # More workers than cores: interop and fault tests mostly wait for brokers and clients. Not so Spark's, whose
 # processes must answer each other within ten seconds.
