@@ -75,6 +75,7 @@ bench-spark: setup
 
 generate: $(VENV)/.dev
 	$(PY) -m tools.protocol
+	$(PY) -m tools.source_map
 
 # The wheel of this Python alone, compiled or taken from the cache.
 wheel: $(VENV)/.run
