@@ -8,7 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent.parent
 SOURCES = ROOT / "src"
 DOCS = ROOT / "docs"
-# Names of Kafka's tools and the like that stand in backticks and are no classes.
+# Files of others.
+NOT_OURS = ("confluent/",)
 CLASS = re.compile(r"`([A-Z]\w+)`")
 TEST_PATH = re.compile(r"`(tests/[\w./*-]+|test_[\w*]+\.py)`")
 PACKAGE = re.compile(r"`((?:[a-z_]+/)+)`")
@@ -50,17 +51,18 @@ def test_every_class_and_package_of_the_glossary_exists() -> None:
     assert missing == []
 
 
-def test_every_path_that_design_names_exists() -> None:
+def test_every_module_that_design_and_decisions_name_exists() -> None:
     """`producer/sender` stands for a module `sender` somewhere below a package `producer`; so with packages."""
     modules = [path.relative_to(SOURCES).as_posix() for path in SOURCES.rglob("*.py")]
     known = {f"/{name.removesuffix('.py').removesuffix('/__init__')}" for name in modules}
     missing = []
-    for number, line in enumerate((DOCS / "DESIGN.md").read_text(encoding="utf-8").splitlines(), 1):
-        for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)+)(?:/|\.py|\.\w+)?`", line):
-            folder, _, module = name.rpartition("/")
-            is_there = any(f"/{folder}/" in path and path.endswith(f"/{module}") for path in known)
-            if not is_there and not (ROOT / name).with_suffix(".py").exists() and not (ROOT / name).is_dir():
-                missing.append(f"docs/DESIGN.md:{number}: {name}")
+    for page in [DOCS / "DESIGN.md", *sorted(DOCS.glob("adr/*.md"))]:
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)+)(?:/|\.py|\.\w+)?`", line):
+                folder, _, module = name.rpartition("/")
+                is_module = any(f"/{folder}/" in path and path.endswith(f"/{module}") for path in known)
+                if not is_module and not any(ROOT.glob(f"{name}*")) and not name.startswith(NOT_OURS):
+                    missing.append(f"{page.relative_to(ROOT)}:{number}: {name}")
     assert missing == []
 
 
