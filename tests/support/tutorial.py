@@ -24,7 +24,8 @@ from .ports import lasting_port
 
 TUTORIALS = Path(__file__).parent.parent.parent / "docs" / "tutorials"
 ADDRESS: Final = "127.0.0.1:9092"
-TIMEOUT_S: Final = 240
+# Of one command; Spark starts slowly on a busy machine.
+TIMEOUT_S: Final = 600
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"# ([\w.]+)\n")
