@@ -2,7 +2,7 @@
 
 README, CONTRIBUTING, CHANGELOG and deploy/README become pages of the site. A link to one of them is turned to that
 page, a link to a directory of docs/ to its first page, and a link to any other file of the repository, which the site
-does not have, to plain text.
+does not have, to plain text. In the navigation a name with a directory stands for all of its pages.
 """
 
 from __future__ import annotations
@@ -58,6 +58,22 @@ def page_of(source: str) -> str | None:
     if source in FIRST_PAGES:
         return FIRST_PAGES[source]
     return source.removeprefix("docs/") if source.startswith("docs/") else None
+
+
+def with_directories(navigation: Any, docs: Path) -> Any:
+    """The navigation with each directory replaced by its pages, in the order of their names."""
+    if isinstance(navigation, list):
+        return [with_directories(each, docs) for each in navigation]
+    if isinstance(navigation, dict):
+        return {name: with_directories(each, docs) for name, each in navigation.items()}
+    if (docs / navigation).is_dir():
+        return [path.relative_to(docs).as_posix() for path in sorted((docs / navigation).glob("*.md"))]
+    return navigation
+
+
+def on_config(config: Any) -> Any:
+    config.nav = with_directories(config.nav, Path(config.docs_dir))
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
+from pathlib import Path
+
 import pytest
-from tools.docs_site import OUTSIDE, ROOT, page_of, site_links
+from tools.docs_site import OUTSIDE, ROOT, page_of, site_links, with_directories
 
 
 @pytest.mark.parametrize(
@@ -34,5 +37,17 @@ def test_where_a_file_is_on_the_site() -> None:
 def test_every_page_has_its_place_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [page for page in pages if f" {posixpath.dirname(page)}\n" not in navigation]
     missing = [page for page in [*pages, *OUTSIDE.values()] if f" {page}\n" not in navigation]
     assert missing == []
+
+
+def test_a_directory_in_the_navigation_stands_for_its_pages(tmp_path: Path) -> None:
+    (tmp_path / "adr").mkdir()
+    for name in ("b.md", "a.md", "picture.svg"):
+        (tmp_path / "adr" / name).touch()
+    navigation = [{"Home": "index.md"}, {"Inside": ["DESIGN.md", {"Decisions": "adr"}]}]
+    assert with_directories(navigation, tmp_path) == [
+        {"Home": "index.md"},
+        {"Inside": ["DESIGN.md", {"Decisions": ["adr/a.md", "adr/b.md"]}]},
+    ]
