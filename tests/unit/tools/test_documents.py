@@ -82,3 +82,10 @@ def test_the_figures_of_readme_are_those_of_the_benchmarks() -> None:
         assert row is not None, f"BENCHMARKS.md has no row {label!r} under {section!r}"
         columns = [cell.strip().split(" ")[0] for cell in row.split("|")[3:6]]
         assert columns == [number, kafkas.split(" ")[0], ratio], f"{what}: the benchmarks have {columns}"
+
+
+def test_large_figures_of_the_comparison_are_in_the_benchmarks() -> None:
+    measured = (DOCS / "BENCHMARKS.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\d{1,3}(?:,\d{3})+", (DOCS / "comparison.md").read_text(encoding="utf-8"))
+    assert len(figures) >= 10
+    assert [figure for figure in figures if figure not in measured] == []
