@@ -8,7 +8,7 @@ PIP := $(PY) -m pip install -q --disable-pip-version-check
 PORT ?= 9092
 DATA ?= ./data
 
-.PHONY: run setup build test test-all check bench bench-cli bench-client bench-spark demo soak wheel wheels clean generate
+.PHONY: run setup build test test-all check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -28,6 +28,11 @@ $(VENV)/.dev: $(VENV)/.spark
 	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[dev,interop,spark]"
 	touch $@
 
+# What the site of the documents is built with; no test needs it.
+$(VENV)/.docs: $(VENV)/.run
+	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[docs]"
+	touch $@
+
 build: $(VENV)/.run
 	$(PY) -m tools.build
 
@@ -41,6 +46,7 @@ check: $(VENV)/.dev
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m tools.links
 
 # More workers than cores: interop and fault tests mostly wait for brokers and clients. Not so Spark's, whose
 # processes must answer each other within ten seconds.
@@ -72,8 +78,13 @@ bench-client: setup
 bench-spark: setup
 	$(PY) -m bench.spark
 
+# The documents as a site in build/site; a broken link or a page without a place fails.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
 generate: $(VENV)/.dev
 	$(PY) -m tools.protocol
+	$(PY) -m tools.source_map
 
 # The wheel of this Python alone, compiled or taken from the cache.
 wheel: $(VENV)/.run

@@ -71,7 +71,7 @@ among the group protocols. Numbers are not read in hexadecimal.
 
 ## Settings that keep a broker from starting
 Settings that say who may do what, what is asked of clients, how much they may do, or to which cluster the broker
-belongs, are refused while they have no effect: the broker would be open, or alone, and nobody would notice. `serve` and
+belongs, are refused while they have no effect: the broker would be open, or alone, without a sign of it. `serve` and
 `doctor` name each with its place. A value that asks for nothing passes: an empty one, the default,
 `allow.everyone.if.no.acl.found=true`, both roles in `process.roles`, a quorum that is this node alone.
 `braidlog.allow.settings.without.effect=zookeeper.connect,super.users` (or `*`) lets the broker start without what they

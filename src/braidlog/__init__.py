@@ -1,4 +1,4 @@
-"""braidlog: a distributed, replicated commit log that speaks the Kafka wire protocol, and clients for it."""
+"""braidlog: a commit log that speaks the Kafka wire protocol, and clients for it."""
 
 import os
 from importlib import import_module

@@ -91,7 +91,7 @@ def build_parser(noun: str | None = None) -> Parser:
     """The whole parser, or one that knows the arguments of a single noun and of the others their names."""
     parser = Parser(
         prog="braidlog",
-        description="A distributed commit log that speaks the Kafka protocol.",
+        description="A commit log that speaks the Kafka protocol.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="store_true", help="the same as the command version")

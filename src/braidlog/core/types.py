@@ -16,6 +16,8 @@ NO_PRODUCER_ID = ProducerId(-1)
 
 
 class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
     topic: str
     partition: int
 

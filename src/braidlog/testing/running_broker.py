@@ -109,6 +109,7 @@ class Broker:
             self._life = None
 
     def restart(self) -> None:
+        """A clean stop and a start, on the same port, over the same data."""
         self.stop()
         self.start()
 
@@ -207,6 +208,7 @@ class Broker:
         return name
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until it is gone."""
         from braidlog.testing.topic_requests import delete_topic
 
         delete_topic(self.bootstrap_servers, name)

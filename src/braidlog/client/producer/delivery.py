@@ -34,6 +34,8 @@ class ProducerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is, and its timestamp."""
+
     topic: str
     partition: int
     offset: int
