@@ -17,7 +17,7 @@ from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.topics import NewTopic
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from pyspark_braidlog.sink.clients import admin_settings
+from pyspark_braidlog.client_settings import admin_settings
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import PARTITIONS, WriteOptions
 from pyspark_braidlog.source.offset_reader import MissingTopics, OffsetReader, user_error
