@@ -46,6 +46,11 @@ class _SleepingSelector(selectors.DefaultSelector):
         return [(key, events) for key, events in ready if watched.get(key.fd) is key]
 
 
+def in_event_loop() -> bool:
+    """Whether this thread runs an event loop, which a call that waits would block."""
+    return asyncio._get_running_loop() is not None
+
+
 class Engine:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -206,8 +211,3 @@ class Engine:
             await asyncio.gather(*others, return_exceptions=True)
         await self.loop.shutdown_default_executor()
         self.loop.stop()
-
-
-def in_event_loop() -> bool:
-    """Whether this thread runs an event loop, which a call that waits would block."""
-    return asyncio._get_running_loop() is not None
