@@ -239,7 +239,7 @@ def test_a_failed_directory_takes_only_its_own_logs(tmp_path: Path) -> None:
         (str(tmp_path / "a"), True),
         (str(tmp_path / "b"), False),
     ]
-    # A second fault of the same directory tells nobody anew.
+    # A second fault of the same directory is not reported again.
     manager.failures.fail(caught.value)
     assert len(reported) == 1
     manager.close()
