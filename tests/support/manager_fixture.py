@@ -8,9 +8,11 @@ from pathlib import Path
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
+from braidlog.core.ids import parse_id
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.dirs.log_manager import LogManager
+from braidlog.storage.dirs.offset_checkpoint_file import START_OFFSETS
 from braidlog.storage.files import File, OsFiles
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.jobs import InlineExecutor, Work, run_inline
@@ -20,6 +22,7 @@ from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record, read_records
 
 NOW = 1_700_000_000_000
+TOPIC_ID = parse_id("AAECAwQFBgcICQoLDA0ODw")
 
 
 class FailingFiles(OsFiles):
@@ -147,3 +150,18 @@ def content(log: UnifiedLog) -> list[tuple[int, bytes | None]]:
 
 def tp(topic: str, partition: int = 0) -> TopicPartition:
     return TopicPartition(topic, partition)
+
+
+def crashed_without_room(tmp_path: Path) -> Broker:
+    """Started after a crash: x cannot be opened for want of room, y can."""
+    before = Broker(tmp_path).start()
+    for name in ("x", "y"):
+        log = before.manager.create(tp(name), topic_id=TOPIC_ID)
+        append(log, ("k", "1"))
+        append(log, ("k", "2"))
+        log.increment_log_start_offset(1)
+    before.run(before.manager.checkpoints.writes(START_OFFSETS))
+    before.crash()
+    broker = Broker(tmp_path)
+    broker.files.full.append(str(tmp_path / "x-0"))
+    return broker.start()

@@ -1,4 +1,4 @@
-"""Python types and default values of fields, and how a value is told from its default."""
+"""Python types and default values of fields, and how a value is distinguished from its default."""
 
 from __future__ import annotations
 

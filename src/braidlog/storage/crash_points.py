@@ -1,6 +1,6 @@
 """Named places where a fault test lets the process die: `BRAIDLOG_CRASH_AT=after-write:3` dies at the third write.
 
-Off, a point costs the look at one module constant. Points: after-write (data written, nobody told), mid-roll (old
+Off, a point costs the look at one module constant. Points: after-write (data written, not acknowledged), mid-roll (old
 segment closed, new one not yet there), mid-swap (compacted files half renamed), mid-checkpoint (temporary file
 written, not yet renamed).
 """

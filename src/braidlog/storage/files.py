@@ -209,7 +209,7 @@ class OsFile(File):
         return self._fd
 
     def __del__(self) -> None:
-        # Errors have nobody to go to here, and a descriptor is released even when close reports one.
+        # Errors cannot be reported from here, and a descriptor is released even when close reports one.
         with contextlib.suppress(OSError):
             self.close()
 

@@ -2,7 +2,7 @@
 
 Every data file is known by a `Handle`, which opens it on first use. When the pool is over its capacity, handles that
 were not used since the pool's hand last passed them lose their file (second chance, so a use costs one attribute
-write). Losing it means dropping the reference: whoever still reads from the file (a slice being sent, a sync in
+write). Losing it means dropping the reference: what still reads from the file (a slice being sent, a sync in
 another thread) keeps it open until done.
 """
 
@@ -58,7 +58,7 @@ class Handle:
         return file
 
     def release(self) -> None:
-        """Close as soon as nobody else uses the file; a later `get` opens it again."""
+        """Close as soon as the file is not used elsewhere; a later `get` opens it again."""
         self._pool.release(self)
 
     def forget(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from braidlog.config.log_settings import MAX_LONG
 from braidlog.storage.cleaner.cleaning_request import CleanerConfig
 
-# Where nobody has set a number; in Kafka it is 1.
+# Where no number is set; in Kafka it is 1.
 RECOVERY_THREADS: Final = 8
 
 

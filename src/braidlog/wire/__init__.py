@@ -1,1 +1,1 @@
-"""The sans-IO protocol: bytes to messages and back, with no socket, file or clock in sight."""
+"""The Kafka protocol without I/O: bytes to messages and back; no socket, file or clock."""

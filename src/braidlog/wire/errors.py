@@ -30,4 +30,4 @@ def required_text(value: str | None, field: str, version: int) -> str:
 
 
 class TooManyElementsError(MalformedError):
-    """The arrays of a message have more elements than whoever decodes it allowed."""
+    """The arrays of a message have more elements than its decoder allowed."""

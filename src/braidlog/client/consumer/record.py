@@ -7,10 +7,7 @@ from typing import Any, Final
 from mypy_extensions import i32, i64, mypyc_attr
 
 from braidlog.core.types import TopicPartition
-
-CREATE_TIME: Final = 0
-LOG_APPEND_TIME: Final = 1
-NO_TIMESTAMP_TYPE: Final = -1
+from braidlog.wire.records.batch import CREATE_TIME
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -1,1 +1,1 @@
-"""Compaction: which log to compact next, what of it survives, and the worker process that does the reading."""
+"""Log compaction: which log is next, what of it survives, the process that does it; no retention by time or size."""

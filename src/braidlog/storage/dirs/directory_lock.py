@@ -65,7 +65,7 @@ def lock_directory(directory: str) -> OsDirectoryLock:
 
 
 def _holder(fd: int) -> int | None:
-    """The pid that holds the range lock; none where the system does not tell or it is a flock of our own process."""
+    """The pid that holds the range lock; none where the system does not say or it is a flock of our own process."""
     if not sys.platform.startswith("linux") or struct.calcsize("P") != 8:
         return None
     with contextlib.suppress(OSError):

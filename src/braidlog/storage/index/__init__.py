@@ -1,1 +1,1 @@
-"""Index."""
+"""The index files of a segment; no batch is read here."""

@@ -1,4 +1,4 @@
-"""The aborted transactions of one segment, so that read_committed readers can be told what to skip.
+"""The aborted transactions of one segment, which read_committed readers have to skip.
 
     0       2                10               18               26               34
     +-------+----------------+----------------+----------------+----------------+

@@ -1,1 +1,1 @@
-"""For people with a broken disk: list what is in a file, check a directory, build indexes again; prints nothing."""
+"""Offline tools for a data directory: dump, verify, rebuild indexes; prints nothing, and no broker imports it."""

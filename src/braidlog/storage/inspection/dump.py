@@ -44,7 +44,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 def dump_file(files: Files, path: str, *, records: bool = False) -> Iterator[Entry]:
-    """The entries of one file, by the kind that its name tells; UserError for a name that tells none."""
+    """The entries of one file, by the kind that its name says; UserError for a name of no known kind."""
     name = path.rpartition("/")[2]
     for suffix in STATE_SUFFIXES:
         name = name.removesuffix(suffix)

@@ -30,7 +30,7 @@ class Finding:
     severity: str
     path: str
     message: str
-    # The offsets that are lost, `end_offset` excluded; none where nothing is, or where the bytes do not tell.
+    # The offsets that are lost, `end_offset` excluded; none where nothing is, or where the bytes do not show it.
     first_offset: int | None = None
     end_offset: int | None = None
 

@@ -46,7 +46,7 @@ class BatchWalk:
         self.position: i64 = position
         self.size: i64 = 0
         self.base_offset: i64 = -1
-        # Of a compressed old message the only offset that its header tells.
+        # Of a compressed old message the only offset in its header.
         self.last_offset: i64 = -1
         self.magic: i64 = 0
 

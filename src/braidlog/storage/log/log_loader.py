@@ -300,7 +300,7 @@ class LogLoader:
             log.segments.add(log.new_segment(end))
         active = log.segments.active
         active.resume_appending()
-        # Whoever crashed may have set room aside for it.
+        # The process that crashed may have preallocated it.
         active.reserved = active.reserved or not self._clean
         active.remember_end_position(end)
         log.log_end_offset = log.next_offset = end

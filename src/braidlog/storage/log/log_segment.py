@@ -201,7 +201,7 @@ class LogSegment:
         self.size += size
 
     def undo_write(self, size: int) -> None:
-        """Undo writes that nobody was told of: the file is cut to `size`."""
+        """Undo writes that were not acknowledged: the file is cut to `size`."""
         self.size = size
         self._torn = True
         self.truncation_unsynced = True
@@ -315,7 +315,7 @@ class LogSegment:
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = self.base_offset
         self._first_timestamp = NO_TIMESTAMP if position == 0 else _UNREAD
-        # The last entry tells up to its offset; batches after it are asked themselves.
+        # The last entry counts up to its offset; batches after it are read.
         timestamp, last = self.time_index.last()
         walk = self.walk(self.offset_index.position_for(last) if timestamp >= 0 else 0)
         while walk.advance():
@@ -417,7 +417,7 @@ class LogSegment:
         self.release()
 
     def forget(self) -> None:
-        """The files are about to go: nobody may open them any more."""
+        """The files are about to go and must not be opened any more."""
         self.release()
         self.log.forget()
         self.txn_index.forget()

@@ -31,7 +31,7 @@ class LostRange:
     position: int
     size: int
     first_offset: int
-    # None where the bytes no longer tell.
+    # None where it cannot be read from the bytes any more.
     end_offset: int | None
     reason: str
     # Where the bytes were saved; None only for zeros or part of a header on a disk with no room left.

@@ -1,1 +1,1 @@
-"""Kafka's record formats: batches v2 and message sets v0/v1, checked, built, read, converted and filtered."""
+"""Record batches and old message sets: read, built, validated, converted, filtered; no request and no log."""

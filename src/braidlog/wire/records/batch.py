@@ -61,12 +61,16 @@ CODEC_LZ4: Final = 3
 CODEC_ZSTD: Final = 4
 
 CODEC_MASK: Final = 0x07
-LOG_APPEND_TIME: Final = 0x08
+LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 NO_TIMESTAMP: Final = -1
+# What the timestamp of a record is, as clients number it.
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+NO_TIMESTAMP_TYPE: Final = -1
 NO_SEQUENCE: Final = -1
 NO_PRODUCER: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -149,7 +153,7 @@ class BatchHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        return self.attributes & LOG_APPEND_TIME != 0
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
 
     @property
     def is_transactional(self) -> bool:
@@ -239,7 +243,7 @@ def _message_header(buffer: bytes, at: i64, size: i64, magic: int) -> BatchHeade
         magic,
         i64(read_i32_be(buffer, at + 12)) & 0xFFFFFFFF,
         # The bits that magic 2 gave a meaning must not be read out of an old message.
-        attributes & (CODEC_MASK | LOG_APPEND_TIME) if magic == 1 else attributes & CODEC_MASK,
+        attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT) if magic == 1 else attributes & CODEC_MASK,
         0,
         timestamp,
         timestamp,

@@ -17,7 +17,7 @@ from braidlog.wire.records.batch import (
     CODEC_ZSTD,
     CONTROL,
     DELETE_HORIZON,
-    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
@@ -74,7 +74,7 @@ def build_batch(
         )
     attributes = codec
     if log_append_time_ms is not None:
-        attributes |= LOG_APPEND_TIME
+        attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = log_append_time_ms
     if transactional:
         attributes |= TRANSACTIONAL
@@ -115,7 +115,7 @@ def build_message_set(
     if codec == CODEC_ZSTD:
         raise UnsupportedCompressionTypeError("zstd needs record batches (format 2)")
     items = list(records)
-    stamp = LOG_APPEND_TIME if log_append_time_ms is not None and magic == 1 else 0
+    stamp = LOG_APPEND_TIME_BIT if log_append_time_ms is not None and magic == 1 else 0
     offsets = [record.offset if keep_offsets else base_offset + index for index, record in enumerate(items)]
     out = BytesWriter()
     relative_to = offsets[0] if codec != CODEC_NONE and magic == 1 and offsets else 0

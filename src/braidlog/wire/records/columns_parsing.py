@@ -13,16 +13,12 @@ from librt.strings import write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
-from braidlog.wire.records.batch import BatchHeader, check_crc
+from braidlog.wire.records.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, BatchHeader, check_crc
 from braidlog.wire.records.columns import RecordColumns
 from braidlog.wire.records.compression import DEFAULT_LIMIT
 from braidlog.wire.records.reading import Record, read_batch, records_of
 from braidlog.wire.records.scan import SMALLEST_RECORD
 from braidlog.wire.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
-
-CREATE_TIME: Final = 0
-LOG_APPEND_TIME: Final = 1
-NO_TIMESTAMP_TYPE: Final = -1
 
 # The last offset that a batch may start at: an offset delta takes up to 31 bits.
 _LAST_BASE_OFFSET: Final = INT64_MAX - 0x80000000

@@ -1,4 +1,4 @@
-"""Which partition each row of a table goes to: by its key as the Java client chooses, or by turns (hot: mypyc)."""
+"""Which partition each row of a table goes to, chosen as the Java client chooses (hot: compiled by mypyc)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECORD_OVERHEAD: Final = 8
 class StickyRowPartitioner:
     """For rows without a key: one partition after the other, each for about `batch_size` bytes of records.
 
-    So batches grow full, as the Java client's sticky partitioner does it; with a size of 0 every row is a turn.
+    So batches grow full, as with the Java client's sticky partitioner; with a size of 0 every row goes to the next one.
     """
 
     __slots__ = ("_at", "_batch_size", "_partitions", "_taken")
@@ -41,9 +41,9 @@ class StickyRowPartitioner:
 
 
 def partition_rows_by_key(
-    keys: BytesColumn | None, values: BytesColumn | None, rows: int, partitions: int, turns: StickyRowPartitioner
+    keys: BytesColumn | None, values: BytesColumn | None, rows: int, partitions: int, keyless: StickyRowPartitioner
 ) -> list[bytes]:
-    """The rows (int32 each, in order) of every partition, by the hash of their keys; keyless ones take turns."""
+    """The rows (int32 each, in order) of every partition, by the hash of their keys; `keyless` chooses for the rest."""
     spread = _RowsByPartition(partitions)
     total: i64 = partitions
     row: i64 = 0
@@ -58,7 +58,7 @@ def partition_rows_by_key(
             size: i64 = 0
             if values is not None:
                 size = values.length(row)
-            spread.add(row, turns.next(size))
+            spread.add(row, keyless.next(size))
         row += 1
     return spread.finish()
 

@@ -54,7 +54,7 @@ _ZSTD_BLOCK: Final = 128 * 1024
 # Deflate's own bound: 258 bytes for two bits.
 _MOST_GZIP_RATIO: Final = 1032
 _GZIP_STEP: Final = 4 * 1024 * 1024
-# A fixed output is allocated, and written, whole: only worth it where the true size cannot be told before.
+# A fixed output is allocated, and written, whole: only worth it where the true size is not known before.
 _FIXED_OUTPUT_STEP: Final = 4 * 1024 * 1024
 
 _cramjam: ModuleType | None = None

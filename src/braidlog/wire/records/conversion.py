@@ -7,7 +7,7 @@ from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords, 
 from braidlog.wire.records.batch import (
     CODEC_NONE,
     CODEC_ZSTD,
-    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
     BatchHeader,
     iterate_headers,
@@ -143,7 +143,7 @@ def _check_old_records(records: list[Record], compressed: bool, now_ms: int, pol
             if record.timestamp < lowest or record.timestamp > highest:
                 errors.append((index, out_of_range(record.timestamp, record.offset, lowest, highest)))
                 bad_timestamp = True
-        elif record.attributes & LOG_APPEND_TIME:
+        elif record.attributes & LOG_APPEND_TIME_BIT:
             errors.append((index, PRODUCERS_LOG_APPEND_TIME))
             bad_timestamp = True
     if errors:

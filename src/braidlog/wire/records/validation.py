@@ -26,7 +26,7 @@ from braidlog.wire.records.batch import (
     CODEC_ZSTD,
     HEADER_SIZE,
     LENGTH_AT,
-    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC_AT,
     NO_TIMESTAMP,
@@ -117,7 +117,7 @@ def validate_for_append(
 def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> int:
     """About how much work validating takes, in bytes to unpack; found without unpacking, `enough` or more is enough.
 
-    What is wrong with the records is for `validate_for_append` to tell.
+    What is wrong with the records is for `validate_for_append` to report.
     """
     buffer = records.buffer
     start = records.start
@@ -182,7 +182,7 @@ def _check_request(headers: list[BatchHeader], produce_version: int) -> None:
 
 
 def _check_old_set(records: ByteSlice, policy: AppendPolicy) -> None:
-    """Refuse a set of old messages that can become no batch that is small enough, before an object is made of each."""
+    """Refuse a set of old messages that cannot become a small enough batch, before an object is made of each."""
     size = records.end - records.start
     if size > _MOST_OLD_RATIO * policy.max_message_bytes and records.buffer[records.start + MAGIC_AT] < 2:
         check_size(size, policy)
@@ -239,11 +239,11 @@ def _append_batch(
         _reject_faults(header, scan, now_ms, policy)
 
     base_offset = validated.last_offset + 1
-    attributes = header.attributes & ~LOG_APPEND_TIME
+    attributes = header.attributes & ~LOG_APPEND_TIME_BIT
     max_timestamp = int(scan.max_timestamp)
     offset_of_max = -1
     if policy.log_append_time:
-        attributes |= LOG_APPEND_TIME
+        attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = now_ms
         offset_of_max = base_offset
     elif header.is_log_append_time:
@@ -299,14 +299,14 @@ def _prefix(base_offset: i64, size: i64, leader_epoch: i32) -> bytes:
 
 
 def _reject_faults(header: BatchHeader, scan: RecordScan, now_ms: int, policy: AppendPolicy) -> None:
-    """Raise what the client must be told about single records, if anything."""
+    """Raise what is reported to the client about single records, if anything."""
     errors: dict[int, str] = {}
     bad_timestamp = False
     lowest = policy.lowest_timestamp(now_ms)
     highest = policy.highest_timestamp(now_ms)
     keyless = {index for index, fault, _ in scan.faults if fault == KEYLESS}
     for index, _, timestamp in scan.faults:
-        # A record without its key is told that alone.
+        # Of a record without its key only that is reported.
         if index in keyless:
             errors[index] = WITHOUT_KEY
         else:

@@ -42,7 +42,7 @@ def test_a_worker_process_does_the_same_as_this_one(directory: SegmentDirectory)
         result = passes.run(directory.request(9), lambda: False)
         directory.swap(result)
         assert [record.offset for record in directory.records()] == [6, 7, 8]
-        # The same process serves the next request, and tells what it could not do.
+        # The same process serves the next request, and reports what it could not do.
         directory.file(0, ".log").write_bytes(b"\0" * 100)
         with pytest.raises(CorruptLogError):
             passes.run(directory.request(9), lambda: False)

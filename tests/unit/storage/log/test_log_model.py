@@ -1,4 +1,4 @@
-"""A log against a plain list of batches: whatever is done to it, in whatever order, reads tell the same."""
+"""A log against a plain list of batches: whatever is done to it, in whatever order, reads give the same."""
 
 from __future__ import annotations
 

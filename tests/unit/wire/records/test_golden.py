@@ -57,7 +57,7 @@ def test_uncompressed_batches_are_built_byte_for_byte(case: list[str]) -> None:
         built = build_batch(records, base_offset=42, log_append_time_ms=stamp)
         if stamp is None:
             assert built == batch
-        # Kafka counts deltas from the append time's first record, which the stored batch no longer tells.
+        # Kafka counts deltas from the append time's first record, which the stored batch no longer says.
         assert describe(read_records(built)) == case[3]
         assert iterate_headers(built, 0, len(built))[0].attributes == first.attributes
     else:

@@ -10,10 +10,9 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from braidlog.client.consumer.partition_state import PartitionState
-from braidlog.client.consumer.record import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, Headers
+from braidlog.client.consumer.record import ConsumerRecord, Headers
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError
-from braidlog.wire.records.batch import LOG_APPEND_TIME as LOG_APPEND_TIME_BIT
-from braidlog.wire.records.batch import BatchHeader
+from braidlog.wire.records.batch import CREATE_TIME, LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, BatchHeader
 from braidlog.wire.records.compression import DEFAULT_LIMIT
 from braidlog.wire.records.reading import read_headers, records_of
 from braidlog.wire.records.scan import SMALLEST_RECORD

@@ -12,13 +12,16 @@ from mypy_extensions import i32, i64
 
 from braidlog.client.consumer.fetch.batch_reader import BatchReader
 from braidlog.client.consumer.partition_state import PartitionState
-from braidlog.client.consumer.record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, ConsumerRecord
+from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import PoisonRecordError
 from braidlog.core.protocol_errors import CorruptMessageError, InvalidRecordError, ProtocolError
 from braidlog.wire.records.batch import (
     CONTROL,
+    CREATE_TIME,
     LENGTH_AT,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    NO_TIMESTAMP_TYPE,
     TRANSACTIONAL,
     BatchHeader,
     check_crc,
