@@ -126,11 +126,11 @@ class Coordinators:
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             environment.clock,
             tasks,
-            perform=lambda action: self.marker_manager.send_markers(action),
+            perform=lambda action: self.markers.write(action, self.marker_manager.track(action)),
         )
         self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
         call_later = asyncio.get_running_loop().call_later
-        self.marker_manager = TransactionMarkerManager(self.transactions, self.markers, call_later)
+        self.marker_manager = TransactionMarkerManager(self.transactions, call_later)
         self.add_partitions_manager = AddPartitionsToTxnManager(self.transactions, call_later)
 
     def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
