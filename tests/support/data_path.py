@@ -19,6 +19,7 @@ from braidlog.broker.requests.dispatch import Dispatch, responding, returning
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.config.log_settings import LogSettings
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.core.clock import Clock, ManualClock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import ProtocolError
@@ -285,7 +286,7 @@ class DataPath:
             codes[target.partition] = error.code if error is not None else 0
 
         targets = [TopicPartition(TOPIC, index) for index in partitions]
-        self.markers.write(producer_id, epoch, commits, coordinator_epoch, targets, done)
+        self.markers.write(SendMarkers("", producer_id, epoch, commits, targets, coordinator_epoch), done)
         self.steps.run()
         return codes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from braidlog.coordinator.effects import Action, Effects, Moment, Responder
+from braidlog.coordinator.effects import Effects, Moment, Responder, SendMarkers
 from braidlog.coordinator.shard import CoordinatorShard, ReplayedRecord
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.message import Message
@@ -61,7 +61,7 @@ class ShardDriver(Generic[S]):
         self._make = make
         self.log: list[ReplayedRecord | Marker] = []
         self.responders: list[RecordingResponder] = []
-        self.actions: list[Action] = []
+        self.actions: list[SendMarkers] = []
         self.seconds = 1_000.0
         self.shard = make()
         self.apply(self.shard.on_loaded(self.now))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager, PartitionErrors
+from braidlog.broker.coordinators.marker_writer import MarkerDone
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
-from braidlog.coordinator.effects import Effects, Moment, Responder
+from braidlog.coordinator.effects import Effects, Moment, Responder, SendMarkers
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import TransactionState, TxnSettings
@@ -26,7 +27,7 @@ class _Shards(ShardDriver[TransactionCoordinatorShard]):
 
     def __init__(self) -> None:
         super().__init__(lambda: TransactionCoordinatorShard(TxnSettings, lambda: PRODUCER, 5))
-        self.perform: Callable[[Any], None] | None = None
+        self.perform: Callable[[SendMarkers], None] | None = None
         self.gone = False
 
     def submit(
@@ -52,19 +53,12 @@ class _Partitions:
         self.written: list[tuple[TopicPartition, int, int, bool, int]] = []
         self.refusing: dict[TopicPartition, ProtocolError] = {}
 
-    def write(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commits: bool,
-        coordinator_epoch: int,
-        partitions: list[TopicPartition],
-        done: Callable[[TopicPartition, ProtocolError | None], None],
-    ) -> None:
-        for partition in partitions:
+    def write(self, markers: SendMarkers, done: MarkerDone) -> None:
+        for partition in markers.partitions:
             error = self.refusing.get(partition)
             if error is None:
-                self.written.append((partition, producer_id, producer_epoch, commits, coordinator_epoch))
+                ended = (markers.producer_id, markers.producer_epoch, markers.commits, markers.coordinator_epoch)
+                self.written.append((partition, *ended))
             done(partition, error)
 
 
@@ -75,14 +69,13 @@ class TransactionWorld:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.marker_manager = TransactionMarkerManager(
             cast("CoordinatorRuntime[TransactionCoordinatorShard]", self.shards),
-            self.partitions,
             lambda delay, work: self.timers.append((delay, work)),
         )
         self.add_partitions_manager = AddPartitionsToTxnManager(
             cast("CoordinatorRuntime[TransactionCoordinatorShard]", self.shards),
             lambda delay, work: self.timers.append((delay, work)),
         )
-        self.shards.perform = self.marker_manager.send_markers
+        self.shards.perform = lambda action: self.partitions.write(action, self.marker_manager.track(action))
         request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
         responder = RecordingResponder()
         self.shards.submit("tx", responder, lambda shard, now: shard.init_producer_id(request, responder, now))

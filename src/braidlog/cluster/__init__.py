@@ -1,1 +1,1 @@
-"""What the brokers of a cluster agree on: the coordination store, its records, and the image read from them."""
+"""What the brokers of a cluster agree on: the coordination store, its records, the image; nothing here decides."""

@@ -4,7 +4,7 @@
 /consumers/<group>/offsets/<topic>/<partition>    the offset, in decimal
 ```
 
-There is neither metadata nor a group that could be asked for permission: whoever commits last wins.
+There is neither metadata nor a group that could be asked for permission: the last commit wins.
 """
 
 from __future__ import annotations

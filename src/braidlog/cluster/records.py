@@ -160,7 +160,7 @@ def encode_topic(record: TopicRecord) -> bytes:
 
 
 def decode_topic(path: str, data: bytes) -> TopicRecord:
-    """A topic of before topic ids has ZERO_ID; whoever loads it gives it one."""
+    """A topic of before topic ids has ZERO_ID; the controller that loads it gives it one."""
     content = read_json(path, data)
     topic_id = ZERO_ID
     if "topic_id" in content:

@@ -1,1 +1,1 @@
-"""Decides changes to the cluster (topics, configs, leaders) as pure plans, which one loop commits to the store."""
+"""Decides changes to topics, configs and leaders as pure plans; only `controller` and `fenced_store` do I/O."""

@@ -125,7 +125,7 @@ def entity_of(context: ControllerContext, resource: ConfigResource) -> str:
 
 
 def _written(entity: str, overrides: Mapping[str, str]) -> Step:
-    # Nobody deletes a group's node with the group, as with a topic's: without overrides it would lie there for ever.
+    # A group's node is not deleted with the group, as a topic's is: without overrides it would lie there for ever.
     if not overrides and group_of(entity) is not None:
         return Remove(paths.config(entity))
     return Put(paths.config(entity), records.encode_config(overrides))

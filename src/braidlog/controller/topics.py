@@ -62,7 +62,7 @@ def create_topics(
     times: Mapping[str, int] | None = None,
     already: int = 0,
 ) -> tuple[Plan, list[NewTopicResult]]:
-    """One transaction for all that can be created; the others are told why not.
+    """One transaction for all that can be created; the others get an error each.
 
     These may be a piece of a larger request: `times` is how often that names each topic, `already` how many partitions
     the pieces before this one have created.
@@ -304,10 +304,10 @@ def delete_topics(
 
 
 def forget_topics(topics: Sequence[TopicImage]) -> list[list[Step]]:
-    """Every node of these topics, leaves first, in transactions small enough to hold nobody up.
+    """Every node of these topics, leaves first, in transactions small enough to hold no one up.
 
-    A topic's own node goes together with its deletion mark: whoever finds the mark finds what is left of the topic, and
-    a mark without a topic would delete the next one of that name.
+    A topic's own node goes together with its deletion mark: a start that finds the mark finds what is left of it,
+    and a mark without a topic would delete the next one of that name.
     """
     transactions: list[list[Step]] = [[]]
     for topic in topics:

@@ -1,1 +1,1 @@
-"""Pure shards of groups and transactions, one per partition of an internal topic, and the runtime that keeps them."""
+"""The runtime that appends what coordinator shards decide, replays it into them and replies; shards do no I/O."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.types import TopicPartition
 from braidlog.wire.message import Message
 
 
@@ -61,10 +62,47 @@ class CoordinatorRecord(NamedTuple):
         return _RECORD_OVERHEAD + len(self.key) + (0 if self.value is None else len(self.value))
 
 
-class Action:
-    """Something to be done outside of the shard once the records are committed; the broker knows each kind."""
+class SendMarkers:
+    """The one kind of action: write markers to the partitions of a transaction, once its end is committed.
 
-    __slots__ = ()
+    The results go to the shard's `markers_written`. `transactional_id` is empty where an administrator ends it.
+
+    The epoch is the one that the markers carry: in transaction version 2 one above that of the data (KIP-890). The
+    object itself names the attempt: a result of an earlier one no longer counts.
+    """
+
+    __slots__ = (
+        "attempt",
+        "commits",
+        "coordinator_epoch",
+        "partitions",
+        "producer_epoch",
+        "producer_id",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        commits: bool,
+        partitions: list[TopicPartition],
+        coordinator_epoch: int,
+        attempt: int = 0,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.commits = commits
+        self.partitions = partitions
+        self.coordinator_epoch = coordinator_epoch
+        # How often this was tried before: the pause before the next try depends on it.
+        self.attempt = attempt
+
+    def __repr__(self) -> str:
+        outcome = "commit" if self.commits else "abort"
+        return f"<SendMarkers {outcome} {self.transactional_id} {self.producer_id}/{self.producer_epoch}>"
 
 
 class Effects:
@@ -75,7 +113,7 @@ class Effects:
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
         self.replies: list[tuple[Responder, Message | ProtocolError]] = []
-        self.actions: list[Action] = []
+        self.actions: list[SendMarkers] = []
         # Set for records that belong to a transaction: they count only once its commit marker is there.
         self.producer_id = -1
         self.producer_epoch = -1
@@ -93,7 +131,7 @@ class Effects:
     def reply(self, responder: Responder, response: Message | ProtocolError) -> None:
         self.replies.append((responder, response))
 
-    def act(self, action: Action) -> None:
+    def act(self, action: SendMarkers) -> None:
         self.actions.append(action)
 
     def add(self, other: Effects) -> None:

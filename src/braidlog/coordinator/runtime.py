@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from braidlog.coordinator.effects import Action, Effects, Moment, Responder
+from braidlog.coordinator.effects import Effects, Moment, Responder, SendMarkers
 from braidlog.coordinator.loader import LogReader, UnreadableLogError, load
 from braidlog.coordinator.partitioning import partition_for
 from braidlog.coordinator.responders import AppendCallback, Reply, fail, fail_all, log_bug, to_client_error
@@ -27,6 +27,7 @@ from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
+    NotLeaderOrFollowerError,
     ProtocolError,
 )
 from braidlog.core.tasks import Tasks
@@ -78,7 +79,9 @@ class DeferredEvent:
 
     __slots__ = ("actions", "callback", "committed", "replies")
 
-    def __init__(self, replies: list[Reply], actions: list[Action], callback: AppendCallback | None = None) -> None:
+    def __init__(
+        self, replies: list[Reply], actions: list[SendMarkers], callback: AppendCallback | None = None
+    ) -> None:
         self.replies = replies
         self.actions = actions
         self.callback = callback
@@ -104,7 +107,7 @@ class CoordinatorContext(Generic[S]):
         self.timer_at = 0.0
 
 
-def _no_actions(action: Action) -> None:
+def _no_actions(action: SendMarkers) -> None:
     raise RuntimeError(f"this coordinator has no handler for {action}")
 
 
@@ -123,7 +126,7 @@ class CoordinatorRuntime(Generic[S]):
         clock: Clock,
         tasks: Tasks,
         codec: Callable[[], int] = lambda: 0,
-        perform: Callable[[Action], None] = _no_actions,
+        perform: Callable[[SendMarkers], None] = _no_actions,
     ) -> None:
         self.topic = topic
         self._logs = logs
@@ -228,10 +231,13 @@ class CoordinatorRuntime(Generic[S]):
         coordinator_epoch: int,
         done: AppendCallback,
     ) -> None:
-        """End a transaction in a shard's own partition: its records count, or not, from here on in the log."""
+        """End a transaction in a shard's own partition: its records count, or not, from here on in the log.
+
+        Errors are those of a partition, since transaction coordinators do not know those of group coordinators.
+        """
         context = self._contexts.get(partition)
         if context is None or context.state != ACTIVE:
-            done(_unavailable(context))
+            done(NotLeaderOrFollowerError(_unavailable(context).message))
             return
         batch = build_end_txn_marker(
             commit=commits,
@@ -433,7 +439,7 @@ class CoordinatorRuntime(Generic[S]):
         for event in pending:
             try:
                 if event.callback is not None:
-                    event.callback(error)
+                    event.callback(NotLeaderOrFollowerError(error.message))
             except Exception as bug:
                 log_bug(context.name, bug)
             fail_all(context.name, event.replies, error)

@@ -57,5 +57,5 @@ class CoordinatorShard(Protocol):
         ...
 
     def on_unloaded(self, error: ProtocolError) -> Effects:
-        """The shard goes away (its partition moved, its log failed): replies for everybody who waits, no records."""
+        """The shard goes away (its partition moved, its log failed): replies for all requests that wait, no records."""
         ...

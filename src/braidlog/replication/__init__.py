@@ -1,1 +1,1 @@
-"""What a broker does with the partitions it holds: roles, high watermark, and who waits for either to move."""
+"""The partitions that this broker holds: leadership, high watermark, group commit; no connections, no event loop."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from braidlog.coordinator.effects import Action, Effects, Moment, Responder
+from braidlog.coordinator.effects import Effects, Moment, Responder, SendMarkers
 from braidlog.coordinator.loader import Chunk
 from braidlog.coordinator.responders import AppendCallback
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -20,6 +20,7 @@ from braidlog.core.protocol_errors import (
     GroupIdNotFoundError,
     KafkaStorageError,
     NotCoordinatorError,
+    NotLeaderOrFollowerError,
     ProtocolError,
 )
 from braidlog.core.tasks import Tasks
@@ -134,8 +135,8 @@ class World:
         self.clock = ManualClock()
         self.tasks = Tasks("test")
         self.shards: list[CounterShard] = []
-        self.performed: list[Action] = []
-        self.perform: Callable[[Action], None] = self.performed.append
+        self.performed: list[SendMarkers] = []
+        self.perform: Callable[[SendMarkers], None] = self.performed.append
         self.coordinator = self.start()
 
     def start(self) -> CoordinatorRuntime[CounterShard]:
@@ -304,7 +305,7 @@ async def test_records_that_are_applied_are_not_replayed(world: World) -> None:
 @in_loop
 async def test_actions_follow_the_commit(world: World) -> None:
     world.coordinator.on_election(0, 5)
-    action = Action()
+    action = SendMarkers("t", 7, 0, True, [], 3)
 
     def operation(shard: CounterShard, now: Moment) -> Effects:
         effects = Effects()
@@ -354,7 +355,18 @@ async def test_a_marker_is_refused_while_loading(world: World) -> None:
     world.start().on_election(0, 6)
     reported: list[ProtocolError | None] = []
     world.coordinator.complete_transaction(0, 7, 1, True, 3, reported.append)
-    assert isinstance(reported[0], CoordinatorLoadInProgressError)
+    assert isinstance(reported[0], NotLeaderOrFollowerError)
+
+
+@in_loop
+async def test_a_marker_on_its_way_to_the_disk_is_refused_when_the_partition_moves(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    reported: list[ProtocolError | None] = []
+    world.coordinator.complete_transaction(0, 7, 1, True, 3, reported.append)
+    world.coordinator.on_resignation(0)
+    assert [type(error) for error in reported] == [NotLeaderOrFollowerError]
+    world.logs.commit()
+    assert len(reported) == 1
     await world.settle()
 
 
@@ -487,7 +499,7 @@ async def test_a_reply_that_cannot_be_encoded_keeps_no_other_back(world: World) 
 async def test_an_action_that_fails_keeps_no_reply_back(world: World) -> None:
     world.coordinator.on_election(0, 5)
 
-    def perform(action: Action) -> None:
+    def perform(action: SendMarkers) -> None:
         raise ZeroDivisionError
 
     world.perform = perform
@@ -495,7 +507,7 @@ async def test_an_action_that_fails_keeps_no_reply_back(world: World) -> None:
     def operation(shard: CounterShard, now: Moment) -> Effects:
         effects = Effects()
         effects.write(b"a", b"+1")
-        effects.act(Action())
+        effects.act(SendMarkers("t", 7, 0, True, [], 3))
         return effects
 
     world.coordinator.submit(0, RecordingResponder(), operation)

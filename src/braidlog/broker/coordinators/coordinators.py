@@ -1,4 +1,4 @@
-"""Puts the two coordinators into a broker: their logs, their settings, and what the cluster's image tells them."""
+"""Puts the two coordinators into a broker: their logs, their settings, and what they need of the cluster's image."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ImageTopics:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        # The image that listeners are being told of is newer than the controller's until all of them know.
+        # The image that listeners are given is newer than the controller's until all of them know.
         self.newest: ClusterImage | None = None
 
     @property
@@ -126,11 +126,11 @@ class Coordinators:
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             environment.clock,
             tasks,
-            perform=lambda action: self.marker_manager.send_markers(action),
+            perform=lambda action: self.markers.write(action, self.marker_manager.track(action)),
         )
         self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
         call_later = asyncio.get_running_loop().call_later
-        self.marker_manager = TransactionMarkerManager(self.transactions, self.markers, call_later)
+        self.marker_manager = TransactionMarkerManager(self.transactions, call_later)
         self.add_partitions_manager = AddPartitionsToTxnManager(self.transactions, call_later)
 
     def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
@@ -148,7 +148,7 @@ class Coordinators:
         self._txn_settings = txn_settings(settings)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """After the logs were made (see `local_partitions`): lead what is led here, tell groups of topics."""
+        """After the logs were made (`ReplicaManager`): lead what is led here, tell groups of topics."""
         self._image_topics.newest = image
         # First, as a shard that is loaded gives members the sessions that their group sets.
         self._take_overrides(delta)
@@ -206,7 +206,7 @@ class Coordinators:
                 coordinator.on_resignation(index)
 
     def stop(self) -> None:
-        """Before the broker drains: whoever waits for a rebalance is told to look elsewhere."""
+        """Before the broker drains: members that wait for a rebalance are sent to look up the coordinator again."""
         self.groups.stop()
         self.transactions.stop()
 

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.config.topic_names import OFFSETS_TOPIC
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.core.clock import Clock
-from braidlog.core.protocol_errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-    NotLeaderOrFollowerError,
-    ProtocolError,
-)
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.replication.group_commit import AppendAck, Committer
@@ -30,13 +25,6 @@ from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_COOR
 
 # Called once for each partition: with None when its marker is committed.
 MarkerDone = Callable[[TopicPartition, ProtocolError | None], None]
-
-# A transaction coordinator waits for the leader of a partition, and does not know the errors of group coordinators.
-_NOT_READY: Final = (
-    CoordinatorLoadInProgressError.code,
-    CoordinatorNotAvailableError.code,
-    NotCoordinatorError.code,
-)
 
 
 class OffsetMarkers(Protocol):
@@ -60,38 +48,31 @@ class MarkerWriter:
         self._clock = clock
         self._offsets = offsets
 
-    def write(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commits: bool,
-        coordinator_epoch: int,
-        partitions: list[TopicPartition],
-        done: MarkerDone,
-    ) -> None:
+    def write(self, markers: SendMarkers, done: MarkerDone) -> None:
         """Each partition has its own result: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (try again),
         INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (never), KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS.
         """
+        producer_id, producer_epoch, commits = markers.producer_id, markers.producer_epoch, markers.commits
+        now_ms = self._clock.wall_ms()
         batch = build_end_txn_marker(
             commit=commits,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            timestamp=self._clock.wall_ms(),
-            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+            coordinator_epoch=markers.coordinator_epoch,
         )
-        now_ms = self._clock.wall_ms()
-        for target in partitions:
+        for target in markers.partitions:
+            on_written = partial(done, target)
             if target.topic == OFFSETS_TOPIC and self._registry.get(target.topic, target.partition) is not None:
-                on_written = partial(_offsets_written, target, done)
                 self._offsets.complete_transaction(
-                    target.partition, producer_id, producer_epoch, commits, coordinator_epoch, on_written
+                    target.partition, producer_id, producer_epoch, commits, markers.coordinator_epoch, on_written
                 )
                 continue
             try:
                 self._committer.append(
                     self._registry.require(target.topic, target.partition),
                     ByteSlice(batch, 0, len(batch)),
-                    AppendAck(partial(done, target)),
+                    AppendAck(on_written),
                     ACKS_ALL,
                     LATEST_PRODUCE_VERSION,
                     now_ms,
@@ -99,9 +80,3 @@ class MarkerWriter:
                 )
             except Exception as problem:
                 done(target, to_protocol_error(problem, f"marker of a transaction for {target}"))
-
-
-def _offsets_written(target: TopicPartition, done: MarkerDone, error: ProtocolError | None) -> None:
-    if error is not None and error.code in _NOT_READY:
-        error = NotLeaderOrFollowerError(error.message)
-    done(target, error)

@@ -1,15 +1,15 @@
-"""Sends the markers that end a transaction, until every partition has its own."""
+"""Follows the markers that end a transaction, until every partition has its own."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.coordinator.effects import Action
+from braidlog.broker.coordinators.marker_writer import MarkerDone
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.transaction_metadata import SendMarkers
 from braidlog.core.protocol_errors import (
     InvalidProducerEpochError,
     ProducerFencedError,
@@ -31,20 +31,6 @@ CallLater = Callable[[float, Callable[[], None]], Any]
 # Between tries to write markers, in seconds.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
-
-
-class MarkerTarget(Protocol):
-    """Writes markers to partitions (`MarkerWriter`); `done` is called once a partition, with None if committed."""
-
-    def write(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commits: bool,
-        coordinator_epoch: int,
-        partitions: list[TopicPartition],
-        done: Callable[[TopicPartition, ProtocolError | None], None],
-    ) -> None: ...
 
 
 class _NoResponder:
@@ -70,27 +56,13 @@ class _MarkerAttempt:
 
 
 class TransactionMarkerManager:
-    def __init__(
-        self,
-        transactions: CoordinatorRuntime[TransactionCoordinatorShard],
-        markers: MarkerTarget,
-        call_later: CallLater,
-    ) -> None:
+    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], call_later: CallLater) -> None:
         self._transactions = transactions
-        self._markers = markers
         self._call_later = call_later
 
-    def send_markers(self, action: Action) -> None:
-        """What a shard asks for once the end of a transaction is committed."""
-        assert isinstance(action, SendMarkers)
-        self._markers.write(
-            action.producer_id,
-            action.producer_epoch,
-            action.commits,
-            action.coordinator_epoch,
-            action.partitions,
-            partial(self._on_marker_written, _MarkerAttempt(action)),
-        )
+    def track(self, action: SendMarkers) -> MarkerDone:
+        """The callback that gathers the results of an attempt."""
+        return partial(self._on_marker_written, _MarkerAttempt(action))
 
     def _on_marker_written(
         self, attempt: _MarkerAttempt, partition: TopicPartition, error: ProtocolError | None

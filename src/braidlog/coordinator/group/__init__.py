@@ -1,1 +1,1 @@
-"""The shard of `__consumer_offsets`: members of groups, and the offsets they committed."""
+"""The shard of `__consumer_offsets`: groups and committed offsets, without I/O."""

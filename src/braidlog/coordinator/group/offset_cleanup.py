@@ -73,7 +73,7 @@ class OffsetCleanup:
         self._gone: dict[str, int] = {}
 
     def on_loaded(self, newest_record: int, now: Moment, effects: Effects) -> None:
-        """Topics that went while nobody replayed this partition left offsets, which a new topic must not inherit."""
+        """Topics deleted while this partition was not loaded left offsets, which a new topic must not inherit."""
         self._arm(now)
         known: dict[str, bool] = {}
         for group_id in self._committed.group_ids():

@@ -1,1 +1,1 @@
-"""The shard of `__transaction_state`: who may write under a transactional id, and how its transactions end."""
+"""The shard of `__transaction_state`: transactional ids and their transactions, without I/O."""

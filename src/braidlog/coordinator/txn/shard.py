@@ -12,7 +12,7 @@ from typing import Final
 
 from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.deadlines import Deadlines
-from braidlog.coordinator.effects import MAX_PORTION_BYTES, Effects, Moment, Responder
+from braidlog.coordinator.effects import MAX_PORTION_BYTES, Effects, Moment, Responder, SendMarkers
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import queries, records
 from braidlog.coordinator.txn.add_partitions import add_partitions, validate_producer
@@ -21,7 +21,6 @@ from braidlog.coordinator.txn.init_producer_id import ProducerIdAndEpoch, init_p
 from braidlog.coordinator.txn.transaction_metadata import (
     NO_ID,
     TV_0,
-    SendMarkers,
     TransactionMetadata,
     TransactionState,
     TxnSettings,

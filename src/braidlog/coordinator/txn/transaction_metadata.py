@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from braidlog.coordinator.effects import Action, Moment
+from braidlog.coordinator.effects import Moment, SendMarkers
 from braidlog.core.types import TopicPartition
 
 NO_ID: Final = -1
@@ -82,47 +82,6 @@ class IllegalTransactionTransitionError(AssertionError):
 def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:
     if after not in TRANSITIONS[before]:
         raise IllegalTransactionTransitionError(f"{transactional_id}: {after.name} cannot follow {before.name}")
-
-
-class SendMarkers(Action):
-    """Write markers to the partitions of a transaction; the results go to the shard's `markers_written`.
-
-    The epoch is the one that the markers carry: in transaction version 2 one above that of the data (KIP-890). The
-    object itself names the attempt: a result of an earlier one no longer counts.
-    """
-
-    __slots__ = (
-        "attempt",
-        "commits",
-        "coordinator_epoch",
-        "partitions",
-        "producer_epoch",
-        "producer_id",
-        "transactional_id",
-    )
-
-    def __init__(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        commits: bool,
-        partitions: list[TopicPartition],
-        coordinator_epoch: int,
-        attempt: int = 0,
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.commits = commits
-        self.partitions = partitions
-        self.coordinator_epoch = coordinator_epoch
-        # How often this was tried before: the pause before the next try depends on it.
-        self.attempt = attempt
-
-    def __repr__(self) -> str:
-        outcome = "commit" if self.commits else "abort"
-        return f"<SendMarkers {outcome} {self.transactional_id} {self.producer_id}/{self.producer_epoch}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from braidlog.config.log_settings import LogSettings
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.core.protocol_errors import (
-    CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
     InvalidRequestError,
     KafkaStorageError,
@@ -147,9 +147,8 @@ def test_too_few_replicas_refuse_a_marker_as_they_refuse_data(tmp_path: Path) ->
 def test_a_disk_that_fails_refuses_it(world: DataPath) -> None:
     world.produce(batch(b"a"))
     reported: list[int] = []
-    world.markers.write(
-        7, 0, True, 0, [world.log().topic_partition], lambda _, error: reported.append(error.code if error else 0)
-    )
+    markers = SendMarkers("", 7, 0, True, [world.log().topic_partition], 0)
+    world.markers.write(markers, lambda _, error: reported.append(error.code if error else 0))
     world.partitions[0].log, log = None, world.log()
     world.steps.run()
     assert reported == [KafkaStorageError.code]
@@ -168,7 +167,7 @@ def test_offsets_are_ended_by_their_coordinator(world: DataPath) -> None:
 
 def test_a_group_coordinator_that_is_not_ready_counts_as_no_leader(world: DataPath) -> None:
     world.add_partition(OFFSETS, 3, b"o" * 16)
-    world.offsets.error = CoordinatorLoadInProgressError("wait")
+    world.offsets.error = NotLeaderOrFollowerError("wait")
     assert write(world, marker({OFFSETS: [3]})) == {(7, OFFSETS, 3): NotLeaderOrFollowerError.code}
 
 

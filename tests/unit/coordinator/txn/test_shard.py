@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from braidlog.coordinator.effects import Effects, Moment, Responder
+from braidlog.coordinator.effects import Effects, Moment, Responder, SendMarkers
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import records
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import (
     LAST_EPOCH,
     IllegalTransactionTransitionError,
-    SendMarkers,
     TransactionMetadata,
     TransactionState,
     TxnSettings,

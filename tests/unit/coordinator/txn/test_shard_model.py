@@ -21,14 +21,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from braidlog.coordinator.effects import Action
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn import records
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import (
     LAST_EPOCH,
     TRANSITIONS,
-    SendMarkers,
     TransactionMetadata,
     TransactionState,
     TxnSettings,
@@ -132,8 +131,7 @@ class Transactions(RuleBasedStateMachine):
         if transaction.prepared:
             self.decided[name].append(transaction.commits)
 
-    def append_markers(self, action: Action) -> None:
-        assert isinstance(action, SendMarkers)
+    def append_markers(self, action: SendMarkers) -> None:
         assert action.coordinator_epoch == 7
         label = (action.transactional_id, len(self.decided[action.transactional_id]) - 1)
         assert self.decided[label[0]][label[1]] == action.commits, "one outcome: the marker says otherwise"

@@ -7,6 +7,7 @@ knows of any more.
 from __future__ import annotations
 
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
@@ -34,14 +35,15 @@ class WriteTxnMarkersHandler:
                 for target in targets:
                     complete(target, InvalidRequestError("a marker names the producer and its epoch"))
                 continue
-            self._markers.write(
+            markers = SendMarkers(
+                "",
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.transaction_result,
-                marker.coordinator_epoch,
                 targets,
-                progress.of(marker.producer_id),
+                marker.coordinator_epoch,
             )
+            self._markers.write(markers, progress.of(marker.producer_id))
         progress.release()
 
     @staticmethod

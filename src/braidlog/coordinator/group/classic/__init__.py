@@ -1,1 +1,1 @@
-"""Groups whose members choose a leader that assigns: join, sync, heartbeat, leave, generation by generation."""
+"""Groups whose members assign partitions among themselves (JoinGroup, SyncGroup)."""

@@ -81,9 +81,9 @@ class ClassicGroup:
         self._supporters: dict[str, int] = {}
         # Invariant: the number of members with a join responder.
         self.num_awaiting_join = 0
-        # Were given an id and told to join with it (KIP-394), in order.
+        # Were given an id, with which they have to join (KIP-394), in order.
         self.pending_joins: dict[str, None] = {}
-        # Were told of the generation and have not sent their sync.
+        # Know the generation and have not sent their sync.
         self.pending_syncs: dict[str, None] = {}
         # A member came during the initial delay, and how much of the delay may still be added.
         self.extend_delay = False
@@ -158,7 +158,7 @@ class ClassicGroup:
         self.num_awaiting_join += member.join_responder is not None
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
-        """The member is gone, with its vote; whoever waits through it is the caller's to answer."""
+        """The member is gone, with its vote; its requests that wait are the caller's to answer."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -210,13 +210,13 @@ class ClassicGroup:
             return bool(protocol_type and protocols)
         if protocol_type != self.protocol_type:
             return False
-        everybody = len(self.members)
-        return any(self._supporters.get(name, 0) == everybody for name, _ in protocols)
+        members = len(self.members)
+        return any(self._supporters.get(name, 0) == members for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """By vote among those that every member supports; the earliest to be voted for wins a draw."""
-        everybody = len(self.members)
-        candidates = {name: 0 for name, count in self._supporters.items() if count == everybody}
+        members = len(self.members)
+        candidates = {name: 0 for name, count in self._supporters.items() if count == members}
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = member.preferred(candidates)
@@ -231,7 +231,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everybody who will take part has joined."""
+        """Every member that will take part has joined."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol_name = self.select_protocol() if self.members else None

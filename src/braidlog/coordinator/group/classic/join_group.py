@@ -1,10 +1,10 @@
 """JoinGroup: who may take part in the next generation, and who need not wait for it.
 
-no id yet        dynamic  v4+: is given one and told to come back with it (KIP-394); before: takes part at once
+no id yet        dynamic  v4+: is given one, with which it has to join again (KIP-394); before: takes part at once
                  static   takes part, or takes the place of its instance's former member
 an id            pending  takes part
                  member   takes part in a rebalance under way, or starts one if it leads or has changed; else it is
-                          told of the current generation
+                          gets the current generation
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from braidlog.core.protocol_errors import (
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 
 # The first versions in which a client must come back with the id it was given, in which an answer may name no protocol,
-# and in which a leader can be told not to assign.
+# and in which a leader may be asked not to assign.
 KNOWN_ID_FROM = 4
 NO_PROTOCOL_IS_NULL_FROM = 7
 SKIPS_ASSIGNMENT_FROM = 9
@@ -155,7 +155,7 @@ class JoinGroupRules:
         self._rebalances.prepare_rebalance_or_complete_join(group, attempt.now, attempt.effects)
 
     def _replace(self, group: ClassicGroup, former: ClassicGroupMember, member_id: str, attempt: JoinAttempt) -> None:
-        """A static member restarted: in a stable group nobody else needs to notice (KIP-345)."""
+        """A static member restarted: in a stable group no other needs to notice (KIP-345)."""
         now, effects = attempt.now, attempt.effects
         leader_before = group.leader
         fenced = FencedInstanceIdError(f"a new member took the place of instance {former.instance_id!r}")

@@ -1,4 +1,4 @@
-"""A member of a classic group: what it told when it joined, what it was given, and which reply it waits for."""
+"""A member of a classic group: what it said when it joined, what it was given, and which reply it waits for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from braidlog.coordinator.effects import Responder
 
 
 class MemberProtocol(NamedTuple):
-    """A way of assigning that a member can follow, with what it tells the leader about itself."""
+    """A way of assigning that a member can follow, with what the leader has to know of it."""
 
     name: str
     metadata: bytes
@@ -50,7 +50,7 @@ class ClassicGroupMember:
         # In the order of preference.
         self.protocols = protocols
         self.assignment = assignment
-        # Has not been told of any generation yet, so it cannot send heartbeats.
+        # Knows of no generation yet, so it cannot send heartbeats.
         self.is_new = False
         self.join_responder: Responder | None = None
         self.sync_responder: Responder | None = None

@@ -161,7 +161,7 @@ class ClassicGroupProtocol:
                 self._rebalances.touch(group, member, now)
 
     def dissolve(self, group: ClassicGroup, error: ProtocolError, now: Moment, effects: Effects) -> None:
-        """The group goes on under the consumer protocol: whoever waits hears `error`. Its record is the caller's."""
+        """The group goes on under the consumer protocol: waiting requests fail. Its record is the caller's."""
         self._rebalances.dissolve(group, error, effects, now.wall_ms)
 
     def take_over(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
@@ -181,7 +181,7 @@ class ClassicGroupProtocol:
             return
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            # Only an Empty group is deleted, so nobody waits: those with an id but no membership join anew.
+            # Only an Empty group is deleted, so no request waits: those with an id but no membership join anew.
             gone = CoordinatorNotAvailableError(f"group {group_id!r} is gone; look up its coordinator again")
             self._rebalances.dissolve(group, gone, Effects(), record.timestamp)
             del self._groups[group_id]

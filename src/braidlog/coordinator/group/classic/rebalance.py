@@ -1,11 +1,11 @@
 """How a classic group gets from one generation to the next, and how members are missed.
 
-join deadline     the initial delay of a group without members, then the members' rebalance timeout: whoever has not
+join deadline     the initial delay of a group without members, then the members' rebalance timeout: one that has not
                   joined again by then is out
-sync deadline     whoever was told of the generation and does not ask for its assignment within the rebalance
+sync deadline     a member that knows the generation and does not ask for its assignment within the rebalance
                   timeout is out
-session deadline  whoever is silent for its session timeout is out; for the time of a member's waiting join or sync
-                  it does not count, since its connection is muted
+session deadline  a member that is silent for its session timeout is out; for the time of a member's waiting join or
+                  sync it does not count, since its connection is muted
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Rebalances:
     def propagate_assignment(
         self, group: ClassicGroup, assignments: dict[str, bytes], now: Moment, effects: Effects
     ) -> None:
-        """The leader has spoken: the generation is written down, and everybody who asked gets its part."""
+        """The leader has assigned: the generation is written down, and every member that asked gets its part."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         if not self.fits(group):
@@ -246,7 +246,7 @@ class Rebalances:
             member.sync_responder = None
 
     def dissolve(self, group: ClassicGroup, error: ProtocolError, effects: Effects, now_ms: int) -> None:
-        """The group ends here (it is deleted, or goes on under the consumer protocol): nobody waits, nothing is due."""
+        """The group ends here (deleted, or it goes on under the consumer protocol): nothing waits, nothing is due."""
         for member in group.members.values():
             self.fail_waiting(group, member, error, effects)
             self.end_session(group, member.member_id)
@@ -259,7 +259,7 @@ class Rebalances:
 
 
 def is_initial(group: ClassicGroup) -> bool:
-    """In its initial delay: nobody was in it before."""
+    """In its initial delay: it had no members before."""
     return group.state == PREPARING and group.history[-1] == EMPTY
 
 

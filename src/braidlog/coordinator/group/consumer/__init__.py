@@ -1,1 +1,1 @@
-"""Groups whose partitions the broker assigns (KIP-848): each member is led to its target, heartbeat by heartbeat."""
+"""Groups whose partitions the coordinator assigns (KIP-848)."""

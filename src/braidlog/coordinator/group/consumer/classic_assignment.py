@@ -22,7 +22,7 @@ NEWEST = 3
 
 
 def assignment_bytes(assignment: Assignment, side: ClassicMemberMetadata, topics: Topics) -> bytes:
-    """In the version in which the member told of itself."""
+    """In the version of the member's own subscription."""
     entries = []
     for topic_id, numbers in in_order(assignment):
         name = topics.name_of(topic_id)

@@ -2,7 +2,7 @@
 
 session    no heartbeat for that long, and the member is out
 rebalance  a member that must give up partitions has that long to say it did
-join       a member of the classic protocol was told to join again, and has that long
+join       a member of the classic protocol has to join again, and has that long
 sync       …has joined, and has that long to fetch its assignment
 """
 

@@ -13,8 +13,10 @@ from itertools import count
 import pytest
 
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
+from braidlog.broker.coordinators.marker_writer import MarkerDone
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.coordinator.group.settings import GroupSettings
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.loader import Chunk
@@ -23,9 +25,7 @@ from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.clock import ManualClock
-from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.tasks import Tasks
-from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
@@ -110,9 +110,9 @@ class World:
             lambda: 1,
             clock,
             tasks,
-            perform=lambda action: self.marker_manager.send_markers(action),
+            perform=lambda action: self.write(action, self.marker_manager.track(action)),
         )
-        self.marker_manager = TransactionMarkerManager(self.transactions, self, lambda delay, work: None)
+        self.marker_manager = TransactionMarkerManager(self.transactions, lambda delay, work: None)
         add_partitions = AddPartitionsToTxnManager(self.transactions, lambda delay, work: None)
         self.handler = TxnOffsetCommitHandler(self.groups, add_partitions, topics, lambda: True)
         self.groups.on_election(0, 0)
@@ -120,18 +120,15 @@ class World:
         self.init("tx")
         self.settle()
 
-    def write(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commits: bool,
-        coordinator_epoch: int,
-        partitions: list[TopicPartition],
-        done: Callable[[TopicPartition, ProtocolError | None], None],
-    ) -> None:
-        (target,) = partitions
+    def write(self, markers: SendMarkers, done: MarkerDone) -> None:
+        (target,) = markers.partitions
         self.groups.complete_transaction(
-            0, producer_id, producer_epoch, commits, coordinator_epoch, lambda error: done(target, error)
+            0,
+            markers.producer_id,
+            markers.producer_epoch,
+            markers.commits,
+            markers.coordinator_epoch,
+            lambda error: done(target, error),
         )
 
     def init(self, name: str) -> None:
