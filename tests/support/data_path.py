@@ -13,7 +13,7 @@ from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.list_offsets import ListOffsetsHandler
 from braidlog.broker.handlers.records.produce import ProduceHandler
-from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
+from braidlog.broker.handlers.transactions.describe_transactions import DescribeProducersHandler
 from braidlog.broker.handlers.transactions.write_txn_markers import WriteTxnMarkersHandler
 from braidlog.broker.requests.dispatch import Dispatch, responding, returning
 from braidlog.broker.requests.handler_pool import RequestHandlerPool

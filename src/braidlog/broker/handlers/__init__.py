@@ -1,1 +1,1 @@
-"""One module per API: what its request asks of the broker, and the response, for every version."""
+"""One handler class per API: what its request asks of the broker, and the response, for every version."""

@@ -88,13 +88,13 @@ def _list_offsets(broker: Broker) -> ReturningHandler[ListOffsetsRequest]:
 
 
 def _offset_for_leader_epoch(broker: Broker) -> ReturningHandler[OffsetForLeaderEpochRequest]:
-    from braidlog.broker.handlers.records.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+    from braidlog.broker.handlers.records.log_bounds import OffsetForLeaderEpochHandler
 
     return OffsetForLeaderEpochHandler(broker.registry)
 
 
 def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
-    from braidlog.broker.handlers.records.delete_records import DeleteRecordsHandler
+    from braidlog.broker.handlers.records.log_bounds import DeleteRecordsHandler
 
     return DeleteRecordsHandler(broker.registry)
 
@@ -108,19 +108,19 @@ def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
 
 
 def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
-    from braidlog.broker.handlers.topics.create_topics import CreateTopicsHandler
+    from braidlog.broker.handlers.topics.topic_changes import CreateTopicsHandler
 
     return CreateTopicsHandler(broker.controller, broker.settings)
 
 
 def _delete_topics(broker: Broker) -> ReturningHandler[DeleteTopicsRequest]:
-    from braidlog.broker.handlers.topics.delete_topics import DeleteTopicsHandler
+    from braidlog.broker.handlers.topics.topic_changes import DeleteTopicsHandler
 
     return DeleteTopicsHandler(broker.controller)
 
 
 def _create_partitions(broker: Broker) -> ReturningHandler[CreatePartitionsRequest]:
-    from braidlog.broker.handlers.topics.create_partitions import CreatePartitionsHandler
+    from braidlog.broker.handlers.topics.topic_changes import CreatePartitionsHandler
 
     return CreatePartitionsHandler(broker.controller)
 
@@ -133,7 +133,7 @@ def _describe_topic_partitions(broker: Broker) -> ReturningHandler[DescribeTopic
 
 
 def _elect_leaders(broker: Broker) -> ReturningHandler[ElectLeadersRequest]:
-    from braidlog.broker.handlers.topics.elect_leaders import ElectLeadersHandler
+    from braidlog.broker.handlers.topics.reassignments import ElectLeadersHandler
 
     return ElectLeadersHandler(broker.controller)
 
@@ -182,19 +182,19 @@ def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAl
 
 
 def _describe_log_dirs(broker: Broker) -> ReturningHandler[DescribeLogDirsRequest]:
-    from braidlog.broker.handlers.cluster.describe_log_dirs import DescribeLogDirsHandler
+    from braidlog.broker.handlers.cluster.log_dirs import DescribeLogDirsHandler
 
     return DescribeLogDirsHandler(broker.logs)
 
 
 def _alter_replica_log_dirs(broker: Broker) -> ReturningHandler[AlterReplicaLogDirsRequest]:
-    from braidlog.broker.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirsHandler
+    from braidlog.broker.handlers.cluster.log_dirs import AlterReplicaLogDirsHandler
 
     return AlterReplicaLogDirsHandler(broker.logs, broker.moves)
 
 
 def _list_client_metrics_resources(broker: Broker) -> ReturningHandler[ListClientMetricsResourcesRequest]:
-    from braidlog.broker.handlers.cluster.list_client_metrics_resources import ListClientMetricsResourcesHandler
+    from braidlog.broker.handlers.cluster.describe_cluster import ListClientMetricsResourcesHandler
 
     return ListClientMetricsResourcesHandler()
 
@@ -229,7 +229,7 @@ def _offset_fetch(broker: Broker) -> RespondingHandler[OffsetFetchRequest]:
 
 
 def _offset_delete(broker: Broker) -> RespondingHandler[OffsetDeleteRequest]:
-    from braidlog.broker.handlers.groups.offset_delete import OffsetDeleteHandler
+    from braidlog.broker.handlers.groups.offset_commit import OffsetDeleteHandler
 
     return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.controller))
 
@@ -246,37 +246,37 @@ def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitReque
 
 
 def _join_group(broker: Broker) -> RespondingHandler[JoinGroupRequest]:
-    from braidlog.broker.handlers.groups.join_group import JoinGroupHandler
+    from braidlog.broker.handlers.groups.group_membership import JoinGroupHandler
 
     return JoinGroupHandler(broker.coordinators.groups)
 
 
 def _sync_group(broker: Broker) -> RespondingHandler[SyncGroupRequest]:
-    from braidlog.broker.handlers.groups.sync_group import SyncGroupHandler
+    from braidlog.broker.handlers.groups.group_membership import SyncGroupHandler
 
     return SyncGroupHandler(broker.coordinators.groups)
 
 
 def _heartbeat(broker: Broker) -> RespondingHandler[HeartbeatRequest]:
-    from braidlog.broker.handlers.groups.heartbeat import HeartbeatHandler
+    from braidlog.broker.handlers.groups.group_membership import HeartbeatHandler
 
     return HeartbeatHandler(broker.coordinators.groups)
 
 
 def _leave_group(broker: Broker) -> RespondingHandler[LeaveGroupRequest]:
-    from braidlog.broker.handlers.groups.leave_group import LeaveGroupHandler
+    from braidlog.broker.handlers.groups.group_membership import LeaveGroupHandler
 
     return LeaveGroupHandler(broker.coordinators.groups)
 
 
 def _consumer_group_heartbeat(broker: Broker) -> RespondingHandler[ConsumerGroupHeartbeatRequest]:
-    from braidlog.broker.handlers.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
+    from braidlog.broker.handlers.groups.group_membership import ConsumerGroupHeartbeatHandler
 
     return ConsumerGroupHeartbeatHandler(broker.coordinators.groups)
 
 
 def _describe_groups(broker: Broker) -> ReturningHandler[DescribeGroupsRequest]:
-    from braidlog.broker.handlers.groups.describe_groups import DescribeGroupsHandler
+    from braidlog.broker.handlers.groups.group_administration import DescribeGroupsHandler
 
     return DescribeGroupsHandler(broker.coordinators.groups)
 
@@ -288,13 +288,13 @@ def _list_groups(broker: Broker) -> ReturningHandler[ListGroupsRequest]:
 
 
 def _delete_groups(broker: Broker) -> ReturningHandler[DeleteGroupsRequest]:
-    from braidlog.broker.handlers.groups.delete_groups import DeleteGroupsHandler
+    from braidlog.broker.handlers.groups.group_administration import DeleteGroupsHandler
 
     return DeleteGroupsHandler(broker.coordinators.groups)
 
 
 def _consumer_group_describe(broker: Broker) -> ReturningHandler[ConsumerGroupDescribeRequest]:
-    from braidlog.broker.handlers.groups.consumer_group_describe import ConsumerGroupDescribeHandler
+    from braidlog.broker.handlers.groups.group_administration import ConsumerGroupDescribeHandler
 
     return ConsumerGroupDescribeHandler(broker.coordinators.groups)
 
@@ -303,7 +303,7 @@ def _consumer_group_describe(broker: Broker) -> ReturningHandler[ConsumerGroupDe
 
 
 def _init_producer_id(broker: Broker) -> ReturningHandler[InitProducerIdRequest]:
-    from braidlog.broker.handlers.transactions.init_producer_id import InitProducerIdHandler
+    from braidlog.broker.handlers.transactions.producer_transactions import InitProducerIdHandler
 
     return InitProducerIdHandler(broker.producer_ids, broker.coordinators.transactions)
 
@@ -315,13 +315,13 @@ def _add_partitions_to_txn(broker: Broker) -> RespondingHandler[AddPartitionsToT
 
 
 def _add_offsets_to_txn(broker: Broker) -> RespondingHandler[AddOffsetsToTxnRequest]:
-    from braidlog.broker.handlers.transactions.add_offsets_to_txn import AddOffsetsToTxnHandler
+    from braidlog.broker.handlers.transactions.producer_transactions import AddOffsetsToTxnHandler
 
     return AddOffsetsToTxnHandler(broker.coordinators.transactions, broker.coordinators.groups)
 
 
 def _end_txn(broker: Broker) -> RespondingHandler[EndTxnRequest]:
-    from braidlog.broker.handlers.transactions.end_txn import EndTxnHandler
+    from braidlog.broker.handlers.transactions.producer_transactions import EndTxnHandler
 
     return EndTxnHandler(broker.coordinators.transactions)
 
@@ -333,7 +333,7 @@ def _write_txn_markers(broker: Broker) -> RespondingHandler[WriteTxnMarkersReque
 
 
 def _describe_producers(broker: Broker) -> ReturningHandler[DescribeProducersRequest]:
-    from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
+    from braidlog.broker.handlers.transactions.describe_transactions import DescribeProducersHandler
 
     return DescribeProducersHandler(broker.registry)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
-from braidlog.broker.handlers.cluster.describe_log_dirs import DescribeLogDirsHandler
-from braidlog.broker.handlers.groups.delete_groups import DeleteGroupsHandler
-from braidlog.broker.handlers.topics.create_topics import CreateTopicsHandler
+from braidlog.broker.handlers.cluster.log_dirs import DescribeLogDirsHandler
+from braidlog.broker.handlers.groups.group_administration import DeleteGroupsHandler
+from braidlog.broker.handlers.topics.topic_changes import CreateTopicsHandler
 from braidlog.broker.handlers.transactions.describe_transactions import DescribeTransactionsHandler
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.requests import NewTopic, NewTopicResult

@@ -10,19 +10,17 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from braidlog.broker.handlers.records.fetch import FetchHandler
-from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.requests.routes import RESPONDING, RETURNING
 from braidlog.wire.apis import APIS
 from braidlog.wire.generated.api_keys import ApiKey
 
 FACTORIES: dict[ApiKey, Callable[[Any], Any]] = {**RETURNING, **RESPONDING}
-EAGER = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS}
+# The broker makes these two; compiled, they have no annotations that could be looked at.
+COMPILED = {ApiKey.PRODUCE, ApiKey.FETCH}
+EAGER = {*COMPILED, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.API_VERSIONS}
 
 
 def made(key: ApiKey) -> type:
-    if key in (ApiKey.PRODUCE, ApiKey.FETCH):
-        return ProduceHandler if key == ApiKey.PRODUCE else FetchHandler
     handler: type = type(FACTORIES[key](MagicMock()))
     return handler
 
@@ -31,7 +29,7 @@ def test_no_api_is_served_twice() -> None:
     assert not RETURNING.keys() & RESPONDING.keys()
 
 
-@pytest.mark.parametrize("key", list(FACTORIES), ids=lambda key: key.name)
+@pytest.mark.parametrize("key", sorted(FACTORIES.keys() - COMPILED), ids=lambda key: key.name)
 def test_a_handler_takes_the_request_of_its_key(key: ApiKey) -> None:
     handler: Any = made(key)
     request = APIS[key].request

@@ -1,4 +1,4 @@
-"""DescribeCluster (api 60): cluster id, controller and brokers."""
+"""The cluster as clients see it: DescribeCluster, ListClientMetricsResources."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from braidlog.wire.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from braidlog.wire.generated.list_client_metrics_resources import (
+    ListClientMetricsResourcesRequest,
+    ListClientMetricsResourcesResponse,
+)
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
 class DescribeClusterHandler:
+    """DescribeCluster (api 60): cluster id, controller and brokers."""
+
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
@@ -44,3 +50,21 @@ class DescribeClusterHandler:
     @staticmethod
     def error_response(request: DescribeClusterRequest, version: int, error: ProtocolError) -> DescribeClusterResponse:
         return DescribeClusterResponse(error_code=error.code, error_message=error.message)
+
+
+class ListClientMetricsResourcesHandler:
+    """ListClientMetricsResources (api 74): the subscriptions to metrics of clients (KIP-714), of which there are none.
+
+    Brokers of KRaft clusters offer it, also where nobody may push metrics; those of ZooKeeper clusters do not.
+    """
+
+    def handle(
+        self, request: ListClientMetricsResourcesRequest, exchange: Exchange
+    ) -> ListClientMetricsResourcesResponse:
+        return ListClientMetricsResourcesResponse()
+
+    @staticmethod
+    def error_response(
+        request: ListClientMetricsResourcesRequest, version: int, error: ProtocolError
+    ) -> ListClientMetricsResourcesResponse:
+        return ListClientMetricsResourcesResponse(error_code=error.code)

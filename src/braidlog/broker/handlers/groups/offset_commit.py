@@ -1,9 +1,4 @@
-"""OffsetCommit (api 8): where a group goes on reading.
-
-v0      kept in the coordination store         v6    the leader's epoch goes with the offset
-v1      kept by the group's coordinator        v7    static members
-v2-v4   with a retention of its own            v10   topics by id
-"""
+"""The committed offsets of a group change: OffsetCommit, OffsetDelete."""
 
 from __future__ import annotations
 
@@ -35,6 +30,14 @@ from braidlog.wire.generated.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from braidlog.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 _TOPIC_IDS_FROM: Final = 10
 _UNKNOWN: Final = UnknownTopicOrPartitionError.code
@@ -42,6 +45,13 @@ _UNKNOWN_ID: Final = UnknownTopicIdError.code
 
 
 class OffsetCommitHandler:
+    """OffsetCommit (api 8): where a group goes on reading.
+
+    v0      kept in the coordination store         v6    the leader's epoch goes with the offset
+    v1      kept by the group's coordinator        v7    static members
+    v2-v4   with a retention of its own            v10   topics by id
+    """
+
     def __init__(
         self,
         groups: CoordinatorRuntime[GroupCoordinatorShard],
@@ -126,3 +136,40 @@ def _answer(
             for wanted in partitions
         ],
     )
+
+
+class OffsetDeleteHandler:
+    """OffsetDelete (api 47): forget where a group was, for topics that none of its members reads."""
+
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], topics: Topics) -> None:
+        self._groups = groups
+        self._topics = topics
+
+    def handle(self, request: OffsetDeleteRequest, exchange: Exchange) -> None:
+        request.topics, unknown = split_existing(request.topics, self._topics)
+        refused = [_unknown(*each) for each in unknown]
+
+        def merge(response: OffsetDeleteResponse) -> None:
+            if response.error_code == NONE:
+                response.topics = merged_topics(refused, response.topics, lambda topic: topic.name)
+
+        responder = MergingResponder(exchange, OffsetDeleteResponse, self.error_response, merge)
+        caller = caller_of(exchange)
+        # Also with nothing left to delete: the group itself may be what is wrong.
+        self._groups.submit(
+            request.group_id, responder, lambda shard, now: shard.delete_offsets(request, caller, responder, now)
+        )
+
+    @staticmethod
+    def error_response(request: OffsetDeleteRequest, version: int, error: ProtocolError) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(error_code=error.code)
+
+
+def _unknown(
+    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteRequestPartition]
+) -> OffsetDeleteResponseTopic:
+    code = UnknownTopicOrPartitionError.code
+    answers = [
+        OffsetDeleteResponsePartition(partition_index=wanted.partition_index, error_code=code) for wanted in partitions
+    ]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)

@@ -9,11 +9,13 @@ v7   `require_stable` keeps offsets back that an open transaction is about to ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from typing import Final, NamedTuple
+from collections.abc import Generator
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.broker.requests.error_mapping import to_protocol_error
+from braidlog.broker.requests.pending_results import PendingResults
 from braidlog.broker.requests.time_slicing import TimeSlice, run_in_slices
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.coordinator.effects import Caller, Responder
@@ -44,6 +46,10 @@ _TOPIC_IDS_FROM: Final = 10
 _MOST_GROUPS: Final = 50
 _MOST_PARTITIONS: Final = 500
 
+# By the place of the group in the request, and of the piece in its group.
+GroupResults: TypeAlias = PendingResults[int, OffsetFetchResponseGroup]
+PieceResults: TypeAlias = PendingResults[int, OffsetFetchResponseGroup | ProtocolError]
+
 
 class OffsetFetchHandler:
     def __init__(
@@ -61,16 +67,17 @@ class OffsetFetchHandler:
             exchange.channel.mute()
             self._tasks.spawn("a large OffsetFetch", self._fetch_much(wanted, request.require_stable, exchange))
             return
-        results = GroupResults(version, len(wanted), lambda groups: exchange.answer(_response(groups, version)))
         if version == 0:
             exchange.channel.mute()
-            self._tasks.spawn("OffsetFetch v0", self._fetch_from_store(wanted[0], results))
+            self._tasks.spawn("OffsetFetch v0", self._fetch_from_store(wanted[0], exchange))
             return
+        results: GroupResults = PendingResults(lambda groups: exchange.answer(_response(_in_order(groups), version)))
+        results.expect(len(wanted))
         caller = caller_of(exchange)
         for place, group in enumerate(wanted):
-            responder = GroupResponder(results, place, group, self._topics)
+            responder = GroupResponder(results, version, place, group, self._topics)
             self._ask(responder.known, responder, request.require_stable, caller)
-        results.part_done()
+        results.all_asked()
 
     def _ask(self, group: OffsetFetchRequestGroup, responder: Responder, require_stable: bool, caller: Caller) -> None:
         request = OffsetFetchRequest(groups=[group], require_stable=require_stable)
@@ -81,31 +88,32 @@ class OffsetFetchHandler:
     async def _fetch_much(
         self, wanted: list[OffsetFetchRequestGroup], require_stable: bool, exchange: Exchange
     ) -> None:
-        """As much as others can wait for, then they have their turn; nobody is waited for before all are asked."""
+        """As much as others can wait for, then they have their turn; no answer is awaited before all are asked."""
         version = exchange.version
         caller = caller_of(exchange)
         time_slice = TimeSlice()
         gathered: list[OffsetFetchResponseGroup] = []
         complete = asyncio.Event()
 
-        def done(groups: list[OffsetFetchResponseGroup]) -> None:
-            gathered.extend(groups)
+        def done(groups: dict[int, OffsetFetchResponseGroup]) -> None:
+            gathered.extend(_in_order(groups))
             complete.set()
 
-        results = GroupResults(version, len(wanted), done)
+        results: GroupResults = PendingResults(done)
+        results.expect(len(wanted))
         try:
             for place, group in enumerate(wanted):
-                responder = GroupResponder(results, place, group, self._topics)
+                responder = GroupResponder(results, version, place, group, self._topics)
                 pieces = _pieces(responder.known)
-                piece_results = PieceResults(responder, len(pieces))
+                piece_results: PieceResults = PendingResults(partial(_join_pieces, responder, pieces))
+                piece_results.expect(len(pieces))
                 for number, piece in enumerate(pieces):
-                    self._ask(
-                        piece.group, PieceResponder(piece_results, number, piece.continues), require_stable, caller
-                    )
+                    self._ask(piece.group, PieceResponder(piece_results, number), require_stable, caller)
                     await time_slice.yield_if_over()
                     if exchange.channel.closed:
                         return
-            results.part_done()
+                piece_results.all_asked()
+            results.all_asked()
             await complete.wait()
             response = await run_in_slices(_answering(gathered, version))
         except Exception as problem:
@@ -113,15 +121,15 @@ class OffsetFetchHandler:
             response = _response([_failed(group, version, error) for group in wanted], version)
         exchange.answer(response)
 
-    async def _fetch_from_store(self, wanted: OffsetFetchRequestGroup, results: GroupResults) -> None:
+    async def _fetch_from_store(self, wanted: OffsetFetchRequestGroup, exchange: Exchange) -> None:
         """There a partition that is unknown and one without an offset get the same answer."""
         topics = wanted.topics or []
         places = [place for topic in topics for place in self._places(topic)]
         try:
             offsets = dict(zip(places, await self._legacy.fetch(wanted.group_id, places), strict=True))
         except Exception as problem:
-            results.put(0, _failed(wanted, results.version, to_protocol_error(problem, "OffsetFetch v0")))
-            results.part_done()
+            error = to_protocol_error(problem, "OffsetFetch v0")
+            exchange.answer(_response([_failed(wanted, exchange.version, error)], exchange.version))
             return
         answers = [
             OffsetFetchResponseTopics(
@@ -132,8 +140,8 @@ class OffsetFetchHandler:
             )
             for topic in topics
         ]
-        results.put(0, OffsetFetchResponseGroup(group_id=wanted.group_id, topics=answers))
-        results.part_done()
+        group = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=answers)
+        exchange.answer(_response([group], exchange.version))
 
     def _places(self, topic: OffsetFetchRequestTopics) -> list[TopicPartition]:
         """Those of the wanted partitions that there are."""
@@ -146,38 +154,24 @@ class OffsetFetchHandler:
         return _response([_failed(wanted, version, error) for wanted in _wanted(request, version)], version)
 
 
-class GroupResults:
-    """The answer about several groups, whose coordinators answer one by one; asking counts as one more part."""
-
-    __slots__ = ("_answers", "_done", "_missing", "version")
-
-    def __init__(self, version: int, count: int, done: Callable[[list[OffsetFetchResponseGroup]], None]) -> None:
-        self.version = version
-        self._answers: list[OffsetFetchResponseGroup] = [OffsetFetchResponseGroup() for _ in range(count)]
-        self._missing = count + 1
-        self._done = done
-
-    def put(self, place: int, answer: OffsetFetchResponseGroup) -> None:
-        self._answers[place] = answer
-        self.part_done()
-
-    def part_done(self) -> None:
-        self._missing -= 1
-        if self._missing == 0:
-            self._done(self._answers)
+def _in_order(groups: dict[int, OffsetFetchResponseGroup]) -> list[OffsetFetchResponseGroup]:
+    return [groups[place] for place in sorted(groups)]
 
 
 class GroupResponder:
-    """One group's share of a results. `known` is what its coordinator is asked, by name."""
+    """The responder of one group. `known` is what its coordinator is asked, by name."""
 
-    __slots__ = ("_by_id", "_place", "_results", "_topics", "_unknown", "_wanted", "known")
+    __slots__ = ("_by_id", "_place", "_results", "_topics", "_unknown", "_version", "_wanted", "known")
 
-    def __init__(self, results: GroupResults, place: int, wanted: OffsetFetchRequestGroup, topics: Topics) -> None:
+    def __init__(
+        self, results: GroupResults, version: int, place: int, wanted: OffsetFetchRequestGroup, topics: Topics
+    ) -> None:
         self._results = results
+        self._version = version
         self._place = place
         self._wanted = wanted
         self._topics = topics
-        self._by_id = results.version >= _TOPIC_IDS_FROM
+        self._by_id = version >= _TOPIC_IDS_FROM
         self._unknown: list[OffsetFetchResponseTopics] = []
         self.known = wanted
         if self._by_id and wanted.topics is not None:
@@ -207,7 +201,7 @@ class GroupResponder:
             with_ids = list(self._unknown)
             for topic in answer.topics:
                 facts = self._topics.get(topic.name)
-                # A topic that is gone has no id to be told by.
+                # A topic that is gone has no id to be named by.
                 if facts is not None:
                     topic.topic_id = facts.topic_id
                     with_ids.append(topic)
@@ -215,7 +209,7 @@ class GroupResponder:
         self._results.put(self._place, answer)
 
     def fail(self, error: ProtocolError) -> None:
-        self._results.put(self._place, _failed(self._wanted, self._results.version, error))
+        self._results.put(self._place, _failed(self._wanted, self._version, error))
 
 
 class Piece(NamedTuple):
@@ -225,58 +219,39 @@ class Piece(NamedTuple):
     continues: bool
 
 
-class PieceResults:
-    """The answer about one group, from those about its pieces."""
-
-    __slots__ = ("_answers", "_error", "_missing", "_responder")
-
-    def __init__(self, responder: GroupResponder, count: int) -> None:
-        self._responder = responder
-        self._answers: list[tuple[OffsetFetchResponseGroup, bool] | None] = [None] * count
-        self._missing = count
-        self._error: ProtocolError | None = None
-
-    def put(self, number: int, answer: OffsetFetchResponseGroup, continues: bool) -> None:
-        self._answers[number] = (answer, continues)
-        self._part_done()
-
-    def fail(self, error: ProtocolError) -> None:
-        self._error = self._error or error
-        self._part_done()
-
-    def _part_done(self) -> None:
-        self._missing -= 1
-        if self._missing > 0:
-            return
-        if self._error is not None:
-            self._responder.fail(self._error)
-            return
-        topics: list[OffsetFetchResponseTopics] = []
-        for each in self._answers:
-            assert each is not None
-            answer, continues = each
-            if continues:
-                topics[-1].partitions += answer.topics[0].partitions
-            topics += answer.topics[1:] if continues else answer.topics
-        group = OffsetFetchResponseGroup(group_id=self._responder.known.group_id, topics=topics)
-        self._responder.answer(OffsetFetchResponse(groups=[group]))
-
-
 class PieceResponder:
-    __slots__ = ("_continues", "_number", "_piece_results")
+    """The responder of one piece of what is wanted of a group."""
 
-    def __init__(self, piece_results: PieceResults, number: int, continues: bool) -> None:
-        self._piece_results = piece_results
+    __slots__ = ("_number", "_results")
+
+    def __init__(self, results: PieceResults, number: int) -> None:
+        self._results = results
         self._number = number
-        self._continues = continues
 
     def answer(self, response: Message) -> None:
         if not isinstance(response, OffsetFetchResponse):
             raise TypeError(f"{response} is no answer to OffsetFetch")
-        self._piece_results.put(self._number, response.groups[0], self._continues)
+        self._results.put(self._number, response.groups[0])
 
     def fail(self, error: ProtocolError) -> None:
-        self._piece_results.fail(error)
+        self._results.put(self._number, error)
+
+
+def _join_pieces(
+    responder: GroupResponder, pieces: list[Piece], results: dict[int, OffsetFetchResponseGroup | ProtocolError]
+) -> None:
+    """The answer about one group, from those about its pieces."""
+    topics: list[OffsetFetchResponseTopics] = []
+    for number, piece in enumerate(pieces):
+        answer = results[number]
+        if isinstance(answer, ProtocolError):
+            responder.fail(answer)
+            return
+        if piece.continues:
+            topics[-1].partitions += answer.topics[0].partitions
+        topics += answer.topics[1:] if piece.continues else answer.topics
+    group = OffsetFetchResponseGroup(group_id=responder.known.group_id, topics=topics)
+    responder.answer(OffsetFetchResponse(groups=[group]))
 
 
 def _is_much(wanted: list[OffsetFetchRequestGroup]) -> bool:

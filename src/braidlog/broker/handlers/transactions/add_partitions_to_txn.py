@@ -8,9 +8,11 @@ v5      TRANSACTION_ABORTABLE, before that INVALID_TXN_STATE
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
+from braidlog.broker.requests.pending_results import PendingResults
 from braidlog.controller.controller import Controller
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
@@ -45,16 +47,21 @@ class AddPartitionsToTxnHandler:
     def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
         version = exchange.version
         wanted = transactions_of(request, version)
-        pending_results = _TransactionResults(len(wanted), lambda results: exchange.answer(_response(results, version)))
-        for transaction in wanted:
-            self._ask(transaction, version, pending_results)
-        pending_results.part_done()
+        pending: PendingResults[int, AddPartitionsToTxnResult] = PendingResults(
+            lambda results: exchange.answer(_response(list(results.values()), version))
+        )
+        pending.expect(len(wanted))
+        for number, transaction in enumerate(wanted):
+            self._ask(transaction, version, partial(pending.put, number))
+        pending.all_asked()
 
-    def _ask(self, wanted: AddPartitionsToTxnTransaction, version: int, pending_results: _TransactionResults) -> None:
+    def _ask(
+        self, wanted: AddPartitionsToTxnTransaction, version: int, done: Callable[[AddPartitionsToTxnResult], None]
+    ) -> None:
         if self._any_unknown(wanted):
-            pending_results.add(_results(wanted, self._unattempted))
+            done(_results(wanted, self._unattempted))
             return
-        part = _TransactionResponder(wanted, version, pending_results)
+        part = _TransactionResponder(wanted, version, done)
         if wanted.verify_only:
             self._transactions.submit(
                 wanted.transactional_id, part, lambda shard, now: shard.verify_partitions(wanted, part, now)
@@ -88,41 +95,23 @@ class AddPartitionsToTxnHandler:
         return response
 
 
-class _TransactionResults:
-    """Waits until every transaction of a request has its result; the request itself counts as one more part."""
-
-    def __init__(self, parts: int, done: Callable[[list[AddPartitionsToTxnResult]], None]) -> None:
-        self._left = parts + 1
-        self._done = done
-        self._results: list[AddPartitionsToTxnResult] = []
-
-    def add(self, result: AddPartitionsToTxnResult) -> None:
-        self._results.append(result)
-        self.part_done()
-
-    def part_done(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._done(self._results)
-
-
 class _TransactionResponder:
     """The responder of one transaction."""
 
     def __init__(
-        self, wanted: AddPartitionsToTxnTransaction, version: int, pending_results: _TransactionResults
+        self, wanted: AddPartitionsToTxnTransaction, version: int, done: Callable[[AddPartitionsToTxnResult], None]
     ) -> None:
         self._wanted = wanted
         self._version = version
-        self._pending_results = pending_results
+        self._done = done
 
     def answer(self, response: Message) -> None:
         assert isinstance(response, AddPartitionsToTxnResult)
-        self._pending_results.add(response)
+        self._done(response)
 
     def fail(self, error: ProtocolError) -> None:
         code = error_code_for_version(error, self._version, _FENCED_FROM)
-        self._pending_results.add(_results(self._wanted, lambda topic, index: code))
+        self._done(_results(self._wanted, lambda topic, index: code))
 
 
 def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:

@@ -1,20 +1,38 @@
-"""DescribeTransactions (api 65): the state of transactional ids, each answered for itself."""
+"""Transactions for administrators: DescribeTransactions of the coordinator, DescribeProducers of a partition."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.time_slicing import TimeSlice
+from braidlog.config.topic_names import validate_name
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import ProtocolError, UnknownTopicOrPartitionError
 from braidlog.net.exchange import Exchange
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.storage.log.unified_log import UnifiedLog
+from braidlog.wire.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 from braidlog.wire.generated.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
 
+if TYPE_CHECKING:
+    from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
+
 
 class DescribeTransactionsHandler:
+    """DescribeTransactions (api 65): the state of transactional ids, each answered for itself."""
+
     def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard]) -> None:
         self._transactions = transactions
 
@@ -45,3 +63,65 @@ class DescribeTransactionsHandler:
             for transactional_id in request.transactional_ids
         ]
         return DescribeTransactionsResponse(transaction_states=states)
+
+
+class DescribeProducersHandler:
+    """DescribeProducers (api 61): what partitions know of their producers, and since when transactions are open."""
+
+    def __init__(self, registry: PartitionRegistry) -> None:
+        self._registry = registry
+
+    def handle(
+        self, request: DescribeProducersRequest, exchange: Exchange
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        response = DescribeProducersResponse(topics=[])
+        for topic in request.topics:
+            answers: list[PartitionResponse] = []
+            # One that is named again is described once: it may have many producers.
+            for index in dict.fromkeys(topic.partition_indexes):
+                answers.append(self._partition(topic.name, index))
+                yield
+            response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+        return response
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        try:
+            validate_name(topic)
+            partition = self._registry.get(topic, index)
+            if partition is None:
+                raise UnknownTopicOrPartitionError(f"there is no partition {index} of {topic!r} here")
+            return PartitionResponse(partition_index=index, active_producers=producers_of(partition.require_log()))
+        except Exception as failure:
+            error = to_protocol_error(failure, f"describe the producers of {topic}-{index}")
+            return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+
+    @staticmethod
+    def error_response(
+        request: DescribeProducersRequest, version: int, error: ProtocolError
+    ) -> DescribeProducersResponse:
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+def producers_of(log: UnifiedLog) -> list[ProducerState]:
+    return [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.txn_first_offset,
+        )
+        for entry in log.producer_state.producers.values()
+    ]

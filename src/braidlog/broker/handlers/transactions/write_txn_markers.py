@@ -6,9 +6,13 @@ knows of any more.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TypeAlias
+
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
+from braidlog.broker.requests.pending_results import PendingResults
 from braidlog.coordinator.effects import SendMarkers
-from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
+from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.write_txn_markers import (
@@ -20,20 +24,23 @@ from braidlog.wire.generated.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+# The error code of each partition, by producer.
+MarkerResults: TypeAlias = PendingResults[tuple[int, TopicPartition], int]
+
 
 class WriteTxnMarkersHandler:
     def __init__(self, markers: MarkerWriter) -> None:
         self._markers = markers
 
     def handle(self, request: WriteTxnMarkersRequest, exchange: Exchange) -> None:
-        progress = MarkerResults(exchange)
+        results: MarkerResults = PendingResults(lambda codes: exchange.answer(_response(request, codes)))
         for marker in request.markers:
             targets = targets_of(marker)
-            progress.outstanding += len(targets)
+            results.expect(len(targets))
+            done = partial(_put, results, marker.producer_id)
             if marker.producer_id < 0 or marker.producer_epoch < 0:
-                complete = progress.of(marker.producer_id)
                 for target in targets:
-                    complete(target, InvalidRequestError("a marker names the producer and its epoch"))
+                    done(target, InvalidRequestError("a marker names the producer and its epoch"))
                 continue
             markers = SendMarkers(
                 "",
@@ -43,8 +50,8 @@ class WriteTxnMarkersHandler:
                 targets,
                 marker.coordinator_epoch,
             )
-            self._markers.write(markers, progress.of(marker.producer_id))
-        progress.release()
+            self._markers.write(markers, done)
+        results.all_asked()
 
     @staticmethod
     def error_response(request: WriteTxnMarkersRequest, version: int, error: ProtocolError) -> WriteTxnMarkersResponse:
@@ -55,39 +62,16 @@ class WriteTxnMarkersHandler:
         )
 
 
-class MarkerResults:
-    """A request on its way to its answer: as many results as it has partitions."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        # The request holds one until everything of it was begun.
-        self.outstanding = 1
-        # By producer, as the answer names them; a producer that is named twice is answered once.
-        self._results: dict[int, dict[TopicPartition, int]] = {}
-
-    def of(self, producer_id: int) -> _ProducerResults:
-        return _ProducerResults(self, self._results.setdefault(producer_id, {}))
-
-    def release(self) -> None:
-        self.outstanding -= 1
-        if self.outstanding == 0:
-            self._exchange.answer(
-                WriteTxnMarkersResponse(
-                    markers=[_result(producer_id, results) for producer_id, results in self._results.items()]
-                )
-            )
+def _put(results: MarkerResults, producer_id: int, target: TopicPartition, error: ProtocolError | None) -> None:
+    results.put((producer_id, target), error.code if error is not None else NONE)
 
 
-class _ProducerResults:
-    """The results of one producer."""
-
-    def __init__(self, progress: MarkerResults, results: dict[TopicPartition, int]) -> None:
-        self._progress = progress
-        self._results = results
-
-    def __call__(self, target: TopicPartition, error: ProtocolError | None) -> None:
-        self._results[target] = error.code if error is not None else 0
-        self._progress.release()
+def _response(request: WriteTxnMarkersRequest, codes: dict[tuple[int, TopicPartition], int]) -> WriteTxnMarkersResponse:
+    """A producer that is named twice is answered once."""
+    by_producer: dict[int, dict[TopicPartition, int]] = {marker.producer_id: {} for marker in request.markers}
+    for (producer_id, target), code in codes.items():
+        by_producer[producer_id][target] = code
+    return WriteTxnMarkersResponse(markers=[_result(producer_id, each) for producer_id, each in by_producer.items()])
 
 
 def targets_of(marker: WritableTxnMarker) -> list[TopicPartition]:

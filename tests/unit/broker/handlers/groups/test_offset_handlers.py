@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from braidlog.broker.handlers.groups.offset_commit import OffsetCommitHandler
-from braidlog.broker.handlers.groups.offset_delete import OffsetDeleteHandler
+from braidlog.broker.handlers.groups.offset_commit import OffsetCommitHandler, OffsetDeleteHandler
 from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
 from braidlog.cluster.embedded import EmbeddedStore

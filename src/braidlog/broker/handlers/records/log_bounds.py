@@ -1,4 +1,4 @@
-"""DeleteRecords (api 21): move the start of partitions forward; -1 means up to the high watermark."""
+"""Where a log begins and its leader epochs end: DeleteRecords, OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,56 @@ from braidlog.wire.generated.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from braidlog.wire.generated.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 
+# In DeleteRecords.
 TO_HIGH_WATERMARK: Final = -1
 
 
+class OffsetForLeaderEpochHandler:
+    """OffsetForLeaderEpoch (api 23): where a leader epoch ended, for readers that check for truncation (KIP-320)."""
+
+    def __init__(self, registry: PartitionRegistry) -> None:
+        self._registry = registry
+
+    def handle(
+        self, request: OffsetForLeaderEpochRequest, exchange: Exchange
+    ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+        response = OffsetForLeaderEpochResponse(topics=[])
+        for topic in request.topics:
+            answers: list[EpochEndOffset] = []
+            for wanted in topic.partitions:
+                answers.append(self._end(topic.topic, wanted))
+                yield
+            response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        return response
+
+    def _end(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        answer = EpochEndOffset(partition=wanted.partition)
+        try:
+            partition = self._registry.require(topic, wanted.partition)
+            partition.check_epoch(wanted.current_leader_epoch)
+            end = partition.require_log().end_offset_for_epoch(wanted.leader_epoch)
+            if end is not None:
+                answer.leader_epoch, answer.end_offset = end
+        except Exception as problem:
+            answer.error_code = to_protocol_error(problem, f"epoch end of {topic}-{wanted.partition}").code
+        return answer
+
+    @staticmethod
+    def error_response(request: OffsetForLeaderEpochRequest, version: int, error: ProtocolError) -> None:
+        """There is no such response: the connection is closed."""
+
+
 class DeleteRecordsHandler:
+    """DeleteRecords (api 21): move the start of partitions forward; -1 means up to the high watermark."""
+
     def __init__(self, registry: PartitionRegistry) -> None:
         self._registry = registry
 

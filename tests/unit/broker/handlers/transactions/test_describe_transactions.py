@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.broker.handlers.transactions.describe_producers import DescribeProducersHandler
+from braidlog.broker.handlers.transactions.describe_transactions import DescribeProducersHandler
 from braidlog.core.protocol_errors import (
     InvalidTopicError,
     NotLeaderOrFollowerError,
