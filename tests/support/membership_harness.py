@@ -238,7 +238,7 @@ class MembershipHarness:
         self.subscription.subscribe(topics, self.listener)
 
     def poll(self) -> None:
-        self.membership.advance(time.monotonic())
+        self.membership.advance()
         self.commits.tick(time.monotonic())
 
     def until(self, happened: Callable[[], object]) -> None:

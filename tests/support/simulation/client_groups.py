@@ -292,7 +292,7 @@ def _refusal(api_key: int, request: Any, error: ProtocolError) -> Message:
 
 
 class SimulatedNodes:
-    """All lanes lead to the one broker there is."""
+    """All connections lead to the one broker there is."""
 
     def __init__(self, world: World) -> None:
         self.addresses: Mapping[int, tuple[str, int]] = {1: ("host", 1)}
@@ -416,7 +416,7 @@ class Program(RebalanceListener):
         now = self._world.loop.time()
         if not self.is_alive or now < self.rests_until:
             return
-        self.membership.advance(now)
+        self.membership.advance()
         self.commits.tick(now)
         for state in self.subscription.states():
             if state.is_readable() and self._world.random.random() < 0.5:

@@ -168,8 +168,8 @@ class ConsumerNetwork:
             due = deadline
             if membership is not None:
                 if self.subscription.is_auto:
-                    membership.advance(deadline)
-                due = min(deadline, membership.next_due() or deadline)
+                    membership.advance()
+                due = min(deadline, membership.next_due())
             elif self.subscription.is_auto:
                 self._assign_all()
             if self.commits is not None:

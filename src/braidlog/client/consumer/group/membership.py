@@ -97,7 +97,7 @@ class Membership:
 
     # Inside poll
 
-    def advance(self, deadline: float) -> None:
+    def advance(self) -> None:
         """From every poll: notes that the program polls, and does what has to be done in its thread. Never waits."""
         if self._is_closed:
             return

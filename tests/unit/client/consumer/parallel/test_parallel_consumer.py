@@ -138,12 +138,12 @@ class Notes:
         self._lock = threading.Lock()
 
     def begin(self, record: ConsumerRecord) -> None:
-        lane = (record.partition, record.key)
+        where = (record.partition, record.key)
         with self._lock:
-            self._in_progress[lane] += 1
-            assert record.key is None or self._in_progress[lane] == 1, f"two of {lane} at once"
+            self._in_progress[where] += 1
+            assert record.key is None or self._in_progress[where] == 1, f"two of {where} at once"
             self.most_at_once = max(self.most_at_once, sum(self._in_progress.values()))
-            self.by_key[lane].append(record.offset)
+            self.by_key[where].append(record.offset)
 
     def end(self, record: ConsumerRecord) -> None:
         with self._lock:
