@@ -11,12 +11,11 @@ from braidlog.client.network.lookups import find_coordinators, list_offsets
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.requests.find_coordinator import GROUP
 from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, OffsetQuery, OffsetSpec
-from braidlog.client.runtime import ClientRuntime
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.types import TopicPartition
 from braidlog.net.outbound.errors import NoConnection
+from braidlog.testing.simulated.client_runtime import client_runtime
 from braidlog.testing.simulated.simulation import Simulation
-from braidlog.testing.simulated.transport import SimulatedConnector
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 CREATE_TOPICS = 19
@@ -24,9 +23,8 @@ ORDERS = TopicPartition("orders", 1)
 
 
 def nodes_in(simulation: Simulation) -> Nodes:
-    runtime = ClientRuntime(simulation.clock, simulation.random, connector=SimulatedConnector(simulation))
     given = {"bootstrap.servers": "simulated:9092", "request.timeout.ms": 2000, "reconnect.backoff.ms": 20}
-    return runtime.nodes(Settings.of(ADMIN, given))
+    return client_runtime(simulation).nodes(Settings.of(ADMIN, given))
 
 
 async def use(simulation: Simulation) -> None:

@@ -1,20 +1,87 @@
-"""The network of a simulation under real clients: their connector, and transports over connections in memory."""
+"""A simulation as the runtime of real clients: its clock, its random numbers, its loop, its network."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import itertools
-from collections.abc import Callable, Sequence
+from _thread import allocate_lock
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from braidlog.client.network.engine import Engine
+from braidlog.client.runtime import ClientRuntime
+from braidlog.core.tasks import Tasks
 from braidlog.core.types import address_text
 from braidlog.net.outbound.connector import Address
-from braidlog.net.outbound.errors import ClientError, NoConnection
+from braidlog.net.outbound.errors import ClientError, ClosedError, NoConnection, RequestTimeout
 from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece
 from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
+from braidlog.testing.simulated.loop import SimulatedLoop
 from braidlog.testing.simulated.simulation import Simulation
 
 _PEER: Final = "simulated:9092"
+
+
+T = TypeVar("T")
+
+
+class SimulatedEngine(Engine):
+    """The simulation's loop in the place of a thread: it runs while a program waits, and rests while one acts."""
+
+    def __init__(self, name: str, loop: SimulatedLoop) -> None:
+        self.name = name
+        self.loop = loop
+        self.busy = allocate_lock()
+        self.on_death = []
+        self._tasks = Tasks(name)
+        self._closed = False
+
+    @property
+    def is_current(self) -> bool:
+        return self.loop.is_running()
+
+    def check_usable(self) -> None:
+        if self._closed:
+            raise ClosedError(f"this {self.name} is closed; make a new one")
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        async def bounded() -> T:
+            try:
+                async with asyncio.timeout(timeout_s) as limit:
+                    return await work
+            except TimeoutError as late:
+                if not limit.expired():
+                    raise
+                raise RequestTimeout(f"not done within {timeout_s:g} s") from late
+
+        self.check_usable()
+        return self.loop.run_until_complete(bounded())
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        raise NotImplementedError("a simulated program waits with run")
+
+    def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        self.check_usable()
+        self.loop.call_soon(callback, *arguments)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.loop.run_until_complete(self._tasks.close())
+
+
+def client_runtime(simulation: Simulation) -> ClientRuntime:
+    """For clients whose calls wait by their engine alone, as those of Admin do."""
+    loop = simulation.loop
+    return ClientRuntime(
+        clock=simulation.clock,
+        random=simulation.random,
+        new_engine=lambda name: SimulatedEngine(name, loop),
+        connector=SimulatedConnector(simulation),
+        sleep=lambda seconds: loop.run_until_complete(asyncio.sleep(seconds)),
+    )
 
 
 class _TransportConnection(SimulatedConnection):
