@@ -22,6 +22,8 @@ from braidlog.testing.simulated.loop import SimulatedLoop
 from braidlog.testing.simulated.simulation import Simulation
 
 _PEER: Final = "simulated:9092"
+# What no call of a program takes.
+_LONGEST_WAIT_S: Final = 600.0
 
 
 T = TypeVar("T")
@@ -59,8 +61,19 @@ class SimulatedEngine(Engine):
         self.check_usable()
         return self.loop.run_until_complete(bounded())
 
+    @property
+    def thread_id(self) -> int:
+        # That of no program: a call that waits for the loop is never one of its callbacks.
+        return -1
+
     def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        raise NotImplementedError("a simulated program waits with run")
+        """Waits at once, since the loop rests whenever the program goes on."""
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        try:
+            done.set_result(self.run(work, _LONGEST_WAIT_S))
+        except Exception as problem:
+            done.set_exception(problem)
+        return done
 
     def soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         self.check_usable()
@@ -73,7 +86,11 @@ class SimulatedEngine(Engine):
 
 
 def client_runtime(simulation: Simulation) -> ClientRuntime:
-    """For clients whose calls wait by their engine alone, as those of Admin do."""
+    """For clients in the simulation's own thread.
+
+    Calls that wait by their engine run the loop meanwhile, as all of Admin do. Those that would wait on a lock (a
+    delivery's result, a poll with a timeout) must not have to: run the loop until there is something for them.
+    """
     loop = simulation.loop
     return ClientRuntime(
         clock=simulation.clock,
