@@ -95,6 +95,11 @@ class FakeConnection:
         newest = self._script.versions.get(api_key, APIS[api_key].max_version)
         return newest if at_most is None else min(newest, at_most)
 
+    async def call(
+        self, api_key: int, request: Message, answer: type[Any], *, at_most: int | None = None, timeout_s: float
+    ) -> Any:
+        return await self.post(api_key, self.version_for(api_key, at_most), request, timeout_s)
+
     def post(self, api_key: int, version: int, request: Message, timeout_s: float) -> asyncio.Future[Any]:
         encode_request(api_key, version, 1, "client", request)
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

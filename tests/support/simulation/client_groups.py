@@ -203,6 +203,11 @@ class Wire:
         newest = APIS[api_key].stable_max if api_key != NEWER_BEAT else 1
         return newest if at_most is None else min(newest, at_most)
 
+    async def call(
+        self, api_key: int, request: Message, answer: type[Any], *, at_most: int | None = None, timeout_s: float
+    ) -> Any:
+        return await self.post(api_key, self.version_for(api_key, at_most), request, timeout_s)
+
     def post(self, api_key: int, version: int, request: Message, timeout_s: float) -> asyncio.Future[Any]:
         loop = self._world.loop
         waiting: asyncio.Future[Any] = loop.create_future()

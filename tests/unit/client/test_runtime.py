@@ -11,6 +11,7 @@ from braidlog.client.network.engine import Engine
 from braidlog.client.runtime import ClientRuntime, clients_in, current_runtime
 from braidlog.core.clock import ManualClock
 from braidlog.net.outbound.connector import Address, SocketConnector
+from braidlog.net.outbound.errors import ClientError, NoConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from braidlog.wire.message import Message
@@ -32,8 +33,8 @@ class Redirected:
         self.asked.append(address)
         return await self._sockets.connect(("127.0.0.1", self._port))
 
-    def avoid_last(self, address: Address) -> None:
-        raise AssertionError("the broker answers")
+    async def explain(self, address: Address, problem: NoConnection) -> ClientError:
+        return problem
 
 
 async def _clear_text(loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:

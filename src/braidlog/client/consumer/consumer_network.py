@@ -26,7 +26,7 @@ from braidlog.client.consumer.subscription_state import SubscriptionKind, Subscr
 from braidlog.client.consumer.wakeup import Wakeup
 from braidlog.client.errors import AuthenticationFailed, ClientError
 from braidlog.client.metadata import Metadata
-from braidlog.client.requests.metadata import METADATA
+from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.client.runtime import current_runtime
 from braidlog.client.serialization import deserializer_of
 from braidlog.client.settings import CONSUMER, Settings
@@ -41,7 +41,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
+from braidlog.wire.generated.metadata import MetadataResponse
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.group.membership import Membership
@@ -235,7 +235,7 @@ class ConsumerNetwork:
 
     async def all_topics(self) -> dict[str, TopicView]:
         """Asked for by itself, so that the view keeps to what is read."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        request = metadata_request(None, create_topics=False)
         while True:
             try:
                 connection = await self.nodes.any()

@@ -118,6 +118,11 @@ class Engine:
         return threading.current_thread() is self._thread
 
     @property
+    def thread_id(self) -> int:
+        """As `get_ident` has it."""
+        return self._thread.ident or 0
+
+    @property
     def is_closed(self) -> bool:
         return self._closed
 

@@ -89,6 +89,7 @@ class Nodes:
         self._connector = connector or SocketConnector(
             self._channel_builder.secure,
             self._setup_s,
+            explain=self._channel_builder.explained,
             # Kafka's small defaults would switch off the system's own tuning, so only a wish counts.
             buffer_sizes={
                 option: settings.number(key)
@@ -244,8 +245,7 @@ class Nodes:
             await self._negotiate_and_authenticate(connection)
         except NoConnection as problem:
             connection.close()
-            self._connector.avoid_last(address)
-            raise await self._channel_builder.explained(problem, address) from problem
+            raise await self._connector.explain(address, problem) from problem
         except BaseException:
             connection.close()
             raise

@@ -13,7 +13,6 @@ with Producer(bootstrap_servers="localhost:9092") as producer:
 from __future__ import annotations
 
 import asyncio
-from _thread import get_ident
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
@@ -114,6 +113,7 @@ class Producer(SendPath):
             retries=guarantees.retries,
             backoff_s=backoff_s,
             longest_backoff_s=chosen.seconds("retry.backoff.max.ms"),
+            random=runtime.random,
         )
         self._incomplete_batches = incomplete_batches = IncompleteBatches(accumulator, response_handler)
         self._sender = sender = Sender(
@@ -145,7 +145,7 @@ class Producer(SendPath):
             assert self._transactional_pipeline is not None
             self._transactional_pipeline.on_refused = manager.on_send_refused
             self._transactions = BlockingTransactions(manager, engine, self._limits.max_block_s)
-        accumulator.guard.engine_thread = engine.run(_thread_id())
+        accumulator.guard.engine_thread = engine.thread_id
         accumulator.guard.direct = sender.direct
         self._lifetime = ProducerLifetime(
             engine, accumulator, incomplete_batches, sender, metadata, nodes, manager, self._send_pipeline
@@ -341,10 +341,6 @@ class Producer(SendPath):
             keyless=keyless,
             batch_size=batch_size,
         )
-
-
-async def _thread_id() -> int:
-    return get_ident()
 
 
 def _limits(settings: Settings, guarantees: Guarantees) -> AccumulatorLimits:

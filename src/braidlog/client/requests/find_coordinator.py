@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 FIND_COORDINATOR: Final = 10
@@ -32,15 +33,20 @@ def find_coordinator_requests(version: int, kind: CoordinatorType, keys: Sequenc
 
 def found_coordinators(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Coordinator]:
     """The coordinator of each key, or the error code that says why there is none."""
-    if request.coordinator_keys:
-        return response.coordinators
-    return [
-        Coordinator(
-            key=request.key,
-            node_id=response.node_id,
-            host=response.host,
-            port=response.port,
-            error_code=response.error_code,
-            error_message=response.error_message,
-        )
-    ]
+    if not request.coordinator_keys:
+        return [_single(request.key, response, response.error_code)]
+    found = {each.key: each for each in response.coordinators}
+    # A response that leaves a key out says at best what is wrong with the request as a whole.
+    error_code = response.error_code or CoordinatorNotAvailableError.code
+    return [found.get(key) or _single(key, response, error_code) for key in request.coordinator_keys]
+
+
+def _single(key: str, response: FindCoordinatorResponse, error_code: int) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=response.node_id,
+        host=response.host,
+        port=response.port,
+        error_code=error_code,
+        error_message=response.error_message,
+    )

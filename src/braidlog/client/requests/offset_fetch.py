@@ -78,11 +78,18 @@ def _topics(partitions: Iterable[TopicPartition] | None) -> list[OffsetFetchRequ
     return [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in by_topic(partitions).items()]
 
 
+def fetched_by_group(response: OffsetFetchResponse) -> FetchedOffsets:
+    """What the only group that was asked for committed."""
+    if response.groups:
+        group = response.groups[0]
+        return _fetched(group.error_code, {topic.name: topic.partitions for topic in group.topics})
+    return _fetched(response.error_code, {topic.name: topic.partitions for topic in response.topics})
+
+
 def fetched_offsets(request: OffsetFetchRequest, response: OffsetFetchResponse) -> dict[str, FetchedOffsets]:
     """By group what it committed."""
     if not request.groups:
-        topics = {topic.name: topic.partitions for topic in response.topics}
-        return {request.group_id: _fetched(response.error_code, topics)}
+        return {request.group_id: fetched_by_group(response)}
     return {
         group.group_id: _fetched(group.error_code, {topic.name: topic.partitions for topic in group.topics})
         for group in response.groups

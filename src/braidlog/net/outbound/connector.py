@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 
 from braidlog.core.types import address_text
-from braidlog.net.outbound.errors import NoConnection, reason_of
+from braidlog.net.outbound.errors import ClientError, NoConnection, reason_of
 from braidlog.net.outbound.transport import Transport
 
 T = TypeVar("T")
@@ -20,6 +20,8 @@ Address = tuple[str, int]
 Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
 # How a fresh socket becomes a transport: in clear text, or by a TLS handshake with the host of that name.
 Secure = Callable[[asyncio.AbstractEventLoop, socket.socket, str], Awaitable[Transport]]
+# What stands behind a listener that hangs up at the first request: it may speak something else.
+Explain = Callable[[NoConnection, Address], Awaitable[ClientError]]
 
 
 class Connector(Protocol):
@@ -29,8 +31,8 @@ class Connector(Protocol):
         """Raises NoConnection where there is no broker."""
         ...
 
-    def avoid_last(self, address: Address) -> None:
-        """What was connected to last under this address is no broker: try another of its name's first."""
+    async def explain(self, address: Address, problem: NoConnection) -> ClientError:
+        """What to raise where a connection was lost at its first request; another of the name's is tried next."""
         ...
 
 
@@ -42,11 +44,13 @@ class SocketConnector:
         secure: Secure,
         setup_timeout_s: float,
         *,
+        explain: Explain | None = None,
         buffer_sizes: Mapping[int, int] | None = None,
         setting_of: Callable[[Address], str] = lambda _: "",
     ) -> None:
         self._secure = secure
         self._setup_s = setup_timeout_s
+        self._explain = explain
         # By socket option; the system tunes what is not named.
         self._buffer_sizes = dict(buffer_sizes or {})
         # The setting in which the user gave an address, none where a broker named it.
@@ -54,8 +58,9 @@ class SocketConnector:
         # Which of a name's addresses to try first: the one after that which led nowhere.
         self._turns: dict[Address, int] = {}
 
-    def avoid_last(self, address: Address) -> None:
+    async def explain(self, address: Address, problem: NoConnection) -> ClientError:
         self._turns[address] = self._turns.get(address, 0) + 1
+        return problem if self._explain is None else await self._explain(problem, address)
 
     async def connect(self, address: Address) -> Transport:
         loop = asyncio.get_running_loop()

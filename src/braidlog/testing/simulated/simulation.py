@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.environment import Environment, Executors
@@ -44,6 +44,9 @@ SETTINGS: Final = {
     "log.segment.delete.delay.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
 }
+
+
+Connected = TypeVar("Connected", bound=SimulatedConnection)
 
 
 class BrokerEnded(Exception):
@@ -166,12 +169,12 @@ class SimulatedBroker:
         assert self._broker is not None, "the broker is not running"
         return self._broker
 
-    def connect(self, name: str) -> SimulatedConnection:
+    def connect(self, name: str, kind: type[Connected] = SimulatedConnection) -> Connected:  # type: ignore[assignment]
         if not self.is_up:
             raise ConnectionLost("connection refused")
         simulation, broker, process = self._simulation, self.parts, self._process
         assert process is not None
-        wire = SimulatedConnection(
+        wire = kind(
             simulation.loop,
             simulation.random,
             simulation.clients,

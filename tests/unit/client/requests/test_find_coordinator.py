@@ -18,6 +18,15 @@ def test_one_request_for_all_keys() -> None:
     assert found_coordinators(request, FindCoordinatorResponse(coordinators=answers)) == answers
 
 
+def test_a_key_that_is_left_out_has_no_coordinator_now() -> None:
+    (request,) = find_coordinator_requests(4, GROUP, ["a", "b"])
+    first, second = found_coordinators(request, FindCoordinatorResponse(coordinators=[Coordinator(key="b", node_id=1)]))
+    assert (first.key, first.error_code) == ("a", 15)
+    assert (second.key, second.error_code) == ("b", 0)
+    refused = found_coordinators(request, FindCoordinatorResponse(error_code=30))
+    assert [each.error_code for each in refused] == [30, 30]
+
+
 def test_one_request_each_for_an_older_broker() -> None:
     first, second = find_coordinator_requests(3, GROUP, ["a", "b"])
     assert [first.key, second.key] == ["a", "b"]

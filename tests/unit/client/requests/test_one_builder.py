@@ -9,17 +9,7 @@ import braidlog.client
 
 CLIENT = Path(braidlog.client.__file__).parent
 # Still built beside their module of `client/requests`; this list only shrinks.
-SEVERAL_BUILDERS = {
-    "FetchRequest",
-    "FindCoordinatorRequest",
-    "InitProducerIdRequest",
-    "LeaveGroupRequest",
-    "ListOffsetsRequest",
-    "MetadataRequest",
-    "OffsetCommitRequest",
-    "OffsetFetchRequest",
-    "SaslHandshakeRequest",
-}
+SEVERAL_BUILDERS = {"FetchRequest", "InitProducerIdRequest"}
 
 
 def builders() -> dict[str, set[str]]:

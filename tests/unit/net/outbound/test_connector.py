@@ -71,7 +71,8 @@ async def test_the_next_address_of_a_name_is_tried_first(monkeypatch: pytest.Mon
             transport = await made.connect(address)
             listener.accept()[0].close()
             transport.close()
-            made.avoid_last(address)
+            problem = NoConnection("it hung up")
+            assert await made.explain(address, problem) is problem
 
 
 async def test_a_call_that_blocks_has_a_thread_of_its_own() -> None:

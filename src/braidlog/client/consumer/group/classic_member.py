@@ -20,6 +20,7 @@ from braidlog.client.consumer.group.member import (
     fenced_instance_error,
     group_error,
 )
+from braidlog.client.requests.leave_group import LONGEST_REASON, LeavingMember, leave_group_requests
 from braidlog.core.protocol_errors import (
     NONE,
     CoordinatorLoadInProgressError,
@@ -35,15 +36,12 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
+from braidlog.wire.generated.leave_group import LeaveGroupRequest
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 log = logging.getLogger("braidlog.client.group")
 
 PROTOCOL_TYPE: Final = "consumer"
-# Reasons travel in requests (KIP-800) and end up in brokers' logs.
-LONGEST_REASON: Final = 255
-_BATCHED_LEAVE: Final = 3
 _UNREACHABLE: Final = (CoordinatorNotAvailableError.code, NotCoordinatorError.code)
 
 
@@ -242,10 +240,8 @@ class ClassicMember:
     # Leaving
 
     def leave_request(self, version: int, reason: str) -> LeaveGroupRequest:
-        if version < _BATCHED_LEAVE:
-            return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
-        leaving = MemberIdentity(member_id=self.member_id, reason=reason[:LONGEST_REASON])
-        return LeaveGroupRequest(group_id=self.group_id, members=[leaving])
+        (request,) = leave_group_requests(version, self.group_id, [LeavingMember(self.member_id)], reason)
+        return request
 
     @property
     def sends_leave(self) -> bool:

@@ -10,7 +10,9 @@ from typing import Final, TypeVar
 
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ClientError
+from braidlog.client.network.lookups import COORDINATOR_CONNECTION, find_coordinators
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.requests.find_coordinator import GROUP
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import (
     NONE,
@@ -20,18 +22,12 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
 )
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
-from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from braidlog.wire.message import Message
 
 log = logging.getLogger("braidlog.client.group")
 
-FIND_COORDINATOR: Final = 10
-# The coordinator's answers must not wait behind a fetch that is parked at the same broker.
-COORDINATOR_CONNECTION: Final = "coordinator"
 # Where fetches go: one waits there for `fetch.max.wait.ms` at most, and a join on the other connection much longer.
 _FETCH_CONNECTION: Final = ""
-# The first version that takes several keys at once.
-_BATCHED: Final = 4
 _JITTER: Final = 0.2
 _RETRIABLE_CODES: Final = (
     CoordinatorLoadInProgressError.code,
@@ -128,14 +124,7 @@ class CoordinatorClient:
 
     async def _look_up(self) -> int:
         connection = await self._nodes.any()
-        version = connection.version_for(FIND_COORDINATOR)
-        if version >= _BATCHED:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group_id])
-        else:
-            request = FindCoordinatorRequest(key=self.group_id, key_type=0)
-        answer = await connection.post(FIND_COORDINATOR, version, request, self.request_timeout_s)
-        assert isinstance(answer, FindCoordinatorResponse)
-        found = answer.coordinators[0] if answer.coordinators else _as_one(answer)
+        (found,) = await find_coordinators(connection, GROUP, [self.group_id], self.request_timeout_s)
         if found.error_code != NONE:
             raise broker_error(found.error_code, f"group {self.group_id}", found.error_message)
         # One that registered after the metadata was read is not known there yet.
@@ -200,14 +189,3 @@ class CoordinatorClient:
     def close(self) -> None:
         if self._finding is not None:
             self._finding.cancel()
-
-
-def _as_one(answer: FindCoordinatorResponse) -> Coordinator:
-    """Answers before version 4 have one coordinator only."""
-    return Coordinator(
-        node_id=answer.node_id,
-        host=answer.host,
-        port=answer.port,
-        error_code=answer.error_code,
-        error_message=answer.error_message,
-    )

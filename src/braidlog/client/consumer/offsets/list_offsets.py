@@ -10,7 +10,9 @@ from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import NO_LEADER, ClusterView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.errors import AuthenticationFailed, ClientError
+from braidlog.client.network.lookups import list_offsets
 from braidlog.client.network.nodes import Nodes
+from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, OffsetQuery
 from braidlog.core.protocol_errors import (
     NONE,
     FencedLeaderEpochError,
@@ -22,14 +24,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.types import TopicPartition
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
-from braidlog.wire.generated.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 
-LIST_OFFSETS: Final = 2
 # Beside the fetches, which may be parked at the broker for long.
 LOOKUP_CONNECTION: Final = "lookups"
 # The cluster changed: metadata has to be asked for before the next try.
@@ -92,16 +87,13 @@ class OffsetLookup:
     ) -> dict[TopicPartition, FoundOffset | ProtocolError | ClientError]:
         """One try, all leaders at once; what failed says why. `targets` are timestamps, EARLIEST or LATEST."""
         found: dict[TopicPartition, FoundOffset | ProtocolError | ClientError] = {}
-        by_leader: dict[int, dict[TopicPartition, ListOffsetsPartition]] = {}
+        by_leader: dict[int, dict[TopicPartition, OffsetQuery]] = {}
         for each, target in targets.items():
             leader = leader_of(self._metadata.view, each)
             if isinstance(leader, ProtocolError):
                 found[each] = leader
                 continue
-            asked = ListOffsetsPartition(
-                partition_index=each.partition, current_leader_epoch=leader[1], timestamp=target
-            )
-            by_leader.setdefault(leader[0], {})[each] = asked
+            by_leader.setdefault(leader[0], {})[each] = OffsetQuery(target, leader[1])
         for answers in await asyncio.gather(*(self._ask_leader(node, asked) for node, asked in by_leader.items())):
             found.update(answers)
         if any(
@@ -142,31 +134,21 @@ class OffsetLookup:
                 raise
 
     async def _ask_leader(
-        self, node: int, asked: dict[TopicPartition, ListOffsetsPartition]
+        self, node: int, asked: dict[TopicPartition, OffsetQuery]
     ) -> dict[TopicPartition, FoundOffset | ProtocolError | ClientError]:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for each, partition in asked.items():
-            topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic)).partitions.append(partition)
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=self._isolation_level,
-            topics=list(topics.values()),
-            timeout_ms=int(self._timeout_s * 1000),
-        )
+        isolation = IsolationLevel(self._isolation_level)
         try:
             connection = await idle_connection(self._nodes, node)
-            response = await connection.call(LIST_OFFSETS, request, ListOffsetsResponse, timeout_s=self._timeout_s)
+            listed = await list_offsets(
+                connection, asked, isolation, self._timeout_s, timeout_ms=int(self._timeout_s * 1000)
+            )
         except (ClientError, ProtocolError) as problem:
             return dict.fromkeys(asked, problem)
         answers: dict[TopicPartition, FoundOffset | ProtocolError | ClientError] = {}
-        for topic in response.topics:
-            for answer in topic.partitions:
-                each = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code == NONE:
-                    answers[each] = FoundOffset(answer.offset, answer.timestamp, answer.leader_epoch)
-                else:
-                    answers[each] = broker_error(answer.error_code, str(each))
         for each in asked:
-            if each not in answers:
+            found = listed.get(each)
+            if found is None:
                 answers[each] = broker_error(UnknownTopicOrPartitionError.code, str(each))
+            else:
+                answers[each] = FoundOffset(*found) if isinstance(found, ListedOffset) else found
         return answers

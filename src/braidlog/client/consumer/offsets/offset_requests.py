@@ -20,7 +20,6 @@ from braidlog.client.consumer.offsets.commit_requests import (
     NEWEST,
     OFFSET_COMMIT,
     OFFSET_FETCH,
-    FetchedOffsets,
     commit_errors,
     commit_request,
     fetch_request,
@@ -28,6 +27,7 @@ from braidlog.client.consumer.offsets.commit_requests import (
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.consumer.subscription_state import SubscriptionState
 from braidlog.client.errors import ClientError, CommitFailedError
+from braidlog.client.requests.offset_fetch import fetched_by_group
 from braidlog.core.protocol_errors import (
     NONE,
     FencedInstanceIdError,
@@ -183,7 +183,7 @@ class OffsetRequests:
             OffsetFetchResponse,
             at_most=NEWEST,
         )
-        fetched = FetchedOffsets(answer)
+        fetched = fetched_by_group(answer)
         if fetched.error_code != NONE:
             if self._coordinator.handle_error(fetched.error_code) or fetched.error_code in _ABOUT_SENDER:
                 return None
