@@ -19,9 +19,9 @@ from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
 from pyspark_braidlog.sink.row_writers import ExactlyOnceWriter, TaskResult
 from pyspark_braidlog.sink.target_topics import TargetTopics
-from pyspark_braidlog.sink.task_count import check_task_count
 from pyspark_braidlog.sink.task_identity import PREFIX, TaskIdentity
 from pyspark_braidlog.sink.write_task import TaskCommitMessage
+from pyspark_braidlog.sink.writers import check_task_count
 from support.secured_kafka import SecuredKafka
 
 pytestmark = pytest.mark.peer

@@ -8,12 +8,14 @@ result, counted against what was sent, and the lag of the query's consumer group
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import threading
 import time
 from collections import Counter
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TextIO
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -24,10 +26,11 @@ from braidlog.client.admin import IsolationLevel, OffsetSpec
 from braidlog.core.errors import UserError
 from pyspark_braidlog.errors import clear_error
 from pyspark_braidlog.examples.environment import ExampleEnvironment, run_example
-from pyspark_braidlog.examples.progress_line import ProgressLine
 from pyspark_braidlog.jobs.running import silence_python_tracebacks
 from pyspark_braidlog.pipeline import decode_json, route
 
+_WATCHED_EVERY_S: Final = 0.2
+_QUIET_EVERY_S: Final = 5.0
 ORDER: Final = "id BIGINT NOT NULL, sku STRING NOT NULL, quantity INT NOT NULL, cents BIGINT NOT NULL"
 PRICED: Final = "id BIGINT, sku STRING, total_cents BIGINT"
 EVENTS: Final = 20_000
@@ -37,6 +40,42 @@ _PRICES: Final = {"ink": 450, "lamp": 2990, "pen": 120, "desk": 18900, "chair": 
 _LOOK_S: Final = 0.25
 # Far beyond what it takes on a slow machine: who waits that long waits for nothing.
 _STUCK_S: Final = 300.0
+
+
+class ProgressLine:
+    """`show` often, `end` once: the last text stays."""
+
+    def __init__(self, out: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._out = sys.stdout if out is None else out
+        self._now = now
+        self.is_watched = self._out.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+        # The first line where nobody watches is worth waiting for: it has something to tell by then.
+        self._next = 0.0 if self.is_watched else now() + _QUIET_EVERY_S
+        self._text = ""
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        self._text = text
+        if self._now() < self._next:
+            return
+        self._next = self._now() + (_WATCHED_EVERY_S if self.is_watched else _QUIET_EVERY_S)
+        self._write()
+
+    def end(self) -> None:
+        if self._text:
+            self._write()
+        if self.is_watched and self._width:
+            self._out.write("\n")
+            self._out.flush()
+        self._text, self._width = "", 0
+
+    def _write(self) -> None:
+        if self.is_watched:
+            self._out.write("\r" + self._text.ljust(self._width))
+            self._width = len(self._text)
+        else:
+            self._out.write(self._text + "\n")
+        self._out.flush()
 
 
 def priced(records: DataFrame, topic: str, dead_letters: str) -> DataFrame:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Final, Literal, TypeVar
 
 from braidlog.client.settings import CONSUMER, Settings
 from braidlog.core.errors import UserError
-from pyspark_braidlog.client_settings import client_settings
+from pyspark_braidlog.client_settings import PREFIX, client_settings
 from pyspark_braidlog.source import option_parsing
 from pyspark_braidlog.source.offset_range_limit import (
     EARLIEST,
@@ -22,9 +23,41 @@ from pyspark_braidlog.source.offset_range_limit import (
     Latest,
     OffsetRangeLimit,
 )
-from pyspark_braidlog.source.option_names import check_spelling
 from pyspark_braidlog.source.topics import Assign, ConsumerStrategy, Subscribe, SubscribePattern, compiled
 
+# Of Spark's connector.
+_CONNECTOR: Final = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+)
+# Of its tuning: accepted, and without a meaning here.
+_WITHOUT_EFFECT: Final = (
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+_OWN: Final = ("groupId", "pushFilters", "startingGroupId", "startingOffsetsFallback", "maxBytesPerTrigger")
+# Of our sink, and what Spark hands down to every source: none of our business, and no misspelling.
+_OTHERS: Final = ("topic", "delivery", "path", "checkpointLocation", "queryName", "header", "mode")
+_KNOWN: Final = {name.lower(): name for name in (*_CONNECTOR, *_OWN, *_WITHOUT_EFFECT, *_OTHERS)}
+_SUGGESTED: Final = {name.lower(): name for name in (*_CONNECTOR, *_OWN)}
+_ALIKE: Final = 0.85
 Strategy = Literal["error", "latest"]
 Value = TypeVar("Value")
 
@@ -41,6 +74,23 @@ _DEFAULT_DELAY_S: Final = 15 * 60.0
 # A start and an end are said by one of three options; the first that is given counts.
 _START: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _END: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+
+
+def check_spelling(names: Iterable[str]) -> None:
+    """Unknown options are ignored, as in Spark, unless the name is likely a misspelling of a known one."""
+    for name in names:
+        lower = name.lower()
+        if lower in _KNOWN or lower.startswith(PREFIX):
+            continue
+        if lower == "bootstrap.servers":
+            raise _unknown(name, "kafka.bootstrap.servers")
+        close = get_close_matches(lower, _SUGGESTED, n=1, cutoff=_ALIKE)
+        if close:
+            raise _unknown(name, _SUGGESTED[close[0]])
+
+
+def _unknown(name: str, meant: str) -> UserError:
+    return UserError(f"there is no option {name}; did you mean {meant}?")
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from braidlog.client.admin.results import Results
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError
 from pyspark_braidlog.client_pool import ClientPool
-from pyspark_braidlog.sink import task_count
+from pyspark_braidlog.sink import writers
 from pyspark_braidlog.sink.fingerprint import Fingerprint
 from pyspark_braidlog.sink.markers import Marker
 from pyspark_braidlog.sink.options import Delivery, WriteOptions
-from pyspark_braidlog.sink.task_count import Markers, check_task_count
 from pyspark_braidlog.sink.task_identity import TaskIdentity
 from pyspark_braidlog.sink.write_task import TaskCommitMessage
+from pyspark_braidlog.sink.writers import Markers, check_task_count
 
 PLACE = TopicPartition("out", 0)
 
@@ -88,6 +88,6 @@ class Groups:
 
 
 def test_a_marker_that_cannot_be_read_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_count, "ADMINS", ClientPool(lambda settings: Groups()))
+    monkeypatch.setattr(writers, "ADMINS", ClientPool(lambda settings: Groups()))
     with pytest.raises(CoordinatorNotAvailableError):
         check_task_count(options(), messages(2))

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from pyspark_braidlog.examples.progress_line import ProgressLine
+from pyspark_braidlog.examples.demo import ProgressLine
 
 
 class Terminal(io.StringIO):
