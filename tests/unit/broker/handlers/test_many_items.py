@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +20,8 @@ from braidlog.core.clock import SystemClock
 from braidlog.core.protocol_errors import InvalidRequestError, NotCoordinatorError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
+from braidlog.storage.dirs.log_directory import LogDirDescription
+from braidlog.storage.dirs.log_registry import ReplicaInfo
 from braidlog.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
 from braidlog.wire.generated.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -103,30 +104,21 @@ def test_create_topics() -> None:
 
 
 def test_describe_log_dirs() -> None:
-    class ALog:
-        high_watermark = 5
-        log_end_offset = 5
-        size = 100
+    class Registry:
+        @staticmethod
+        def replicas_in(directory: object, wanted: Collection[TopicPartition] | None) -> Iterator[ReplicaInfo]:
+            for partition in (TopicPartition(topic, index) for index in range(500) for topic in "ba"):
+                if wanted is None or partition in wanted:
+                    yield ReplicaInfo(partition, 100, 0, False)
 
-    class ADirectory:
-        path = "/data"
-        is_online = True
-        failure = None
-
-        def disk_usage(self) -> Any:
-            return shutil.disk_usage("/")
+    class Directory:
+        @staticmethod
+        def describe() -> LogDirDescription:
+            return LogDirDescription("/data", None, 1000, 500)
 
     class Manager:
-        directories = (ADirectory(),)
-
-        class registry:
-            @staticmethod
-            def logs_in(directory: object) -> dict[TopicPartition, ALog]:
-                return {TopicPartition(topic, index): ALog() for index in range(500) for topic in "ba"}
-
-            @staticmethod
-            def future_logs_in(directory: object) -> dict[TopicPartition, ALog]:
-                return {}
+        directories = (Directory(),)
+        registry = Registry()
 
     manager: Any = Manager()
     named = DescribableLogDirTopic(topic="a", partitions=[*range(100), 9999])
