@@ -9,11 +9,10 @@ from mypy_extensions import i16, i32, i64, u8
 
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.wire.errors import EncodeError
+from braidlog.wire.reader import MAX_TEXT, UUID_SIZE
 
-MAX_TEXT: Final = 32767
 # Copying a few KiB costs less than one more piece in a gathered write.
 SPLICE_ABOVE: Final = 4096
-UUID_SIZE: Final = 16
 
 Records = bytes | memoryview | ByteSlice | FileSlice | None
 Piece = bytes | memoryview | FileSlice
