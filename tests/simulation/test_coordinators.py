@@ -10,7 +10,6 @@ and generation; a committed offset never goes back; a transaction is all or noth
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from braidlog.testing.simulated.simulation import BrokerEnded, Simulation
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.simulation.coordinator_history import GroupHistory, TransactionHistory
 from support.simulation.invariants import check, every_request_was_answered, no_bug_was_met
+from support.simulation.seeds import replayed_seed, run_workload, seeds, unless_replaying, when_replaying
 from support.soak import scaled
 from support.visible import visible_records
 
@@ -34,7 +34,6 @@ QUICK_SEEDS = 25
 QUICK_STEPS = 12
 SOAK_SEEDS = scaled(50)
 SOAK_STEPS = 60
-SHOWN = 80
 TOPIC: Final = "work"
 PARTITIONS: Final = 4
 READ_COMMITTED: Final = 1
@@ -252,13 +251,7 @@ def live(seed: int, steps: int = QUICK_STEPS) -> Life:
     synced = seed % 3 == 0
     with Simulation(seed, {**SETTINGS, **(SYNCED if synced else {})}) as simulation:
         workload = CoordinatorWorkload(simulation, steps, synced)
-        try:
-            simulation.run(workload.run())
-        except Exception as problem:
-            replay = f"BRAIDLOG_SIM_SEED={seed} BRAIDLOG_SIM_STEPS={steps} .venv/bin/pytest {__file__} -k replay"
-            last = "\n".join(list(simulation.trace.last)[-SHOWN:])
-            reported = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
-            raise AssertionError(reported) from problem
+        run_workload(simulation, workload, seed, steps, __file__)
         return Life(
             simulation.trace.digest(),
             simulation.broker.lives,
@@ -269,12 +262,7 @@ def live(seed: int, steps: int = QUICK_STEPS) -> Life:
         )
 
 
-def seeds(many: int) -> range:
-    first = int(os.environ.get("BRAIDLOG_SIM_FIRST", "0"))
-    return range(first, first + int(os.environ.get("BRAIDLOG_SIM_SEEDS", many)))
-
-
-@pytest.mark.skipif("BRAIDLOG_SIM_SEED" in os.environ, reason="one seed is replayed")
+@unless_replaying
 @pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
 def test_what_must_hold_holds(seed: int) -> None:
     life = live(seed)
@@ -282,9 +270,9 @@ def test_what_must_hold_holds(seed: int) -> None:
     assert life.committed > 0
 
 
-@pytest.mark.skipif("BRAIDLOG_SIM_SEED" not in os.environ, reason="BRAIDLOG_SIM_SEED names no seed to replay")
+@when_replaying
 def test_replay() -> None:
-    live(int(os.environ["BRAIDLOG_SIM_SEED"]), int(os.environ.get("BRAIDLOG_SIM_STEPS", QUICK_STEPS)))
+    live(*replayed_seed(QUICK_STEPS))
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -1,5 +1,5 @@
-"""One broker lives through a random life, from a seed: see `simulation_workload` for what happens to it, and
-`simulation_invariants` for what must hold.
+"""One broker lives through a random life, from a seed: see `support/simulation/workload` for what happens to it, and
+`support/simulation/invariants` for what must hold.
 
     BRAIDLOG_SIM_SEED=123 .venv/bin/pytest tests/simulation        replay one seed
     BRAIDLOG_SIM_SEEDS=1000 .venv/bin/pytest tests/simulation      try that many (make soak: more, and longer lives)
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from braidlog.testing.simulated.simulation import Simulation
+from support.simulation.seeds import replayed_seed, run_workload, seeds, unless_replaying, when_replaying
 from support.simulation.settings import settings_for
 from support.simulation.workload import Workload
 from support.soak import scaled
@@ -24,8 +25,6 @@ QUICK_SEEDS = 60
 QUICK_STEPS = 12
 SOAK_SEEDS = scaled(100)
 SOAK_STEPS = 60
-# The lines of the trace that a failure shows.
-SHOWN = 80
 
 
 class Life(NamedTuple):
@@ -38,32 +37,21 @@ class Life(NamedTuple):
 def live(seed: int, steps: int = QUICK_STEPS) -> Life:
     with Simulation(seed, settings_for(seed)) as simulation:
         workload = Workload(simulation, steps)
-        try:
-            simulation.run(workload.run())
-        except Exception as problem:
-            replay = f"BRAIDLOG_SIM_SEED={seed} BRAIDLOG_SIM_STEPS={steps} .venv/bin/pytest tests/simulation -k replay"
-            last = "\n".join(list(simulation.trace.last)[-SHOWN:])
-            reported = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
-            raise AssertionError(reported) from problem
+        run_workload(simulation, workload, seed, steps, __file__)
         trace = simulation.trace
         return Life(trace.digest(), trace.count, simulation.broker.lives, workload.history.acknowledged_count)
 
 
-def seeds(many: int) -> range:
-    first = int(os.environ.get("BRAIDLOG_SIM_FIRST", "0"))
-    return range(first, first + int(os.environ.get("BRAIDLOG_SIM_SEEDS", many)))
-
-
-@pytest.mark.skipif("BRAIDLOG_SIM_SEED" in os.environ, reason="one seed is replayed")
+@unless_replaying
 @pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
 def test_what_must_hold_holds(seed: int) -> None:
     life = live(seed)
     assert life.acknowledged > 0
 
 
-@pytest.mark.skipif("BRAIDLOG_SIM_SEED" not in os.environ, reason="BRAIDLOG_SIM_SEED names no seed to replay")
+@when_replaying
 def test_replay() -> None:
-    live(int(os.environ["BRAIDLOG_SIM_SEED"]), int(os.environ.get("BRAIDLOG_SIM_STEPS", QUICK_STEPS)))
+    live(*replayed_seed(QUICK_STEPS))
 
 
 @pytest.mark.parametrize("seed", [3, 14])

@@ -69,8 +69,8 @@ class Lost(AssertionError):
     """Something that must hold does not."""
 
 
-class Books:
-    """What was acknowledged, by topic and partition; a topic that is created again starts anew."""
+class ProduceHistory:
+    """What was sent and what was acknowledged, by topic and partition; a topic that is created again starts anew."""
 
     def __init__(self) -> None:
         self.ids: dict[str, bytes] = {}
@@ -81,11 +81,11 @@ class Books:
         return [PartitionTarget(name, self.ids[name], index) for name in self.ids for index in range(PARTITIONS)]
 
 
-class World:
+class FaultWorld:
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.broker = simulation.broker
-        self.books = Books()
+        self.history = ProduceHistory()
         self.client = ScriptedClient(simulation, "client")
         self.admin = ScriptedAdmin(self.client)
         self._numbers = itertools.count()
@@ -95,20 +95,20 @@ class World:
         for name in TOPICS:
             await self.create(name)
         for _ in range(6):
-            for target in self.books.targets():
+            for target in self.history.targets():
                 if target.topic != "empty":
                     await self.produce(target, must=True)
         await asyncio.sleep(4)
 
     async def create(self, name: str) -> None:
-        self.books.ids[name] = await self.admin.create_topic(name, PARTITIONS, TOPICS.get(name, {}))
+        self.history.ids[name] = await self.admin.create_topic(name, PARTITIONS, TOPICS.get(name, {}))
 
     async def produce(self, target: PartitionTarget, *, must: bool = False, size: int = 150) -> bool:
         """One batch; whether it was acknowledged."""
         number = next(self._numbers)
         value = b"%d " % number + bytes(size)
         record = Record(key=b"key %d" % (number % 3), value=value, timestamp=self.simulation.clock.wall_ms())
-        self.books.sent.setdefault(target, set()).add(value)
+        self.history.sent.setdefault(target, set()).add(value)
         data = PartitionProduceData(index=target.partition, records=build_batch([record]))
         topic = TopicProduceData(topic_id=target.topic_id, partition_data=[data])
         try:
@@ -119,7 +119,7 @@ class World:
             return False
         answer = response.responses[0].partition_responses[0]
         if answer.error_code == 0:
-            self.books.acknowledged.setdefault(target, {})[answer.base_offset] = value
+            self.history.acknowledged.setdefault(target, {})[answer.base_offset] = value
             return True
         refused = (KafkaStorageError.code, NotLeaderOrFollowerError.code)
         if must or answer.error_code not in refused:
@@ -151,9 +151,9 @@ class World:
         """Nothing acknowledged is missing, nothing is there that was not sent."""
         found = await self.read(target)
         for value in found.values():
-            if value not in self.books.sent.get(target, set()):
+            if value not in self.history.sent.get(target, set()):
                 raise Lost(f"{target}: nobody sent {value[:20]!r}")
-        known = self.books.acknowledged.get(target, {})
+        known = self.history.acknowledged.get(target, {})
         last = max(known, default=-1)
         for offset, value in known.items():
             # Retention and compaction may have taken all but the last of them.
@@ -178,7 +178,7 @@ class World:
     async def offline(self) -> list[PartitionTarget]:
         """Partitions that are not served; all others are checked."""
         missing: list[PartitionTarget] = []
-        for target in self.books.targets():
+        for target in self.history.targets():
             try:
                 await self.check(target)
             except KafkaStorageError:
@@ -188,7 +188,7 @@ class World:
     async def eventually_serves(self) -> None:
         """Within a while every partition is read and written."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        waiting = self.books.targets()
+        waiting = self.history.targets()
         while waiting:
             waiting = [target for target in waiting if not await self.produce(target)]
             if waiting and asyncio.get_running_loop().time() > deadline:
@@ -202,63 +202,63 @@ class World:
 # What is done while a write fails.
 
 
-async def start_after_kill(world: World) -> None:
+async def start_after_kill(world: FaultWorld) -> None:
     world.broker.kill()
     await world.broker.start()
     await asyncio.sleep(3)
 
 
-async def stop_and_start(world: World) -> None:
+async def stop_and_start(world: FaultWorld) -> None:
     await world.broker.stop()
     await world.broker.start()
     await asyncio.sleep(3)
 
 
-async def roll(world: World) -> None:
+async def roll(world: FaultWorld) -> None:
     for _ in range(12):
-        for target in world.books.targets():
+        for target in world.history.targets():
             if target.topic == "plain":
                 await world.produce(target, size=400)
     await asyncio.sleep(2)
 
 
-async def delete(world: World) -> None:
-    topic_id = world.books.ids.pop("doomed")
+async def delete(world: FaultWorld) -> None:
+    topic_id = world.history.ids.pop("doomed")
     try:
         await world.admin.delete_topic(topic_id)
     except ProtocolError:
-        world.books.ids["doomed"] = topic_id
+        world.history.ids["doomed"] = topic_id
         raise
     await asyncio.sleep(5)
 
 
-async def create(world: World) -> None:
+async def create(world: FaultWorld) -> None:
     await world.create("new")
     await asyncio.sleep(2)
 
 
-async def compact_and_retain(world: World) -> None:
+async def compact_and_retain(world: FaultWorld) -> None:
     for _ in range(10):
-        for target in world.books.targets():
+        for target in world.history.targets():
             if target.topic in ("compacted", "retained"):
                 await world.produce(target)
     await asyncio.sleep(8)
 
 
-async def checkpoint(world: World) -> None:
-    for target in world.books.targets():
+async def checkpoint(world: FaultWorld) -> None:
+    for target in world.history.targets():
         await world.produce(target)
     await asyncio.sleep(5)
 
 
-async def move(world: World) -> None:
+async def move(world: FaultWorld) -> None:
     for name, index in (("plain", 0), ("plain", 1), ("retained", 0)):
         here = world.directory_of(PartitionTarget(name, b"", index))
         await world.admin.move_replica(name, index, DIRECTORIES[1 - DIRECTORIES.index(here)])
     await asyncio.sleep(3)
 
 
-SCENARIOS: Final[Mapping[str, Callable[[World], Awaitable[None]]]] = {
+SCENARIOS: Final[Mapping[str, Callable[[FaultWorld], Awaitable[None]]]] = {
     "start-after-kill": start_after_kill,
     "stop-and-start": stop_and_start,
     "roll": roll,
@@ -308,7 +308,7 @@ def undisturbed_writes(scenario: str, directories: tuple[str, ...]) -> list[tupl
     with simulation_with(directories) as simulation:
 
         async def run() -> None:
-            world = World(simulation)
+            world = FaultWorld(simulation)
             await world.prepare()
             simulation.disk.changes = []
             await SCENARIOS[scenario](world)
@@ -323,7 +323,7 @@ def possible_writes(scenario: str, mode: str, directory: str) -> list[tuple[str,
     return [(kind, path) for kind, path in writes if kind in kinds_of(mode) and path.startswith(directory)]
 
 
-async def suffer(world: World, fault: Fault) -> None:
+async def suffer(world: FaultWorld, fault: Fault) -> None:
     """The scenario with its fault, and all that must hold then and afterwards."""
     simulation, broker = world.simulation, world.broker
     await world.prepare()
@@ -346,7 +346,7 @@ async def suffer(world: World, fault: Fault) -> None:
     else:
         await bear_a_broken_disk(world, fault)
     await world.eventually_serves()
-    if fault.scenario == "delete" and "doomed" not in world.books.ids:
+    if fault.scenario == "delete" and "doomed" not in world.history.ids:
         await world.create_in_time("doomed")
         await world.eventually_serves()
     await broker.stop()
@@ -358,7 +358,7 @@ async def suffer(world: World, fault: Fault) -> None:
     no_bug_was_met(simulation)
 
 
-async def bear_lack_of_room(world: World, fault: Fault) -> None:
+async def bear_lack_of_room(world: FaultWorld, fault: Fault) -> None:
     failed = [directory.path for directory in world.broker.parts.logs.directories if not directory.is_online]
     if failed:
         raise Lost(f"{failed} went offline for want of room")
@@ -368,7 +368,7 @@ async def bear_lack_of_room(world: World, fault: Fault) -> None:
     world.simulation.disk.repair()
 
 
-async def bear_a_broken_disk(world: World, fault: Fault) -> None:
+async def bear_a_broken_disk(world: FaultWorld, fault: Fault) -> None:
     if world.broker.is_up:
         failed = [directory.path for directory in world.broker.parts.logs.directories if not directory.is_online]
         if fault.mode == "alone" and failed:
@@ -391,7 +391,7 @@ async def bear_a_broken_disk(world: World, fault: Fault) -> None:
 def live(fault: Fault) -> None:
     with simulation_with(directories_of(fault.mode)) as simulation:
         try:
-            simulation.run(suffer(World(simulation), fault))
+            simulation.run(suffer(FaultWorld(simulation), fault))
         except Exception as problem:
             kind, path = fault.write
             last = "\n".join(list(simulation.trace.last)[-60:])
