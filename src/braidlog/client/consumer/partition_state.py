@@ -48,7 +48,6 @@ class PartitionState:
         "is_pending_revocation",
         "last_stable",
         "leader_epoch",
-        "log_start",
         "partition",
         "pause_s",
         "phase",
@@ -95,7 +94,6 @@ class PartitionState:
         self.failure: BaseException | None = None
         self.high_watermark: i64 = UNKNOWN
         self.last_stable: i64 = UNKNOWN
-        self.log_start: i64 = UNKNOWN
         # A replica near us that the leader named, and until when to use it (KIP-392).
         self.read_replica: int = UNKNOWN
         self.read_replica_until: float = 0.0

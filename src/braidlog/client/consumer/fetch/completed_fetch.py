@@ -77,10 +77,7 @@ class CompletedFetch:
         "check_crcs",
         "data",
         "end",
-        "high_watermark",
         "is_used_up",
-        "last_stable",
-        "log_start",
         "position",
         "position_epoch",
         "problem",
@@ -97,9 +94,6 @@ class CompletedFetch:
         end: int,
         position: int,
         aborted: list[AbortedRange],
-        high_watermark: int = -1,
-        last_stable: int = -1,
-        log_start: int = -1,
         check_crcs: bool = True,
     ) -> None:
         self.state = state
@@ -112,9 +106,6 @@ class CompletedFetch:
         # Leader epoch of the last record that was read, -1 before the first.
         self.position_epoch: i64 = -1
         self.aborted = aborted
-        self.high_watermark = high_watermark
-        self.last_stable = last_stable
-        self.log_start = log_start
         self.is_used_up: bool = False
         # Why reading cannot go on; found again, and raised again, for as long as the program does not seek.
         self.problem: PoisonRecordError | None = None

@@ -47,7 +47,6 @@ class FetchResponseHandler:
         self._backoff_s = context.settings.seconds("retry.backoff.ms")
         self._longest_backoff_s = context.settings.seconds("retry.backoff.max.ms")
         self._replica_s = context.settings.seconds("metadata.max.age.ms")
-        self.bytes_fetched = 0
         self._served = 0
 
     def take(self, wanted: PartitionFetch, node: int, data: PartitionData) -> bool:
@@ -63,7 +62,6 @@ class FetchResponseHandler:
                 self._problems.recovered(str(state.topic_partition))
             state.high_watermark = data.high_watermark
             state.last_stable = data.last_stable_offset if data.last_stable_offset >= 0 else data.high_watermark
-            state.log_start = data.log_start_offset
             if data.preferred_read_replica >= 0:
                 state.read_replica = data.preferred_read_replica
                 state.read_replica_until = self._clock.monotonic() + self._replica_s
@@ -81,9 +79,6 @@ class FetchResponseHandler:
             records.end,
             wanted.offset,
             aborted_of(data),
-            data.high_watermark,
-            data.last_stable_offset,
-            data.log_start_offset,
             self._check_crcs,
         )
         if next_offset == wanted.offset:
@@ -96,7 +91,6 @@ class FetchResponseHandler:
         self._served += 1
         state.served = self._served
         self._fetch_buffer.arrived += kept.size
-        self.bytes_fetched += kept.size
         self._fetch_buffer.incoming.append(kept)
         return True
 
