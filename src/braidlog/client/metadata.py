@@ -13,6 +13,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
+from braidlog.client.backoff import ExponentialBackoff
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import EMPTY, NO_LEADER, ClusterView, TopicView, view_of, with_leader
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, RequestTimeout
@@ -36,7 +37,6 @@ log = logging.getLogger("braidlog.client")
 _LASTING: Final = (InvalidTopicError.code, TopicAuthorizationFailedError.code)
 # And these mend themselves soon.
 _COMING: Final = (LeaderNotAvailableError.code,)
-_JITTER: Final = 0.2
 
 
 class Metadata:
@@ -61,10 +61,10 @@ class Metadata:
         self._create_topics = create_topics
         self._topic_idle_s = topic_idle_s
         self._max_age_s = settings.seconds("metadata.max.age.ms")
-        self._backoff_s = settings.seconds("retry.backoff.ms")
-        self._longest_backoff_s = settings.seconds("retry.backoff.max.ms")
+        self._backoff = ExponentialBackoff(
+            settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms"), random or Random()
+        )
         self._rebootstraps = settings.text("metadata.recovery.strategy").lower() == "rebootstrap"
-        self._random = random or Random()
         # Topic -> when it was last wanted.
         self._wanted: dict[str, float] = {}
         self._wants_all = False
@@ -189,13 +189,13 @@ class Metadata:
             found = self.view.topic(name)
             if found is not None:
                 return found
-            await asyncio.sleep(self._pause(attempt))
+            await asyncio.sleep(self._backoff.pause_s(attempt))
         raise AssertionError("counting does not end")
 
     async def _refresh(self) -> None:
         try:
             if self._failures:
-                await asyncio.sleep(self._pause(self._failures - 1))
+                await asyncio.sleep(self._backoff.pause_s(self._failures - 1))
             began = self.problems.now()
             await self._ask()
         except asyncio.CancelledError:
@@ -227,7 +227,7 @@ class Metadata:
             return
         now = asyncio.get_running_loop().time()
         if self.problem is None:
-            self._not_before = now + self._pause(0)
+            self._not_before = now + self._backoff.pause_s(0)
         if self._later:
             self._begin()
         elif self._again:
@@ -236,17 +236,13 @@ class Metadata:
             # What does not pass by itself may have been mended by the time that age demands another look.
             self._arm(now if _passes(self.problem) else now + self._max_age_s)
         else:
-            age_s = self._pause(self._coming - 1) if self._coming else self._max_age_s
+            age_s = self._backoff.pause_s(self._coming - 1) if self._coming else self._max_age_s
             self._arm(max(now + age_s, self._not_before))
 
     def _on_timer(self) -> None:
         self._timer = None
         if self._refreshing is None and not self._closed:
             self._begin()
-
-    def _pause(self, attempt: int) -> float:
-        pause: float = min(self._backoff_s * 2.0 ** min(attempt, 60), self._longest_backoff_s)
-        return pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def _settle(self, problem: BaseException | None) -> None:
         waiters, self._waiters = self._waiters, []

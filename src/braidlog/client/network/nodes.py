@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from braidlog import __version__
+from braidlog.client.backoff import ExponentialBackoff
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.channel_builders import channel_builder_for
 from braidlog.client.problem_log import ProblemLog
@@ -24,8 +25,6 @@ from braidlog.net.outbound.connector import Address, Connector, SocketConnector
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 
 DEFAULT_PORT: Final = 9092
-# Kafka spreads reconnects by a fifth, so that not all clients call a restarted broker at once.
-_JITTER: Final = 0.2
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
 
 Open = Callable[[Address], Awaitable[PipelinedConnection]]
@@ -81,10 +80,11 @@ class Nodes:
         self.problems = ProblemLog(settings.kind, (clock or SystemClock()).monotonic)
         self._client_id = settings.text("client.id") or f"braidlog-{settings.kind}"
         self._setup_s = settings.seconds("socket.connection.setup.timeout.ms")
-        self._backoff_s = settings.seconds("reconnect.backoff.ms")
-        self._longest_backoff_s = settings.seconds("reconnect.backoff.max.ms")
         self._idle_s = settings.seconds("connections.max.idle.ms")
         self._random = random or Random()
+        self._backoff = ExponentialBackoff(
+            settings.seconds("reconnect.backoff.ms"), settings.seconds("reconnect.backoff.max.ms"), self._random
+        )
         self._channel_builder = channel_builder_for(settings, self._random)
         self._connector = connector or SocketConnector(
             self._channel_builder.secure,
@@ -226,9 +226,8 @@ class Nodes:
         return NoConnection(f"broker {node_id} is unreachable at {address_text(*address)}; is it running?")
 
     def _failed(self, slot: _NodeState, now: float) -> None:
-        pause = min(self._backoff_s * 2**slot.failures, self._longest_backoff_s)
-        slot.failures = min(slot.failures + 1, 30)
-        slot.not_before = now + pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
+        slot.not_before = now + self._backoff.pause_s(slot.failures)
+        slot.failures += 1
 
     def _on_closed(self, slot: _NodeState, closed: PipelinedConnection) -> None:
         # One that broke is called again after a pause; one that was idle or not needed any more at once.

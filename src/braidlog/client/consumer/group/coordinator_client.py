@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeVar
 
+from braidlog.client.backoff import ExponentialBackoff
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ClientError
 from braidlog.client.network.lookups import COORDINATOR_CONNECTION, find_coordinators
@@ -28,7 +29,6 @@ log = logging.getLogger("braidlog.client.group")
 
 # Where fetches go: one waits there for `fetch.max.wait.ms` at most, and a join on the other connection much longer.
 _FETCH_CONNECTION: Final = ""
-_JITTER: Final = 0.2
 _RETRIABLE_CODES: Final = (
     CoordinatorLoadInProgressError.code,
     CoordinatorNotAvailableError.code,
@@ -36,27 +36,6 @@ _RETRIABLE_CODES: Final = (
 )
 
 Answer = TypeVar("Answer", bound=Message)
-
-
-class ExponentialBackoff:
-    """How long to wait before the next try: `retry.backoff.ms`, doubling up to `retry.backoff.max.ms`."""
-
-    def __init__(self, first_s: float, longest_s: float, random: Random) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
-        self._random = random
-        self._tries = 0
-
-    def next_s(self) -> float:
-        pause: float = min(self._first_s * 2.0 ** min(self._tries, 30), self._longest_s)
-        self._tries += 1
-        return pause * self._random.uniform(1 - _JITTER, 1 + _JITTER)
-
-    def reset(self) -> None:
-        self._tries = 0
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self.next_s())
 
 
 class CoordinatorClient:

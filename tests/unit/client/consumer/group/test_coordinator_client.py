@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from braidlog.client.consumer.group.coordinator_client import CoordinatorClient, ExponentialBackoff
+from braidlog.client.consumer.group.coordinator_client import CoordinatorClient
 from braidlog.client.errors import NoConnection
 from braidlog.client.network.nodes import Nodes
 from braidlog.client.problem_log import ProblemLog
@@ -128,12 +128,3 @@ async def test_answers_that_mean_to_look_again(error: Any, passes: bool, looks_a
     assert one.handle_error(error.code) is passes
     await beat(one)
     assert script.count(FIND) == 1 + looks_again
-
-
-def test_pauses_grow_to_a_limit() -> None:
-    backoff = ExponentialBackoff(0.1, 1.0, Random(1))
-    grown = [backoff.next_s() for _ in range(8)]
-    for pause, middle in zip(grown, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0], strict=True):
-        assert 0.8 * middle <= pause <= 1.2 * middle
-    backoff.reset()
-    assert backoff.next_s() <= 0.12
