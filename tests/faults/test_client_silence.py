@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +97,21 @@ class InAThread:
         self._is_over = threading.Event()
         self.problem: BaseException | None = None
         self.turns = 0
+        # Turns in which something was read or written.
+        self.successes = 0
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             while not self._is_over.is_set():
-                self._work()
+                self.successes += bool(self._work())
                 self.turns += 1
         except BaseException as problem:
             self.problem = problem
+
+    def succeeded_since(self, count: int) -> bool:
+        return self.successes > count
 
     def end(self) -> None:
         self._is_over.set()
@@ -221,7 +227,7 @@ def test_what_passes_is_not_mentioned(tmp_path: Path, heard: Heard) -> None:
         settings = {**SETTINGS, **proxy.settings()}
         lives.enter_context(start_braidlog(tmp_path / "data", settings, port=proxy.broker_port))
         with Admin(bootstrap_servers=proxy.bootstrap) as admin:
-            admin.create_topics([NewTopic(TOPIC, partitions=4)]).raise_for_errors()
+            admin.create_topics([NewTopic(TOPIC)]).raise_for_errors()
         programs = [InAThread(make(proxy.bootstrap, lives)) for make in (in_a_group, assigned, producing)]
         for program in programs:
             lives.callback(program.end)
@@ -230,7 +236,11 @@ def test_what_passes_is_not_mentioned(tmp_path: Path, heard: Heard) -> None:
                 poll = in_a_group(proxy.bootstrap, fellow)
                 for _ in range(5):
                     poll()
+            before = [program.successes for program in programs]
             proxy.cut()
+            # Cuts that follow one another without a success in between are one failure that lasts.
+            for program, count in zip(programs, before, strict=True):
+                eventually(partial(program.succeeded_since, count))
         assert heard.warnings == []
 
 
