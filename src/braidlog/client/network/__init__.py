@@ -1,1 +1,1 @@
-"""How clients talk to brokers: one thread with one loop per client, connections that pipeline, nodes by id."""
+"""The thread and event loop behind a client, and its connections to brokers by id; requests are built elsewhere."""

@@ -1,1 +1,1 @@
-"""Connections that this process opens: transports, TLS, frames, pipelining; not what requests mean."""
+"""Connections that this process opens: sockets, TLS, SASL, frames, pipelining; no request but ApiVersions and SASL."""
