@@ -231,7 +231,7 @@ class Broker:
         )
 
     async def advertise(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
-        """Clients are told of other addresses from now on."""
+        """Advertise other addresses to clients from now on."""
         await self._register(advertised, protocols)
         await self.controller.read_brokers()
 
@@ -314,7 +314,7 @@ class Broker:
         return self.logs.registry.directory_of(TopicPartition(partition.topic, partition.index)).path
 
     def _fatal(self, problem: Exception) -> None:
-        """Nothing can be served any more: whoever runs this broker decides how it ends."""
+        """Nothing can be served any more: the process that runs this broker decides how it ends."""
         if self._on_fatal is None:
             raise problem
         self._on_fatal(problem)

@@ -25,7 +25,7 @@ from braidlog.storage.log.unified_log import UnifiedLog
 
 log = logging.getLogger("braidlog.partitions")
 
-# A topic that sets one of these is told of by name where its retention does not suit its timestamps.
+# A topic that sets one of these is logged by name where its retention does not suit its timestamps.
 _RETENTION_KEYS: Final = frozenset((
     "cleanup.policy", "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms",
     "message.timestamp.type", "retention.ms",
@@ -57,7 +57,7 @@ class ReplicaManager:
         self._unopened: dict[TopicPartition, Partition] = {}
         # Whether the leader epochs of the first image are not durable; asked once, when it comes.
         self.epochs_lag: Callable[[], bool] = lambda: False
-        # Told when such a partition has its log at last.
+        # Called when such a partition has its log at last.
         self.on_log_opened: list[Callable[[Partition], None]] = []
         settings.on_change(self._broker_settings_changed)
 
@@ -78,7 +78,7 @@ class ReplicaManager:
         try:
             await self._follow(image, delta)
         except FatalError as problem:
-            # The last data directory failed: that ends the broker, which whoever publishes the image cannot know.
+            # The last data directory failed: that ends the broker, which the publisher of the image cannot know.
             self.on_fatal(problem)
 
     async def _follow(self, image: ClusterImage, delta: ImageDelta) -> None:

@@ -55,7 +55,7 @@ class Server:
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
         self.broker.settings.on_change(self._settings_changed)
         self.listeners: list[Listener] = []
-        # What clients are told; none before the start.
+        # The advertised addresses; none before the start.
         self.advertised: tuple[Endpoint, ...] = ()
         # What each listener was bound to, as the settings had it.
         self._bound: dict[str, Endpoint] = {}
@@ -79,7 +79,7 @@ class Server:
         return 0
 
     async def open(self) -> tuple[Endpoint, ...]:
-        """Start, and let clients in; the addresses that they are told."""
+        """Start, and let clients in; returns the advertised addresses."""
         for warning in self.warnings:
             log.warning("%s", warning)
         idle = without_effect(self.settings)
@@ -278,7 +278,7 @@ class Server:
             self.loop_lag = max(0.0, time.monotonic() - due)
 
     async def _watch_memory(self) -> None:
-        """Let nobody hold memory that others wait for, and give back what a burst of requests has left behind."""
+        """Let no peer hold memory that others wait for, and give back what a burst of requests has left behind."""
         memory = self.broker.memory
         while True:
             await asyncio.sleep(_MEMORY_EVERY_S)
@@ -322,7 +322,7 @@ class Server:
 
 
 def _advertised(listeners: Listeners, ports: dict[str, int]) -> tuple[Endpoint, ...]:
-    """What clients are told: with port 0 the one that was really bound, without a host this machine's name."""
+    """The advertised addresses: with port 0 the one that was really bound, without a host this machine's name."""
     return tuple(
         endpoint._replace(host=endpoint.host or socket.getfqdn(), port=endpoint.port or ports[endpoint.listener])
         for endpoint in listeners.advertised

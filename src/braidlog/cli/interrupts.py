@@ -19,7 +19,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Told to end; `exit_code` is what shells report of a process that the signal ended."""
+    """A signal asks to end; `exit_code` is what shells report of a process that the signal ended."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -54,7 +54,7 @@ def remark_failure(problem: ProtocolError | BraidlogError) -> None:
 
 
 def remark(text: str) -> None:
-    """Worth knowing, but not what was asked for: on standard error, so that it spoils nobody's input."""
+    """Worth knowing, but not what was asked for: on standard error, so that it spoils no input."""
     with suppress(OSError):
         # A terminal that was closed meanwhile takes nothing any more.
         print(f"braidlog: {text}", file=sys.stderr)
@@ -83,7 +83,7 @@ def _cell(value: Any) -> str:
 
 
 class Progress:
-    """One line on standard error that says how far long work is; silent where nobody watches."""
+    """One line on standard error that says how far long work is; silent where the output is no terminal."""
 
     def __init__(self) -> None:
         self.is_watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"

@@ -140,7 +140,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from complaining at exit.
+        # The reader of our output has seen enough; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except ProtocolError as problem:

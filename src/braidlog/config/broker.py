@@ -59,7 +59,7 @@ class BrokerSettings:
                 self._values[key] = setting.parse(text)
 
     def get(self, key: str) -> Value:
-        """The effective value; KeyError for a key that no table knows and nobody has set."""
+        """The effective value; KeyError for a key that no table knows and that is not set."""
         if key in self._values:
             return self._values[key]
         setting = known.broker_setting_for(key)

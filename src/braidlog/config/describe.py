@@ -92,7 +92,7 @@ def describe_cluster_default(broker: BrokerSettings) -> list[ConfigEntry]:
 
 def _broker_entry(key: str, broker: BrokerSettings, only: int | None = None) -> ConfigEntry:
     setting = known.broker_setting_for(key)
-    # Nobody knows what an unknown setting holds, so it is treated as a secret.
+    # An unknown setting may hold anything, so it is treated as a secret.
     sensitive = setting is None or setting.sensitive
     synonyms = _broker_synonyms(key, broker, sensitive)
     if only is None:

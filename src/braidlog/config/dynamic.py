@@ -36,8 +36,8 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
     """Raises InvalidConfigError unless `changes` may become the whole dynamic layer of a broker (or, with
     `per_broker` off, of all brokers).
 
-    Keys that nobody knows pass, as in Kafka, where plugins read their own. A topic's key does not: Kafka would keep it
-    where nobody ever reads it.
+    Unknown keys pass, as in Kafka, where plugins read their own. A topic's key does not: Kafka would keep it
+    where it is never read.
     """
     stored = settings.dynamic_broker if per_broker else settings.dynamic_default
     # What an earlier version let in must not stand in the way of other changes.
@@ -84,7 +84,7 @@ def _topics_own(key: str) -> str:
 
 
 def _is_the_same_for_all_listeners(key: str) -> bool:
-    """Kafka takes such a change and nobody ever reads it."""
+    """Kafka takes such a change, which is then never read."""
     base = known.listener_base(key)
     setting = None if base is None else known.broker_setting(base)
     return setting is not None and setting.no_effect is None and setting.key not in PER_LISTENER

@@ -47,7 +47,7 @@ _unlisted: dict[str, Setting] = {}
 
 
 def broker_setting(key: str) -> Setting | None:
-    """The definition of a broker setting; none for a key nobody knows."""
+    """The definition of a broker setting; none for an unknown key."""
     setting = _found.get(key)
     while setting is None and _read_next_theme():
         setting = _found.get(key)

@@ -1,7 +1,7 @@
 """Where a broker listens and what it tells clients to connect to, with the mistakes explained at start.
 
 listeners                       NAME://host:port, ...     what is bound
-advertised.listeners            NAME://host:port, ...     what clients are told; the listeners where not set
+advertised.listeners            NAME://host:port, ...     what clients connect to; the listeners where not set
 listener.security.protocol.map  NAME:PROTOCOL, ...        a name that is a protocol's needs no entry
 inter.broker.listener.name      NAME                      how brokers reach each other
 """
@@ -71,7 +71,7 @@ def unserved_listeners(settings: BrokerSettings) -> list[tuple[str, str]]:
 
 
 def _names(settings: BrokerSettings) -> tuple[dict[str, str], set[str]]:
-    """The protocol of each listener name, and the names of a KRaft controller's, which have nobody behind them here."""
+    """The protocol of each listener name, and the names of a KRaft controller's, which nothing listens on here."""
     protocols = parse_protocol_map(settings.get_str("listener.security.protocol.map"))
     controllers = {name.strip().upper() for name in settings.get_str("controller.listener.names").split(",")}
     if not settings.is_set("listener.security.protocol.map"):
@@ -80,14 +80,14 @@ def _names(settings: BrokerSettings) -> tuple[dict[str, str], set[str]]:
 
 
 def overrides_without_effect(settings: BrokerSettings) -> dict[str, str]:
-    """Keys with the prefix of a listener that nobody reads, with the reason; without those of unknown settings."""
+    """Keys with the prefix of a listener that are never read, with the reason; without those of unknown settings."""
     names = [part.partition("://")[0].strip().lower() for part in settings.get_str("listeners").split(",")]
     found: dict[str, str] = {}
     for key in settings.static:
         base = known.listener_base(key)
         setting = None if base is None else known.broker_setting(base)
         if setting is None or setting.protects is not None:
-            # Unknown ones, and those that keep a broker from starting, are told elsewhere.
+            # Unknown ones, and those that keep a broker from starting, are reported elsewhere.
             continue
         name = key[len(known.LISTENER_PREFIX) :].partition(".")[0]
         if name not in names:

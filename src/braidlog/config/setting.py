@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Whether a value asks for nothing that is not there.
 Harmless: TypeAlias = "Callable[[Value, BrokerSettings], bool]"
 
-# The type codes of DescribeConfigs (KIP-569); 0 is a setting nobody knows.
+# The type codes of DescribeConfigs (KIP-569); 0 is an unknown setting.
 UNKNOWN: Final = 0
 BOOLEAN: Final = 1
 STRING: Final = 2

@@ -32,7 +32,7 @@ _NOT_SETTINGS: Final = frozenset((
 
 class Loaded(NamedTuple):
     settings: BrokerSettings
-    # Lines for the log at start: keys nobody knows, variables that set nothing, settings that protect nothing.
+    # Lines for the log at start: unknown keys, variables that set nothing, settings that protect nothing.
     warnings: list[str]
 
 
@@ -150,7 +150,7 @@ def from_command_line(assignments: Iterable[str]) -> Layer:
 
 
 def _check_values(texts: Mapping[str, str], places: Mapping[str, str]) -> None:
-    """Each value alone, so that a mistake is told with its place."""
+    """Each value alone, so that a mistake is reported with its place."""
     for key, text in texts.items():
         setting = known.broker_setting_for(key)
         if setting is None:

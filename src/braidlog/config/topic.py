@@ -86,7 +86,7 @@ def effective(overrides: Mapping[str, str | None], broker: BrokerSettings) -> di
 def _broker_defaults(broker: BrokerSettings) -> dict[str, Value]:
     """Worked out once per broker: a start with ten thousand topics asks ten thousand times, in several threads.
 
-    So the table is put in place whole: whoever finds it finds all of it.
+    So the table is put in place whole: a reader that finds it finds all of it.
     """
     if not broker.topic_defaults:
         broker.topic_defaults.update(
@@ -108,7 +108,7 @@ def log_settings(overrides: Mapping[str, str], broker: BrokerSettings) -> LogSet
 def early_expiry(settings: LogSettings) -> str | None:
     """What is wrong where records may come that have outlived their retention already; none where nothing is."""
     retention, bound = settings.retention_ms, settings.message_timestamp_before_max_ms
-    # Without a bound nobody has said how old a record may be.
+    # Without a bound nothing says how old a record may be.
     if not settings.deletes or settings.uses_log_append_time or bound == MAX_LONG or not 0 <= retention < bound:
         return None
     return (

@@ -1,7 +1,7 @@
 """Settings that protect something in Kafka and nothing here: a broker does not start with one of them.
 
     protecting    says who may do what, what is asked of clients, how much they may do, or to which cluster the broker
-                  belongs; without effect it would leave the broker open, or alone, and nobody would notice
+                  belongs; without effect it would leave the broker open, or alone, unnoticed
     allowed       named in `braidlog.allow.settings.without.effect`: the broker starts and warns
     all others    without effect are listed in one line at start
 

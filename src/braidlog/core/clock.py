@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self._wall_ms = wall_ms

@@ -1,11 +1,11 @@
-"""A peer's line to the broker: requests in order in, replies in the same order out.
+"""A peer's connection to the broker: requests in order in, replies in the same order out.
 
 No further request of a peer is handled while
 
     muted      one of its requests needs time (a waiting fetch, a topic creation)
     backlogged     it has not read the answers to the earlier ones
 
-What the transport is (a socket, TLS over a socket, a simulated wire) is the subclass's matter.
+What the transport is (a socket, TLS over a socket, a simulated connection) is the subclass's matter.
 """
 
 from __future__ import annotations

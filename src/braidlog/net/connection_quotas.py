@@ -25,7 +25,7 @@ UNTIL_ROOM: Final = float("inf")
 class CreationRate:
     """A token bucket that holds the connections of one second.
 
-    A rate of 0 lets one in every second: Kafka delays an accept by one quota window at most, too, and without it nobody
+    A rate of 0 lets one in every second: Kafka delays an accept by one quota window at most, too, and without it no one
     could connect to raise the rate again.
     """
 
@@ -77,9 +77,9 @@ class ConnectionQuotas:
         self._rate = CreationRate(clock)
         self._by_host: dict[str, int] = {}
         self._listeners: dict[str, _ListenerQuota] = {}
-        # Told when one that waits may be let in now.
+        # Called when one that waits may be let in now.
         self.on_room: list[Callable[[], None]] = []
-        # Told when there are more than the broker may have, so that the listeners close some.
+        # Called when there are more than the broker may have, so that the listeners close some.
         self.on_excess: list[Callable[[], None]] = []
 
     def add_listener(self, name: str, *, protected: bool = False) -> None:

@@ -105,7 +105,7 @@ class RequestMemory(MemoryPool):
     """The pool of requests.
 
     A large one asks for all of its memory when more than its beginning has arrived, and keeps what has not arrived only
-    while its peer sends: a size that is claimed holds up nobody. So many may have begun that none of them can end; then
+    while its peer sends: a claimed size holds up no other. So many may have begun that none of them can end; then
     some are closed for the others to go on.
     """
 
@@ -165,7 +165,7 @@ class ResponseMemory:
 
     @property
     def tight(self) -> bool:
-        """Nearly used up: whoever has unread answers gets no more until it reads them."""
+        """Nearly used up: a peer with unread answers gets no more until it reads them."""
         return self.used > self.limit // 2
 
     def changed(self, connection: Backlogged, before: int) -> None:

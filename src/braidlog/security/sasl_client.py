@@ -6,7 +6,7 @@
         message = exchange.answer(challenge)      # what the server said to `message`
     assert exchange.is_complete
 
-Whoever drives it does the sending; an exchange is used once, a new authentication takes a new one.
+Its caller does the sending; an exchange is used once, a new authentication takes a new one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class State(Enum):
     ASKED = "asked"
     # The challenge was answered with a proof; the server's own proof comes next (SCRAM).
     PROVED = "proved"
-    # The server told why it refuses, and got its acknowledgement; only its final refusal may follow (OAUTHBEARER).
+    # The server said why it refuses, and got its acknowledgement; only its final refusal may follow (OAUTHBEARER).
     REFUSED = "refused"
     # Done: both sides are satisfied. Goes nowhere.
     COMPLETE = "complete"

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
 
-# What a test wants of a broker that nobody else uses. A test that asks for something else is given that.
+# What a test wants of a broker of its own. A test that asks for something else is given that.
 TEST_SETTINGS: Final[Mapping[str, str]] = {
     # No fixed port: brokers of several test runs share the machine.
     "braidlog.http.listen": "",

@@ -1,7 +1,7 @@
 """`python -m braidlog.testing.serve_until_eof`: `braidlog serve` that also stops when its standard input ends.
 
-Whoever started it holds the other end of that pipe. However the test run ends, even by SIGKILL, the pipe is closed
-then and no broker stays behind.
+The process that started it holds the other end of that pipe. However the test run ends, even by SIGKILL, the pipe is
+closed then and no broker stays behind.
 """
 
 from __future__ import annotations

@@ -112,6 +112,6 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _PASSED_ON or not name.startswith(_SETTING_PREFIXES)
     }
-    # The child finds the packages that this process has found, however it was told where they are.
+    # The child finds the packages that this process has found, however that was set.
     kept["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return kept

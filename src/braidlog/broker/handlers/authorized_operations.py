@@ -1,4 +1,4 @@
-"""The bit fields that tell a client what it may do (KIP-430): while nobody authorizes, everything a resource knows."""
+"""The bit fields that tell a client what it may do (KIP-430): without an authorizer, everything a resource knows."""
 
 from __future__ import annotations
 

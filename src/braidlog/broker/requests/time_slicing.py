@@ -1,4 +1,4 @@
-"""Long work on the loop, a slice at a time: whoever describes thousands of things holds up nobody else.
+"""Long work on the loop, a slice at a time: a request about thousands of things holds up no other.
 
 Such work is a generator: it yields between items, and returns its result. The first slice runs at once, so that what
 is short is answered as if there were no slices. What remains goes on a slice at a time, in turn with other long work
@@ -102,7 +102,7 @@ class TimeSlicer:
         try:
             over = self._slice(job)
         except Exception as problem:
-            # What it had to say could not be said: whoever waits for it must not wait for ever.
+            # What it had to say could not be said: the peer that waits for it must not wait for ever.
             message = "closed the connection from %s: a bug in braidlog, please report it"
             log.error(message, job.channel.peer_host, exc_info=problem)
             job.channel.close("internal error")

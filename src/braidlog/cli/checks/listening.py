@@ -68,7 +68,7 @@ def _port_problem(name: str, where: str, endpoint: Endpoint, reason: OSError) ->
 
 
 def check_advertised(endpoint: Endpoint, resolve: Resolve = socket.getaddrinfo) -> Finding:
-    """What clients are told must at least be a name that can be looked up."""
+    """What is advertised must at least be a name that can be looked up."""
     name = "advertised listener"
     host = endpoint.host or socket.getfqdn()
     try:

@@ -68,7 +68,7 @@ def _check_address(cluster: ClusterConnection, host: str, port: int, message: st
 
 
 def _system_error(reason: BaseException) -> OSError | None:
-    """What the system said, if nobody answered at all."""
+    """What the system said, if there was no answer at all."""
     cause: BaseException | None = reason
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__
@@ -123,7 +123,7 @@ def _check_log_dirs(cluster: ClusterConnection) -> list[Finding]:
         try:
             found = logs.describe_log_dirs([broker_id], partitions=[])[broker_id]
         except (UserError, ProtocolError):
-            # That the broker cannot be reached is told by the check of what it advertises.
+            # That the broker cannot be reached is reported by the check of what it advertises.
             continue
         for directory in found:
             where = f"broker {broker_id}: {directory.path}"

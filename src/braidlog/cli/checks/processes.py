@@ -26,7 +26,7 @@ def command_of(pid: int, proc: str = "/proc") -> str:
 
 
 def listener_on(port: int, proc: str = "/proc") -> int | None:
-    """The process that listens on a TCP port; none where nobody does or we may not see whose it is."""
+    """The process that listens on a TCP port; none where there is none or we may not see whose it is."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
     if not sockets:
         return None
@@ -82,7 +82,7 @@ def lock_holder(path: str) -> int | None:
 
 
 def open_files_limit(pid: int, proc: str = "/proc") -> int | None:
-    """The soft limit of a running process; none where it is not told."""
+    """The soft limit of a running process; none where it is not known."""
     try:
         with open(f"{proc}/{pid}/limits", encoding="ascii") as file:
             found = re.search(r"^Max open files\s+(\d+)", file.read(), re.MULTILINE)

@@ -173,7 +173,7 @@ def _settings(options: argparse.Namespace, where: OffsetRange, file: Mapping[str
         settings["group.id"] = options.group
         settings["auto.offset.reset"] = "earliest" if where.start.at is OffsetKind.EARLIEST else "latest"
     else:
-        # What lies before the log's start is told, and what lies after its end is a mistake.
+        # What lies before the log's start is reported, and what lies after its end is a mistake.
         settings["auto.offset.reset"] = "none"
     return settings
 

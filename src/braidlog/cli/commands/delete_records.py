@@ -1,4 +1,4 @@
-"""`braidlog delete-records`: move the start of partitions; plan, show, and only when told to, do it."""
+"""`braidlog delete-records`: move the start of partitions; plan, show, and only with --execute do it."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _execute(records: Admin, deletions: Sequence[Deletion]) -> int:
         return 0
     problems = records.delete_records(before).errors
     for problem in problems.values():
-        # The others were done all the same, so each is told of.
+        # The others were done all the same, so each is reported.
         remark_failure(problem)
     return len(problems)
 

@@ -103,7 +103,7 @@ def run_delete(options: argparse.Namespace) -> int:
         elif isinstance(problem, GroupIdNotFoundError) and options.if_exists:
             report(f"there is no group {group}", row, options.output)
         else:
-            # The others were deleted all the same, so each is told of.
+            # The others were deleted all the same, so each is reported.
             remark_failure(problem)
             failed += 1
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""`braidlog groups reset-offsets`: plan, show, and only when told to, commit."""
+"""`braidlog groups reset-offsets`: plan, show, and only with --execute commit."""
 
 from __future__ import annotations
 

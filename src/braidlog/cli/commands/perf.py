@@ -243,7 +243,7 @@ def _flush_what_is_left(producer: Producer) -> None:
     try:
         producer.flush(_GRACE_S)
     except TimeoutError:
-        # What is known by now is what can be told.
+        # What is known by now is what can be reported.
         return
 
 

@@ -22,7 +22,7 @@ from braidlog.cli.output import show
 from braidlog.core.errors import UserError
 
 _HIDDEN: Final = "(secret)"
-# What nobody knows may be a misspelt password.
+# An unknown one may be a misspelt password.
 _UNKNOWN: Final = "(not shown, since no client knows this setting)"
 _SECRET_WORDS: Final = ("password", "secret", "token", "jaas", "credential", "user.info")
 _OF_REGISTRIES: Final = ("schema.registry.url", "schema.registry.ssl.ca.location")

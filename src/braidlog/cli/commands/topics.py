@@ -227,7 +227,7 @@ def _sizes(admin: Admin, topics: Iterable[TopicDescription] | None = None) -> di
 
 
 def _size(size: int | None, options: argparse.Namespace) -> dict[str, Any]:
-    """None where no broker told."""
+    """None where no broker said."""
     return {"size_bytes": size} if options.output == "json" else {"size": size_text(size)}
 
 
@@ -304,7 +304,7 @@ def run_delete(options: argparse.Namespace) -> int:
         elif isinstance(problem, UnknownTopicOrPartitionError) and options.if_exists:
             report(f"there is no topic {name}", row, options.output)
         else:
-            # The others were deleted all the same, so each is told of.
+            # The others were deleted all the same, so each is reported.
             remark_failure(problem)
             failed += 1
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""`braidlog pipeline replay`: plan, show, and only when told to, write another checkpoint."""
+"""`braidlog pipeline replay`: plan, show, and only with --execute write another checkpoint."""
 
 from __future__ import annotations
 

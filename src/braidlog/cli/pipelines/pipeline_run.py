@@ -1,4 +1,4 @@
-"""`braidlog pipeline run`: queries of a Python file, watched until they are told to stop; or a declarative project."""
+"""`braidlog pipeline run`: queries of a Python file, watched until they are asked to stop; or a declarative project."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _Remarks(logging.Handler):
     """What a client logs, as one line each for the person who waits for it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Records that were not delivered are told of by the command itself.
+        # Records that were not delivered are reported by the command itself.
         if record.module != "produce_response_handler":
             remark(" ".join(record.getMessage().split()))
 

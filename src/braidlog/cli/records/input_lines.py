@@ -166,7 +166,7 @@ class BlockReader:
         return b"".join(pieces)
 
     def _has_more(self, deadline: float) -> bool:
-        """Whether something comes by then; who is told to end waits no longer."""
+        """Whether something comes by then; a command that is asked to end waits no longer."""
         while True:
             left = min(max(deadline - time.monotonic(), 0.0), _HEAR_EVERY_S)
             if select.select([self._descriptor], [], [], left)[0]:

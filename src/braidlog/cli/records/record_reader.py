@@ -200,7 +200,7 @@ class RecordReader:
             self._printed[chunk.partition] = OffsetAndMetadata(chunk.next_offset, "", chunk.leader_epoch)
 
     def _jump(self, problem: NoOffsetError) -> None:
-        """The log no longer, or not yet, has our position; only the first is nobody's mistake."""
+        """The log no longer, or not yet, has our position; only the second is a mistake."""
         where = problem.partition
         if where is None or problem.offset < 0:
             raise problem

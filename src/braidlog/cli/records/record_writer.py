@@ -52,7 +52,7 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What is worth sending was sent by `finish`; after a failure nobody waits for the rest.
+        # What is worth sending was sent by `finish`; after a failure the rest is not waited for.
         self._producer.close(0 if not self._is_transactional else _GRACE_S)
 
     @property
@@ -145,12 +145,12 @@ class RecordWriter:
         try:
             producer.flush(_GRACE_S if give_up else None)
         except TimeoutError:
-            # Interrupted: what is known by now is what can be told.
+            # Interrupted: what is known by now is what can be reported.
             self._look()
             return
         self._look()
         if self._is_transactional:
-            # Nobody could tell what became of a commit that is left in its midst.
+            # It would be unknown what became of a commit that is left in its midst.
             with interrupts_wait():
                 producer.commit_transaction()
                 self._is_committed = True

@@ -1,7 +1,7 @@
 """Settings that people write into a server.properties although Kafka 3.9 does not list them among its own.
 
 Kafka's authorizer reads its settings by itself; quotas for every client were dropped with Kafka 3.0, in favour of those
-that are set at run time, but whoever still has them in a file relies on them.
+that are set at run time, but a file that still has them relies on them.
 """
 
 from __future__ import annotations

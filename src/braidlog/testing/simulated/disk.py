@@ -158,7 +158,7 @@ class MemoryDisk:
         self.capacity = DEFAULT_CAPACITY
 
     def end_process_after(self, operations: int | None) -> None:
-        """Whoever does the next but so many operations ends in the middle of it."""
+        """The process that does the next but so many operations ends in the middle of it."""
         self._end_after = operations
 
     def operate(self, process: Process | None, kind: str, path: str, note: str = "") -> bool:

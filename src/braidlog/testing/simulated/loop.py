@@ -110,7 +110,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._on_problem = on_problem
         self._running = False
         self._closed = False
-        # What went wrong where nobody waited for it; a simulation fails on any.
+        # What went wrong where nothing waited for it; a simulation fails on any.
         self.problems: list[dict[str, Any]] = []
         # Called with the process that a fault has ended from inside.
         self.on_process_ended: Callable[[Process], None] | None = None
@@ -277,8 +277,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self._closed or "callback" not in context:
-            # What asyncio says when it collects a task or future that nobody asked: those of ended processes, mostly,
-            # and at a moment that the garbage collector chooses.
+            # What asyncio says when it collects a task or future whose result was never read: those of ended
+            # processes, mostly, and at a moment that the garbage collector chooses.
             return
         self.problems.append(context)
         if self._on_problem is not None:

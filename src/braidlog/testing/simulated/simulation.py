@@ -100,7 +100,7 @@ class Simulation:
             MemoryFiles(self.disk).mkdir(directory)
         MemoryFiles(self.disk).sync_dir("/")
         self.clients = Process("clients")
-        # ERROR lines of the broker's log, with the exception they told of.
+        # ERROR lines of the broker's log, with their exceptions.
         self.errors: list[tuple[str, BaseException | None]] = []
         # Requests that a running broker left unanswered.
         self.forgotten: list[str] = []

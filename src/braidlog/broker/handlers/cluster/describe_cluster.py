@@ -55,7 +55,7 @@ class DescribeClusterHandler:
 class ListClientMetricsResourcesHandler:
     """ListClientMetricsResources (api 74): the subscriptions to metrics of clients (KIP-714), of which there are none.
 
-    Brokers of KRaft clusters offer it, also where nobody may push metrics; those of ZooKeeper clusters do not.
+    Brokers of KRaft clusters offer it, also where no client may push metrics; those of ZooKeeper clusters do not.
     """
 
     def handle(

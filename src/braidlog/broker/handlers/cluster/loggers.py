@@ -96,7 +96,7 @@ def _validate(changes: Sequence[ConfigChange]) -> None:
 
 
 def _names() -> set[str]:
-    """Parents that nobody writes to are among them, so that a level can be set for a whole package."""
+    """Parents without messages of their own are among them, so that a level can be set for a whole package."""
     ours = (name for name in list(logging.root.manager.loggerDict) if name.startswith(f"{OURS}."))
     return {ROOT, OURS, *ours}
 

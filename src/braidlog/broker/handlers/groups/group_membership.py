@@ -25,7 +25,7 @@ class JoinGroupHandler:
 
     v0   the session timeout is the rebalance timeout     v7   the answer names the protocol type
     v4   a member first learns its id (KIP-394)           v8   with the member's reason
-    v5   static members (KIP-345)                         v9   a static leader may be told not to assign (KIP-814)
+    v5   static members (KIP-345)                         v9   a static leader may have to skip assigning (KIP-814)
     """
 
     def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:

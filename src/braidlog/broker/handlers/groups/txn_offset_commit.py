@@ -1,7 +1,7 @@
 """TxnOffsetCommit (api 28): offsets that count when, and only when, a producer's transaction commits.
 
 v3   group metadata fences members that were left behind (KIP-447)
-v4   TRANSACTION_ABORTABLE may be told
+v4   TRANSACTION_ABORTABLE is understood
 v5   the offsets' partition joins the transaction here, without AddOffsetsToTxn (KIP-890)
 """
 

@@ -86,7 +86,7 @@ class FetchReadResult:
         self.budget = budget
         # Before v3 the limit is hard: a batch that does not fit is not returned.
         self.min_one = version >= 3
-        # An error or a divergence is told at once, whatever the reader is ready to wait.
+        # An error or a divergence is answered at once, however long the reader is ready to wait.
         self.failed = False
 
     def add(self, data: PartitionData) -> None:
@@ -206,7 +206,7 @@ class FetchHandler:
                 waiter.timer.cancel()
 
     def finish_all(self) -> None:
-        """The broker stops: nobody waits any longer."""
+        """The broker stops: every waiting fetch is answered now."""
         self._stopping = True
         for waiter in list(self._waiting.values()):
             waiter.deadline = 0.0
@@ -216,7 +216,7 @@ class FetchHandler:
 
     def _wait(self, waiter: DelayedFetch, result: FetchReadResult) -> None:
         if len(waiter.context.targets) > _MANY and self._has_grown(waiter, result):
-            # Others were served while this was read: what they appended would wake nobody.
+            # Others were served while this was read: what they appended would wake no reader.
             self._waiting[waiter.exchange.channel] = waiter
             self.woken(waiter)
             return
@@ -490,7 +490,7 @@ class FetchHandler:
 
 
 class _FetchResponseBuilder:
-    """What is told of the partitions that were read, topic by topic."""
+    """The response about the partitions that were read, topic by topic."""
 
     __slots__ = ("context", "served", "topics")
 

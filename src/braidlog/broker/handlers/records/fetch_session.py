@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): a reader names its partitions once and is then told only what changed.
+"""Incremental fetch sessions (KIP-227): a reader names its partitions once and is then sent only what changed.
 
     request id  epoch    meaning
     0           -1       no session, every partition is in the request and in the response
@@ -34,7 +34,7 @@ TargetKey = tuple[str, bytes, int]
 
 
 class FetchTarget:
-    """One partition a reader wants, and, inside a session, what it was last told of it."""
+    """One partition a reader wants, and, inside a session, what it was last sent of it."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -82,7 +82,7 @@ class FetchTarget:
         self.log_start_offset = request.log_start_offset
 
     def has_changed(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental response must name this partition; remembers what it is then told."""
+        """Whether an incremental response must name this partition; remembers what it is then sent."""
         if error_code:
             # Whatever follows the error is news again.
             self.sent_high_watermark = -1

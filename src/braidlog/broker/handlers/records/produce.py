@@ -72,7 +72,7 @@ _AT_A_TIME: Final = 100
 # Questions to a coordinator about one request.
 _MOST_TRIES: Final = 5
 
-# From here on a client is told who leads instead (KIP-951).
+# From here on the response names the current leader (KIP-951).
 _HINTS_FROM: Final = 10
 # Errors that say nothing of the log they were meant for; the others carry its start.
 _WITHOUT_LOG_START: Final = (
@@ -213,8 +213,8 @@ class ProduceHandler:
     ) -> None:
         targets = list(verification.guards)
         if self.add_or_verify is None:
-            nobody = CoordinatorNotAvailableError("this broker has no transaction coordinator")
-            done(dict.fromkeys(targets, nobody))
+            missing = CoordinatorNotAvailableError("this broker has no transaction coordinator")
+            done(dict.fromkeys(targets, missing))
             return
         self.add_or_verify(
             transactional_id, verification.producer_id, verification.producer_epoch, targets, verification.adds, done

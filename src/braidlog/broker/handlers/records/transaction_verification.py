@@ -3,7 +3,7 @@
     batches of an open transaction   go ahead
     any other                        hold a `VerificationGuard` of the log, ask the coordinator, go ahead if still held
 
-Without the question a produce that was late would begin a transaction that nobody ends, and every read_committed reader
+Without the question a produce that was late would begin a transaction that never ends, and every read_committed reader
 of the partition would hang. From Produce v12 on the question also adds the partitions to the transaction.
 """
 
@@ -133,7 +133,7 @@ class TransactionVerification:
                 self.refused[target] = error_for_version(error, self.version)
 
     def admit(self, target: TopicPartition, records: ByteSlice, log: UnifiedLog) -> None:
-        """Raises what the client is told instead of an append."""
+        """Raises the error that is answered instead of an append."""
         if not self.required or not is_transactional(records):
             return
         header = read_header(records.buffer, records.start, records.end)
