@@ -23,7 +23,9 @@ from support.membership_harness import BEAT, FIND, GROUP, CoordinatorScript, Fak
 
 def link(script: CoordinatorScript) -> tuple[CoordinatorClient, FakeNodes]:
     nodes = FakeNodes(script)
-    settings = Settings.of(CONSUMER, None, {"retry_backoff_ms": 1, "bootstrap_servers": "host:1"})
+    settings = Settings.of(
+        CONSUMER, None, {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "bootstrap_servers": "host:1"}
+    )
     return CoordinatorClient(cast(Nodes, nodes), settings, GROUP, Random(1)), nodes
 
 
