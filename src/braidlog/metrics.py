@@ -1,7 +1,7 @@
 """Numbers about the broker, and their Prometheus text (format 0.0.4).
 
 Recording is an addition to an attribute (`counter.value += n`), or one `record` on a histogram; everything else is
-paid for when somebody reads the page. What others count anyway is not counted twice: a gauge or counter made with
+paid for when the page is read. What others count anyway is not counted twice: a gauge or counter made with
 `read` asks its owner when the page is read. Names, help and labels come from `braidlog.metric_names`, so that no
 number goes out without an entry in docs/METRICS.md.
 """
@@ -157,7 +157,7 @@ class Histograms(_Family):
 
 
 class _Read(_Family):
-    """Counters or gauges that somebody else keeps."""
+    """Counters or gauges that are kept elsewhere."""
 
     def __init__(self, metric: Metric, read: Callable[[], Samples]) -> None:
         super().__init__(metric)

@@ -66,7 +66,7 @@ class ClientPool(Generic[Client]):
         try:
             yield client
         except GeneratorExit:
-            # Somebody had enough of the rows: the client is as good as before.
+            # The consumer of the rows had enough: the client is as good as before.
             self._give_back(chosen, client)
             raise
         except BaseException:

@@ -198,7 +198,7 @@ def _built(real: Path, home: Path) -> Path:
         new.rename(home)
     except OSError:
         shutil.rmtree(new, ignore_errors=True)
-        # Somebody else was quicker, which is as good.
+        # Another process was quicker, which is as good.
         if not (home / "bin" / "java").is_file():
             raise
     return home

@@ -93,7 +93,7 @@ def spark_session(
 def workers_python(environment: Mapping[str, str] = os.environ) -> str | None:
     """The Python that Spark starts its workers with, where that is on this machine and not the one that runs here."""
     found = shutil.which(environment.get("PYSPARK_PYTHON") or "python3")
-    # Not where links lead: environments are told apart by the name under which a Python is called.
+    # Not where links lead: environments are distinguished by the name under which a Python is called.
     return None if found is None or os.path.abspath(found) == os.path.abspath(sys.executable) else found
 
 

@@ -64,7 +64,7 @@ def acknowledge(source: IO[bytes]) -> None:
             if same.family in (socket.AF_INET, socket.AF_INET6):
                 same.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     except OSError:
-        # No socket, one that is about to be closed, of which whoever reads it next is told, or a file that does not
+        # No socket, one that is about to be closed, which the next read reports, or a file that does not
         # say which it is: a process that plans talks over both directions in one file.
         return
 

@@ -36,7 +36,7 @@ def keep_large_buffers() -> None:
 
 
 def is_tuned(environment: os._Environ[str] | dict[str, str]) -> bool:
-    """Whether somebody decided about malloc already, or replaced it."""
+    """Whether malloc is tuned already, or replaced."""
     return (
         "MALLOC_TRIM_THRESHOLD_" in environment
         or "MALLOC_MMAP_THRESHOLD_" in environment

@@ -5,7 +5,7 @@ Producer({"bootstrap.servers": "localhost:9092", "linger.ms": "5"})
 Producer(bootstrap_servers="localhost:9092", linger=0.005)        a time without its unit is in seconds
 
 A keyword that is no setting is refused. So is a name in a mapping that is nearly one, or another library's name for
-one; any other dotted name there may be meant for somebody else, since a property file may serve several programs, and
+one; any other dotted name there may be meant for another program, since a property file may serve several programs, and
 is warned about.
 """
 

@@ -35,7 +35,7 @@ class LegacyOffsets:
             try:
                 await self._store.multi(await self._plan(group_id, offsets))
             except (NodeExistsError, NoNodeError):
-                # Somebody made or removed nodes since they were looked at.
+                # Nodes were made or removed since they were listed.
                 continue
             return
 

@@ -62,7 +62,7 @@ async def last_broker_id(store: CoordinationStore, reserved_max: int = 1000) -> 
 async def register(store: CoordinationStore, broker_id: BrokerId, record: BrokerRecord) -> int:
     """Announce the broker for as long as this session lives; returns its epoch.
 
-    Registering twice in one session is harmless. An id that another live session holds is somebody's mistake.
+    Registering twice in one session is harmless. An id that another live session holds is a mistake of configuration.
     """
     path = paths.broker(broker_id)
     try:

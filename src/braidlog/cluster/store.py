@@ -42,7 +42,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """Somebody changed the node since it was read: read it again and decide anew."""
+    """The node was changed since it was read: read it again and decide again."""
 
     def __init__(self, path: str, expected: int, actual: int) -> None:
         super().__init__(path, f"expected version {expected}, but it is at {actual}")

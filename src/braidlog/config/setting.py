@@ -80,11 +80,11 @@ class Setting:
         self.doc = doc
         self.rule = rule
         self.mode = mode
-        # Kafka lists an internal setting only where somebody has set it.
+        # Kafka lists an internal setting only where it is set.
         self.internal = internal
         # Why braidlog accepts the setting without doing anything; none where it is implemented.
         self.no_effect = no_effect
-        # What happens while the setting has no effect: for one that people rely on to keep somebody out, to limit
+        # What happens while the setting has no effect: for one that people rely on to keep intruders out, to limit
         # clients or to join a cluster. Until it has its effect, a broker does not start with it (`config.refusals`).
         self.protects = protects
         # Which values of it are let pass all the same; the default where there is no rule.
@@ -104,7 +104,7 @@ class Setting:
         return self.rule.text if self.rule is not None else ""
 
     def parse(self, text: str | None) -> Value:
-        """The typed value of what somebody wrote; raises InvalidConfigError that says what is allowed."""
+        """The typed value of what was written; raises InvalidConfigError that says what is allowed."""
         value = None if text is None else self._convert(text)
         if self.rule is not None:
             problem = self.rule.problem(value)

@@ -109,7 +109,7 @@ def create_partitions(topic: TopicImage, first: int) -> list[Step]:
 
 
 def write_state(topic: str, index: int, before: PartitionInfo, after: PartitionInfo) -> list[Step]:
-    """Replace a partition's state; refused if somebody else wrote it since it was read."""
+    """Replace a partition's state; refused if it was written since it was read."""
     path = paths.partition_state(topic, index)
     if before.partition_epoch == -1:
         return [Put(paths.partitions(topic)), Put(paths.partition(topic, index)), Create(path, state_data(after))]

@@ -18,7 +18,7 @@ from typing import Final
 from braidlog.config.log_settings import MAX_INT
 from braidlog.core.errors import UserError
 
-# Waiting for somebody to leave, not for time to pass.
+# Waiting for a connection to close, not for time to pass.
 UNTIL_ROOM: Final = float("inf")
 
 

@@ -39,7 +39,7 @@ class MemoryPool:
         self.used = 0
         # The most since it was last looked at.
         self.peak = 0
-        # How often somebody had to wait, and how often they were then granted what they waited for.
+        # How many requests had to wait, and how many of them were then granted.
         self.waits = 0
         self.grants = 0
         # How often some was given back.

@@ -15,7 +15,7 @@ class DelayedOperation:
     """Something that waits until enough bytes became readable over the partitions it watches.
 
     `missing` counts down with every append to any of them; the append that takes it to zero, or anything that changes
-    what the reader would be told (a leader change, a deletion), wakes it, once.
+    what the reader's answer would be (a leader change, a deletion), wakes it, once.
     """
 
     def __init__(self, missing: int) -> None:

@@ -1,4 +1,4 @@
-"""Who we say we are: a name with a password, or a token somebody issued; neither shows itself."""
+"""Who we say we are: a name with a password, or a token from an issuer; neither shows itself."""
 
 from __future__ import annotations
 

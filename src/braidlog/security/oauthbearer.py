@@ -1,4 +1,4 @@
-r"""OAUTHBEARER (RFC 7628, KIP-255): a token that somebody else issued.
+r"""OAUTHBEARER (RFC 7628, KIP-255): a token from an issuer.
 
 client   n,,\x01auth=Bearer <token>[\x01<extension>=<value>]…\x01\x01
 server   nothing: accepted      or   {"status": "invalid_token", "scope": …, "openid-configuration": …}

@@ -129,7 +129,7 @@ class Broker:
             shutil.rmtree(place, ignore_errors=True)
 
     def _close_clients(self) -> None:
-        """What they have left to say can be said only while somebody listens."""
+        """What they have left to log can be read only while the pipe is open."""
         problems: list[Exception] = []
         patience_s = _CLOSE_S if self.is_running else 0.0
         while self._clients:

@@ -20,7 +20,7 @@ _READY: Final = re.compile(rb"ready on \w+://(\S+:\d+)[^\n]*\n")
 _START_S: Final = 30.0
 _STOP_S: Final = 20.0
 
-# What suits one broker that lives for a minute: internal topics of one partition, no metrics port that somebody else
+# What suits one broker that lives for a minute: internal topics of one partition, no metrics port that another process
 # may have, and a cleaner that looks often.
 _SETTINGS: Final = {
     "braidlog.http.listen": "",

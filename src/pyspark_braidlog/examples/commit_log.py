@@ -1,7 +1,7 @@
 """Commit log: a table that is lost is restored from the compacted topic of its changes, and then kept up to date.
 
 Every change of a row is a record: its key, and the row as it is now, or nothing once it was deleted. Compaction keeps
-at least the last record of each key, so that the topic stays about as small as the table, and whoever reads it from
+at least the last record of each key, so that the topic stays about as small as the table, and a reader that begins at
 the start has the table. Restoring is a stream like any other: run again, it applies what has changed since.
 """
 

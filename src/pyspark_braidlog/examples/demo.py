@@ -49,7 +49,7 @@ class ProgressLine:
         self._out = sys.stdout if out is None else out
         self._now = now
         self.is_watched = self._out.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
-        # The first line where nobody watches is worth waiting for: it has something to tell by then.
+        # Without a terminal the first line is worth waiting for: it has something to report by then.
         self._next = 0.0 if self.is_watched else now() + _QUIET_EVERY_S
         self._text = ""
         self._width = 0

@@ -27,7 +27,7 @@ _OWNERS: Final = ("Ada", "Alan", "Barbara", "Edsger", "Grace")
 
 
 def happenings(count: int, seed: int = 5) -> Iterator[Event]:
-    """One a minute: accounts are opened, used and sometimes closed; nobody withdraws what is not there."""
+    """One a minute: accounts are opened, used and sometimes closed; no withdrawal exceeds the balance."""
     chance = random.Random(seed)
     balances: dict[str, int] = {}
     opened = 0

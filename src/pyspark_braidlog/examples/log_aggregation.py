@@ -1,7 +1,7 @@
 """Log aggregation: the lines of many services end in one place, as Parquet files by day and service.
 
 The query runs, takes what has come, and ends; a second run goes on where the first has ended. Spark's own file sink
-takes every batch once, and what the lines look like is for whoever reads: one that does not parse is kept as it is.
+takes every batch once, and what the lines look like is up to the reader: one that does not parse is kept as it is.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _SKUS: Final = ("ink", "pen", "lamp", "desk", "chair", "rug", "globe")
 
 
 def products() -> Iterator[Event]:
-    """What there is to buy: the lamp's price has changed, the rug is not sold any more, of a globe nobody has heard."""
+    """What there is to buy: the lamp's price has changed, the rug is not sold any more, a globe is unknown."""
     for sku, category, cents in (
         ("ink", "writing", 450),
         ("pen", "writing", 120),

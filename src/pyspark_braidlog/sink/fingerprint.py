@@ -3,7 +3,7 @@
     rows, bytes of keys, bytes of values, and the sum of a hash of every row's key and value
 
 Shuffles deliver a task's rows in another order each time, so that nothing here may depend on it. Rows are hashed eight
-bytes at a time, many rows at once; it guards against accidents, not against somebody who looks for collisions.
+bytes at a time, many rows at once; it guards against accidents, not against a search for collisions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _hashes(array: pa.Array) -> tuple[Hashes, int]:
     starts, lengths = places[:-1], np.diff(places)
     nulls = np.asarray(array.is_null()) if array.null_count else None
     if nulls is not None:
-        # What lies under a null is nobody's, and need not be nothing.
+        # What lies under a null has no meaning, and need not be zero.
         lengths[nulls] = 0
     hashes = lengths.astype(np.uint64) * _SPREAD
     long = lengths > _LONG

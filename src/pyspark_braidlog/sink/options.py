@@ -27,7 +27,7 @@ REPLICATION_FACTOR: Final = "topic.creation.default.replication.factor"
 # As many as the protocol has numbers for.
 _MOST: Final = {PARTITIONS: 2**31 - 1, REPLICATION_FACTOR: 2**15 - 1}
 _ALLOW: Final = "kafka.allow.auto.create.topics"
-# What fits into names of groups and transactional ids, and can be told from what they are made of besides.
+# What fits into names of groups and transactional ids, and can be distinguished from their other parts.
 _SINK_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # A transaction is open from the task's first row to its last. Fifteen minutes is the most that brokers allow by
 # default, a minute (the clients' default) less than a slow task may take.

@@ -52,7 +52,7 @@ def _create(options: WriteOptions, topics: Sequence[str]) -> None:
     wanted = [NewTopic(each, options.creation.partitions, options.creation.replication_factor) for each in topics]
     with Admin(admin_settings(options.client)) as admin:
         for problem in admin.create_topics(wanted).errors.values():
-            # Another task, or somebody else, was quicker.
+            # Another task or client was quicker.
             if not isinstance(problem, TopicAlreadyExistsError):
                 raise problem
 

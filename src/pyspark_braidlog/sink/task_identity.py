@@ -48,7 +48,7 @@ class TaskIdentity:
 
 
 def _run(group: str | None) -> str:
-    """A group that somebody set within foreachBatch has another name, and may have it again after a restart."""
+    """A group that was set within foreachBatch has another name, and may have it again after a restart."""
     try:
         return str(UUID(group or ""))
     except ValueError:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from braidlog import TopicPartition
 from pyspark_braidlog.source.offset_range import Offsets
 
-# What an offset takes in the log at some offset of each partition; partitions that cannot be told are left out.
+# What an offset takes in the log at some offset of each partition; unknown ones are left out.
 BytesPerOffset = Callable[[Offsets], Mapping[TopicPartition, float]]
 
 # An estimate is not looked into further that is so close.
@@ -33,7 +33,7 @@ class Admission:
     """Applies `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay`.
 
     Spark asks for the source's own limit and hands it back with every trigger, or says to read all that there is
-    (`Trigger.Once`). It knows no limit that is several things: with several options set it is told one, and when that
+    (`Trigger.Once`). It knows no limit that is several things: with several options set it gets one, and when that
     comes back all of them apply.
     """
 

@@ -42,7 +42,7 @@ def new_batch_reader(options: Mapping[str, str], schema: StructType) -> DataSour
     for name in _OF_STREAMS:
         if name.lower() in given:
             log.warning("option %s has no effect in a batch query", name)
-    # Spark refuses to plan with a reader that takes filters where it is told not to push any.
+    # Spark refuses to plan with a reader that takes filters where none are to be pushed.
     return FilteredBatchReader(chosen, schema) if chosen.push_filters else BatchReader(chosen, schema)
 
 
@@ -100,7 +100,7 @@ def planned(view: PlanningView, options: ReadOptions, narrowing: Narrowing = NOT
 
 
 def _available(view: PlanningView, options: ReadOptions, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Offsets that somebody wrote down, or a group committed, are held against what the logs have."""
+    """Offsets that were given, or that a group committed, are compared with what the logs have."""
     places = [TopicPartition(each.topic, each.partition) for each in ranges]
     first, end = view.earliest(places), view.latest(places)
     found: list[OffsetRange] = []

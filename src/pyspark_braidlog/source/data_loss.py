@@ -26,7 +26,7 @@ _MOST_REPORTED: Final = 5
 
 
 class Cause(Enum):
-    # The log begins after the position: time or size took what was before, or somebody deleted records.
+    # The log begins after the position: time or size took what was before, or records were deleted.
     RETENTION = auto()
     # The log ends before the position, and it is the same topic: an unclean election, or a disk that lost a tail.
     TRUNCATION = auto()
@@ -137,7 +137,7 @@ def examine(
         else:
             begin[place] = position
         if loss is not None and loss.cause in _POSITIONAL and start.is_initial and position is not None:
-            # Nothing was read yet: only offsets that somebody asked for by number, or read up to, can be missed.
+            # Nothing was read yet: only offsets that were asked for by number, or read up to, can be missed.
             is_exact = isinstance(options.starting, (AtOffsets, Committed))
             loss = replace(loss, cause=Cause.OUT_OF_RANGE) if is_exact else None
         if loss is not None:

@@ -55,7 +55,7 @@ class GroupAdmin(Protocol):
 
 
 def say(sentence: str) -> None:
-    """To whoever reads the driver's stderr."""
+    """A line on the driver's stderr."""
     print(f"braidlog: {sentence}", file=sys.stderr, flush=True)
 
 

@@ -148,7 +148,7 @@ def _loss(
     try:
         loss = loss_of(work, position, find_log_range(options.client, work))
     except BraidlogError:
-        # Nobody can be asked now: what reading failed with says it best.
+        # The cluster does not answer: what reading failed with says it best.
         loss = None
     if loss is not None:
         return loss

@@ -61,7 +61,7 @@ class ProgressListener(StreamingQueryListener):
         try:
             self._progress.show(offsets)
         except UserError as problem:
-            # Nobody above could do anything with it.
+            # No caller could do anything with it.
             self._refused = True
             self._tell(str(problem))
 

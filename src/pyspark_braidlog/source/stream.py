@@ -99,7 +99,7 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         try:
             return self._planning().report(self._end.offsets)
         except UserError:
-            # Nobody can be asked now: a report is not worth a query.
+            # The cluster does not answer: a report is not worth a query.
             return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -28,7 +28,7 @@ _TOPICS_GOOD_FOR_S: Final = 1.0
 # After an election a leader may for a moment not know how far its log is committed.
 _ATTEMPTS: Final = 4
 _BETWEEN_ATTEMPTS_S: Final = 0.25
-# A stream that runs outlives a broker's restart, as its tasks do; one that starts is told at once.
+# A stream that runs outlives a broker's restart, as its tasks do; one that starts fails at once.
 _OUTAGE_MS: Final = "60000"
 _BETWEEN_QUESTIONS_S: Final = 1.0
 

@@ -79,7 +79,7 @@ def check_advertised(endpoint: Endpoint, resolve: Resolve = socket.getaddrinfo) 
             f"the advertised host {host} cannot be looked up ({reason.strerror or reason})",
             f"set advertised.listeners to {endpoint.listener}://<a name that clients can look up>:{endpoint.port}",
         )
-    return ok(name, f"clients are told {host}:{endpoint.port}, which can be looked up")
+    return ok(name, f"clients connect to {host}:{endpoint.port}, which can be looked up")
 
 
 def check_open_files(partitions: int, broker: int | None) -> Finding:

@@ -37,7 +37,7 @@ def listener_on(port: int, proc: str = "/proc") -> int | None:
                 if os.readlink(f"{directory}/{descriptor}") in sockets:
                     return pid
         except OSError:
-            # Gone meanwhile, or somebody else's.
+            # Gone meanwhile, or another user's.
             continue
     return None
 

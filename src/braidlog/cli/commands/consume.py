@@ -141,7 +141,7 @@ def _checked_range(options: argparse.Namespace) -> OffsetRange:
 
 
 def _on_waiting(options: argparse.Namespace, where: OffsetRange) -> Callable[[Consumer], None] | None:
-    """For somebody who looks at a terminal on which nothing happens."""
+    """A hint on a terminal on which nothing happens."""
     if not sys.stderr.isatty():
         return None
 

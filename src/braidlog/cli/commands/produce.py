@@ -184,7 +184,7 @@ def _send_lines_of(name: str, options: argparse.Namespace, writer: RecordWriter,
         number = 0
         while not reader.is_at_end:
             reader.wait()
-            # What was read is sent, also where somebody interrupts at once.
+            # What was read is sent, also when an interrupt follows at once.
             with interrupts_wait():
                 lines = split_lines(reader.read(), delimiter)
                 taken, problem = send(lines)

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     for name, text in contents.items():
         place = home / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        # Also where somebody made the file since.
+        # Also where the file was made since.
         with open(place, "x", encoding="utf-8") as file:
             file.write(text)
     (home / "state").mkdir(exist_ok=True)

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Stop:
-    """Whether somebody asked for the end: SIGTERM is how services are stopped, Ctrl-C how people do it."""
+    """Whether the end was asked for: SIGTERM is how services are stopped, Ctrl-C how people do it."""
 
     def __init__(self) -> None:
         self.is_over = threading.Event()

@@ -22,7 +22,7 @@ from braidlog.wire.records.varint import INT64_MAX
 
 
 class Chunk(NamedTuple):
-    """Records of one partition that are printed together: all of them or, where somebody interrupts, none."""
+    """Records of one partition that are printed together: all of them or, after an interrupt, none."""
 
     partition: TopicPartition
     records: int
@@ -170,7 +170,7 @@ class RecordReader:
             chunks = self._poll(min(left, _LONGEST_WAIT_S))
             if chunks:
                 for chunk in chunks:
-                    # What was printed is counted and committed, also where somebody sees it and interrupts at once.
+                    # What was printed is counted and committed, also when an interrupt follows at once.
                     with interrupts_wait():
                         self._print(chunk)
                     if chunk.problem is not None:

@@ -28,7 +28,7 @@ CREATE_DELEGATION_TOKEN: Final = 38
 RENEW_DELEGATION_TOKEN: Final = 39
 EXPIRE_DELEGATION_TOKEN: Final = 40
 DESCRIBE_DELEGATION_TOKEN: Final = 41
-# The first version that can make a token for somebody else.
+# The first version that can make a token for another user.
 _FOR_OTHERS: Final = 3
 _BROKERS_CHOICE: Final = -1
 
@@ -55,7 +55,7 @@ class DelegationToken:
     # The token's password.
     hmac: bytes = field(repr=False)
     owner: Principal
-    # Who asked for it; the owner unless somebody may ask for others.
+    # Who asked for it; the owner, unless others may ask for it.
     requester: Principal
     renewers: tuple[Principal, ...]
     issued_ms: int

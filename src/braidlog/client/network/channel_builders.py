@@ -149,7 +149,7 @@ class SecureChannelBuilder:
         except TimeoutError as problem:
             raise NoConnection(f"the token provider returned nothing within {self._timeout_s:g} s") from problem
         except OSError as problem:
-            # It asks somebody over the network, who may answer a moment later.
+            # It asks another server, which may answer a moment later.
             raise NoConnection(
                 f"the token provider failed ({type(problem).__name__}); without a token there is no login"
             ) from problem

@@ -354,7 +354,7 @@ class PipelinedConnection:
         return True
 
     def leave_reading(self, keep: bool) -> None:
-        """The caller's thread reads no more. `keep`: somebody will again, so that the loop need not look meanwhile."""
+        """The caller's thread reads no more. `keep`: a thread will again, so the loop need not look meanwhile."""
         self._has_reader = False
         if not keep or self._waiting:
             self.let_loop_read()

@@ -39,7 +39,7 @@ class PartitionRead(NamedTuple):
     records: list[Record]
     # Past the last batch; compaction leaves batches whose records are all gone.
     next_offset: int
-    # For the caller's use: the high watermark that anybody had been told of when this was asked.
+    # For the caller's use: the high watermark that any client had seen when this was asked.
     told_before: int = 0
 
 
@@ -52,7 +52,7 @@ class ScriptedConsumer:
         self._max_bytes = max_bytes
         self._session = 0
         self._epoch = 0
-        # What the session was told last.
+        # What the session was sent last.
         self._known: dict[PartitionTarget, int] = {}
 
     async def poll(self, max_wait_ms: int, min_bytes: int = 1) -> list[PartitionRead]:

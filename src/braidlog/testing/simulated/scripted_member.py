@@ -44,7 +44,7 @@ _LATER: Final = (
 
 class GroupListener(Protocol):
     def owned(self, group: str, generation: int, member: str, partitions: Sequence[int]) -> None:
-        """A member was told, in this generation, that these are its own."""
+        """A member was assigned these in this generation."""
         ...
 
     def committing(self, group: str, partition: int, offset: int) -> None:
@@ -54,7 +54,7 @@ class GroupListener(Protocol):
     def committed(self, group: str, partition: int, offset: int) -> None: ...
 
     def fetched(self, group: str, partition: int, offset: int, promised: int) -> None:
-        """`promised` is what anybody had been told, when this was asked, to be committed."""
+        """`promised` is what was acknowledged as committed when this was asked."""
         ...
 
     def promised(self, group: str, partition: int) -> int: ...

@@ -193,5 +193,5 @@ class ScriptedProducer:
         return True
 
     def _forget(self) -> None:
-        """Batches whose fate is unknown leave a gap in the sequences: go on as somebody else."""
+        """Batches whose fate is unknown leave a gap in the sequences: go on with another id."""
         self.producer_id = -1

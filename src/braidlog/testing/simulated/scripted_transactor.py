@@ -120,7 +120,7 @@ class ScriptedTransactor:
         except Refused:
             self._producer_id = -1
         except NoAnswer:
-            # Not even what was asked for is known: whoever comes back under this name clears it up.
+            # Not even what was asked for is known: the next producer of this name clears it up.
             self._producer_id = -1
             await asyncio.sleep(_BACKOFF_S)
 

@@ -83,7 +83,7 @@ class MetadataHandler:
         errors = {
             result.name: result.error
             for result in results
-            # Somebody else was quicker: the topic is there, which is what was wanted.
+            # Another client was quicker: the topic is there, which is what was wanted.
             if result.error is not None and not isinstance(result.error, TopicAlreadyExistsError)
         }
         response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors))

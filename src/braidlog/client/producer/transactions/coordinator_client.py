@@ -128,7 +128,7 @@ class TransactionCoordinatorClient:
         )
 
     async def initialise(self, known: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
-        """An id and epoch that fence whoever had the transactional id before; with `known`, only its next epoch."""
+        """An id and epoch that fence the earlier producer of the transactional id; with `known`, its next epoch."""
         request = init_producer_id_request(
             self._transactional_id, self._timeout_ms, producer_id=known.producer_id, producer_epoch=known.epoch
         )

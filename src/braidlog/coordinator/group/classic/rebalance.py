@@ -87,7 +87,7 @@ class Rebalances:
     # Preparing
 
     def prepare_rebalance_or_complete_join(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
-        """Somebody joined: start a rebalance, or see whether that was the last one the running one waited for."""
+        """A member joined: start a rebalance, or see whether that was the last one the running one waited for."""
         if group.state in (STABLE, COMPLETING, EMPTY):
             self.prepare_rebalance(group, now, effects)
         else:
