@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.config.rules import ADDRESS_OR_EMPTY, at_least, one_of
-from braidlog.config.setting import LIST, LONG, LOW, MEDIUM, STRING, Setting
+from braidlog.config.setting import BOOLEAN, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
     Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM, rule=ADDRESS_OR_EMPTY,
@@ -17,6 +17,15 @@ SETTINGS: Final = (
     ),
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",
+    ),
+    Setting("braidlog.inter.broker.requests.on.any.listener", BOOLEAN, False, LOW,
+        doc="Take the requests that only brokers send (LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, "
+        "WriteTxnMarkers, AlterPartition, AllocateProducerIds) on every listener, as Kafka does; by default on the one "
+        "between brokers alone, as without an authorizer any client could delete logs. With zookeeper.connect only.",
+    ),
+    Setting("braidlog.session.loss", STRING, "serve", LOW, rule=one_of("serve", "refuse"),
+        doc="Whether a broker that has lost its ZooKeeper session goes on taking records that it acknowledges "
+        "alone (acks=0 and 1), as Kafka does, or refuses them with NOT_LEADER_OR_FOLLOWER until it has one again.",
     ),
     Setting("braidlog.allow.settings.without.effect", LIST, "", LOW,
         doc="Settings that may be there although they protect nothing yet, by name, or `*` for all; each is warned "
