@@ -17,6 +17,7 @@ from braidlog.cluster.store import (
     Delete,
     EventKind,
     InvalidPathError,
+    LeaseExpiredError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -178,9 +179,32 @@ class StoreContract:
         await gone.wait()
         assert reported == ["expired"]
         assert mine.expired
+        assert not mine.lease.valid()
+        mine.on_expiry(lambda: reported.append("late"))
+        assert reported == ["expired", "late"]
         assert await other.exists("/e") is None
         with pytest.raises(SessionExpiredError):
             await mine.create("/again")
+
+    @on_store
+    async def test_the_lease_lasts_while_the_session_is_used_and_ends_with_it(self, connect: Connect) -> None:
+        store = await connect()
+        assert store.lease.valid()
+        await store.create("/a")
+        assert store.lease.valid()
+        await store.close()
+        assert not store.lease.valid()
+        with pytest.raises(LeaseExpiredError):
+            store.lease.check()
+
+    @on_store
+    async def test_what_others_did_before_a_sync_is_read_after_it(self, connect: Connect) -> None:
+        reading, writing = await connect(), await connect()
+        await writing.create("/a")
+        for turn in range(20):
+            await writing.set("/a", str(turn).encode())
+            await reading.sync()
+            assert (await reading.get("/a")).data == str(turn).encode()
 
     @on_store
     async def test_multi_is_all_or_nothing(self, connect: Connect) -> None:
