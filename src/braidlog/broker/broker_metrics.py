@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
 from braidlog.broker.coordinators.coordinators import Coordinators
+from braidlog.cluster.image import ClusterImage, PartitionInfo
 from braidlog.core.protocol_errors import name_of
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
@@ -233,23 +234,29 @@ def _logs(registry: MetricsRegistry, server: Server) -> None:
 
 
 def _controller(registry: MetricsRegistry, server: Server) -> None:
-    controller = server.broker.controller
+    """Of the cluster, so the controller alone counts: the sum over all brokers is right."""
+    broker = server.broker
+    cache = broker.metadata_cache
     prefix = "kafka_controller_kafkacontroller_"
 
-    def count(wanted: Callable[[int, tuple[int, ...]], bool]) -> float:
-        topics = controller.image.topics.values()
-        return sum(1 for topic in topics for each in topic.partitions if wanted(each.leader, each.replicas))
+    def gauge(name: str, value: Callable[[ClusterImage], float]) -> None:
+        def read() -> float:
+            image = cache.image
+            return value(image) if image.controller_id == broker.broker_id else 0
 
-    registry.read(
-        prefix + "activecontrollercount",
-        lambda: 1 if controller.image.controller_id == server.broker.broker_id else 0,
+        registry.read(prefix + name, read)
+
+    def count(image: ClusterImage, wanted: Callable[[PartitionInfo], bool]) -> float:
+        return sum(1 for topic in image.topics.values() for each in topic.partitions if wanted(each))
+
+    gauge("activecontrollercount", lambda image: 1)
+    gauge("offlinepartitionscount", lambda image: count(image, lambda each: each.leader not in image.brokers))
+    gauge(
+        "preferredreplicaimbalancecount",
+        lambda image: count(image, lambda each: bool(each.replicas) and each.leader != each.replicas[0]),
     )
-    registry.read(prefix + "offlinepartitionscount", lambda: count(lambda leader, replicas: leader < 0))
-    registry.read(
-        prefix + "preferredreplicaimbalancecount", lambda: count(lambda leader, replicas: leader != replicas[0])
-    )
-    registry.read(prefix + "globaltopiccount", lambda: len(controller.image.topics))
-    registry.read(prefix + "globalpartitioncount", lambda: controller.image.partition_count)
+    gauge("globaltopiccount", lambda image: len(image.topics))
+    gauge("globalpartitioncount", lambda image: image.partition_count)
 
 
 def _process(registry: MetricsRegistry, server: Server) -> None:

@@ -14,7 +14,7 @@ from braidlog.cluster import paths
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.loading import load
 from braidlog.cluster.store import SetData
-from braidlog.controller import controller as controller_module
+from braidlog.controller import active_controller
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -331,8 +331,8 @@ def test_a_topic_deleted_on_a_full_disk_can_be_created_again_once_there_is_room(
 
 
 def test_the_nodes_of_a_deleted_topic_go_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_module, "_FIRST_RETRY_S", 0.001)
-    monkeypatch.setattr(controller_module, "_LONGEST_RETRY_S", 0.01)
+    monkeypatch.setattr(active_controller, "_FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(active_controller, "_LONGEST_RETRY_S", 0.01)
 
     async def run() -> None:
         files = FullDisk()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.controller import Controller
@@ -14,15 +15,18 @@ from braidlog.core.tasks import Tasks
 
 
 class InternalTopics:
-    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, tasks: Tasks) -> None:
+    def __init__(
+        self, controller: Controller, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
+    ) -> None:
         self._controller = controller
+        self._cache = cache
         self._settings = settings
         self._tasks = tasks
         self._creating: dict[str, asyncio.Task[None]] = {}
 
     def partition_count(self, name: str) -> int:
         """Of the topic as it is; before it exists, as it will be."""
-        topic = self._controller.image.topic(name)
+        topic = self._cache.image.topic(name)
         if topic is not None:
             return len(topic.partitions)
         return self.wanted(name).partitions
@@ -30,7 +34,7 @@ class InternalTopics:
     def wanted(self, name: str) -> NewTopic:
         """How a topic of that name is made; an internal one never with more copies than there are brokers."""
         settings = self._settings.current
-        brokers = max(1, len(self._controller.image.brokers))
+        brokers = max(1, len(self._cache.image.brokers))
         if name == OFFSETS_TOPIC:
             return _offsets(settings, brokers)
         if name == TRANSACTIONS_TOPIC:
@@ -39,7 +43,7 @@ class InternalTopics:
 
     async def ensure(self, name: str) -> None:
         """Once this returns the topic is there and its partitions have leaders; callers at the same time share it."""
-        if self._controller.image.topic(name) is not None:
+        if self._cache.image.topic(name) is not None:
             return
         creating = self._creating.get(name)
         if creating is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.handlers.cluster.loggers import alter_loggers, require_this_broker
 from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.controller.controller import Controller
@@ -26,8 +27,9 @@ from braidlog.wire.generated.incremental_alter_configs import (
 
 
 class AlterConfigsHandler:
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, config_changes: ConfigChangeListener) -> None:
         self._controller = controller
+        self._config_changes = config_changes
 
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
         time_slice = TimeSlice()
@@ -37,7 +39,10 @@ class AlterConfigsHandler:
             wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
             await time_slice.yield_if_over()
         response = AlterConfigsResponse(responses=[])
-        for result in await self._controller.alter_configs(wanted, request.validate_only):
+        results = await self._controller.alter_configs(wanted, request.validate_only)
+        # Whoever asks this broker next sees what was changed.
+        await self._config_changes.catch_up()
+        for result in results:
             response.responses.append(_full(result))
             await time_slice.yield_if_over()
         return response
@@ -55,8 +60,9 @@ class AlterConfigsHandler:
 class IncrementalAlterConfigsHandler:
     """Overrides are the controller's to keep; the levels of loggers are this process's own."""
 
-    def __init__(self, controller: Controller, broker_id: int) -> None:
+    def __init__(self, controller: Controller, config_changes: ConfigChangeListener, broker_id: int) -> None:
         self._controller = controller
+        self._config_changes = config_changes
         self._broker_id = broker_id
 
     async def handle(
@@ -71,6 +77,7 @@ class IncrementalAlterConfigsHandler:
             await time_slice.yield_if_over()
         kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
         results = await self._controller.incremental_alter_configs(kept, request.validate_only) if kept else []
+        await self._config_changes.catch_up()
         others = iter(results)
         times = Counter(each.resource for each in wanted)
         response = IncrementalAlterConfigsResponse(responses=[])

@@ -1,0 +1,115 @@
+"""Follows the overrides in the store: read as a whole at start, then again whenever a notification names an entity.
+
+    /config/changes/config_change_0000000007   {"version":2,"entity_path":"topics/orders"}
+
+A notification says only what to read again, so several of one entity cost one read. They are numbered and purged after
+a while: after a session was lost everything is read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.cluster import loading, paths, records
+from braidlog.cluster.image import topic_entity
+from braidlog.cluster.records import BadRecordError
+from braidlog.cluster.store import CoordinationStore, SessionExpiredError, StoreFailedError, WatchEvent
+from braidlog.core.tasks import Tasks
+
+log = logging.getLogger("braidlog.settings")
+
+# Overrides that the image holds; those of users, clients and ips are the quotas'.
+_KINDS: Final = ("topics", "brokers", "groups")
+_NONE_YET: Final = -1
+
+
+class ConfigChangeListener:
+    def __init__(self, store: CoordinationStore, cache: MetadataCache, tasks: Tasks) -> None:
+        self._store = store
+        self._cache = cache
+        self._tasks = tasks
+        # The highest number whose entity was read.
+        self._last_change = _NONE_YET
+        self._watching = False
+        self._one_at_a_time = asyncio.Lock()
+        cache.read_topic_configs = self.read_topics
+
+    async def start(self) -> None:
+        """Read everything; call it again with each new session. The watch comes first: no change falls between."""
+        async with self._one_at_a_time:
+            self._watching = False
+            self._last_change = await self._newest(_NONE_YET)
+            loaded = await loading.load_configs(self._store, frozenset())
+            gone: dict[str, Mapping[str, str]] = {
+                entity: {} for entity in self._cache.image.configs if entity not in loaded
+            }
+            await self._cache.update_configs({**gone, **loaded})
+
+    async def catch_up(self) -> None:
+        """Once this returns the cache has every change that was in the store when it was called."""
+        async with self._one_at_a_time:
+            names = await self._names()
+            found = [f"{paths.CONFIG_CHANGES}/{name}" for name in names if _number(name) > self._last_change]
+            if not found:
+                return
+            nodes = await self._store.get_many(found)
+            # A dict as an ordered set; a node that is gone was purged: the one who did so is newer than it.
+            entities: dict[str, None] = {}
+            for path, node in zip(found, nodes, strict=True):
+                entity = None if node is None else _entity(path, node.data)
+                if entity is not None:
+                    entities[entity] = None
+            await self._read(entities)
+            self._last_change = max(_number(name) for name in names)
+
+    async def read_topics(self, names: Sequence[str]) -> None:
+        await self._read(topic_entity(name) for name in names)
+
+    async def _read(self, entities: Iterable[str]) -> None:
+        wanted = [entity for entity in entities if entity.partition("/")[0] in _KINDS]
+        if not wanted:
+            return
+        found: dict[str, dict[str, str]] = {}
+        nodes = await self._store.get_many([paths.config(entity) for entity in wanted])
+        for entity, node in zip(wanted, nodes, strict=True):
+            try:
+                found[entity] = {} if node is None else records.decode_config(paths.config(entity), node.data)
+            except BadRecordError as problem:
+                log.error("the overrides of %s stay as they were: %s", entity, problem)
+        await self._cache.update_configs(found)
+
+    async def _newest(self, default: int) -> int:
+        return max((_number(name) for name in await self._names()), default=default)
+
+    async def _names(self) -> list[str]:
+        if self._watching:
+            return await self._store.children(paths.CONFIG_CHANGES)
+        self._watching = True
+        return await self._store.children(paths.CONFIG_CHANGES, self._changed)
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._watching = False
+        self._tasks.spawn("reading config changes", self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            await self.catch_up()
+        except (SessionExpiredError, StoreFailedError) as problem:
+            log.debug("config changes are read again with the next session: %s", problem)
+
+
+def _number(name: str) -> int:
+    digits = name.rpartition("_")[2]
+    return int(digits) if digits.isdigit() else _NONE_YET
+
+
+def _entity(path: str, data: bytes) -> str | None:
+    try:
+        return records.decode_config_change(path, data)
+    except BadRecordError as problem:
+        log.error("a config change was ignored: %s", problem)
+        return None
