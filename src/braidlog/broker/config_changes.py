@@ -49,6 +49,12 @@ class ConfigChangeListener:
             }
             await self._cache.update_configs({**gone, **loaded})
 
+    def session_lost(self) -> None:
+        """Its watch is gone; the next session reads everything."""
+
+    async def session_opened(self, session: CoordinationStore) -> None:
+        await self.start()
+
     async def catch_up(self) -> None:
         """Once this returns the cache has every change that was in the store when it was called."""
         async with self._one_at_a_time:

@@ -15,6 +15,7 @@ from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
+from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
 from braidlog.broker.metadata_cache import MetadataCache
@@ -22,7 +23,6 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from braidlog.controller.controller import Controller
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -78,7 +78,7 @@ class Coordinators:
         broker_id: BrokerId,
         registry: PartitionRegistry,
         committer: Committer,
-        controller: Controller,
+        changes: DirectChanges,
         cache: MetadataCache,
         settings: DynamicBrokerSettings,
         environment: Environment,
@@ -94,7 +94,7 @@ class Coordinators:
         self._registry = registry
         self._cache = cache
         self._image_topics = ImageTopics(cache)
-        self.topics = InternalTopics(controller, cache, settings, tasks)
+        self.topics = InternalTopics(changes, cache, settings, tasks)
 
         def logs(topic: str, read_size: str) -> CoordinatorLogs:
             return CoordinatorLogs(

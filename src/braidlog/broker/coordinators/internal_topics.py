@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
 from braidlog.core.tasks import Tasks
@@ -16,9 +16,9 @@ from braidlog.core.tasks import Tasks
 
 class InternalTopics:
     def __init__(
-        self, controller: Controller, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
+        self, changes: DirectChanges, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
     ) -> None:
-        self._controller = controller
+        self._changes = changes
         self._cache = cache
         self._settings = settings
         self._tasks = tasks
@@ -53,7 +53,7 @@ class InternalTopics:
         await asyncio.shield(creating)
 
     async def _create(self, name: str) -> None:
-        (result,) = await self._controller.create_topics([self.wanted(name)])
+        (result,) = await self._changes.create_topics([self.wanted(name)])
         error = result.error
         if error is not None and not isinstance(error, TopicAlreadyExistsError):
             raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")

@@ -7,11 +7,16 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from braidlog.broker.interbroker.network import InterBrokerNetwork
-from braidlog.cluster.image import BrokerInfo
-from braidlog.core.protocol_errors import NotControllerError, UnsupportedVersionError
+from braidlog.cluster.image import BrokerInfo, ClusterImage
+from braidlog.cluster.records import ProducerIdBlock
+from braidlog.core.protocol_errors import NONE, NotControllerError, UnsupportedVersionError, from_code
+from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.net.outbound.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.net.outbound.reconnecting_connection import ReconnectingConnection
 from braidlog.wire.apis import APIS
+from braidlog.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from braidlog.wire.generated.api_keys import ApiKey
+from braidlog.wire.generated.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from braidlog.wire.message import Message
 
 _RETRY_S: Final = 0.1
@@ -52,7 +57,7 @@ class BrokerToControllerChannel:
                 try:
                     async with asyncio.timeout(left_s):
                         connection = await link.get()
-                    timeout_s = min(left_s, self._network.request_timeout_s("request.timeout.ms"))
+                    timeout_s = min(left_s, self._network.request_timeout_s)
                     response = await connection.call(api_key, request, answer, timeout_s=timeout_s)
                     if error_of(response) != NotControllerError.code:
                         return response
@@ -81,3 +86,47 @@ class BrokerToControllerChannel:
         if self._link is not None:
             self._link.close()
             self._link = None
+
+
+class ControllerClient:
+    """The requests of this broker to the controller of another, as calls that raise what it answers."""
+
+    def __init__(self, network: InterBrokerNetwork, image: Callable[[], ClusterImage]) -> None:
+        self._network = network
+        self._image = image
+        self._channel = BrokerToControllerChannel(network, self._controller)
+
+    def _controller(self) -> BrokerInfo | None:
+        image = self._image()
+        return image.brokers.get(image.controller_id)
+
+    async def allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
+        response = await self._channel.request(
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch),
+            AllocateProducerIdsResponse,
+            error_of=lambda response: response.error_code,
+            for_s=self._network.request_timeout_s,
+        )
+        _raise_if(response.error_code)
+        first = response.producer_id_start
+        return ProducerIdBlock(broker_id, first, first + response.producer_id_len - 1)
+
+    async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> list[TopicPartition]:
+        response = await self._channel.request(
+            ApiKey.CONTROLLED_SHUTDOWN,
+            ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch),
+            ControlledShutdownResponse,
+            error_of=lambda response: response.error_code,
+            for_s=self._network.control_timeout_s,
+        )
+        _raise_if(response.error_code)
+        return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _raise_if(error_code: int) -> None:
+    if error_code != NONE:
+        raise from_code(error_code)

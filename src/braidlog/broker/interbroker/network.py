@@ -45,12 +45,20 @@ class InterBrokerNetwork:
         self.listener = listener
         self._settings = settings
         self._backoff = ExponentialBackoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, random)
-        self._setup_s = settings().get_int("socket.connection.setup.timeout.ms") / 1000
+        current = settings()
+        self._setup_s = current.get_int("socket.connection.setup.timeout.ms") / 1000
         self._connector = connector or _plaintext_connector(self._setup_s)
         self._authenticate = authenticate
 
-    def request_timeout_s(self, key: str) -> float:
-        return self._settings().get_int(key) / 1000
+    @property
+    def control_timeout_s(self) -> float:
+        settings = self._settings()
+        return settings.get_int("controller.socket.timeout.ms") / 1000
+
+    @property
+    def request_timeout_s(self) -> float:
+        settings = self._settings()
+        return settings.get_int("request.timeout.ms") / 1000
 
     def connect(self, broker: BrokerInfo, purpose: str) -> ReconnectingConnection:
         """Nothing is sent before the connection is first asked for."""

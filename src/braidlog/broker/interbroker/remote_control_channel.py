@@ -87,21 +87,17 @@ class RemoteControlChannel:
     async def close(self) -> None:
         self._link.close()
 
-    @property
-    def _timeout_s(self) -> float:
-        return self._network.request_timeout_s("controller.socket.timeout.ms")
-
     async def _leader_and_isr(self, connection: PipelinedConnection, request: LeaderAndIsr) -> ControlResponse:
         version = connection.version_for(ApiKey.LEADER_AND_ISR)
         message = control_wire.leader_and_isr_message(request, version, self._network.listener)
-        response = await connection.post(ApiKey.LEADER_AND_ISR, version, message, self._timeout_s)
+        response = await connection.post(ApiKey.LEADER_AND_ISR, version, message, self._network.control_timeout_s)
         assert isinstance(response, LeaderAndIsrResponse)
         return control_wire.read_leader_and_isr_response(request, response)
 
     async def _update_metadata(self, connection: PipelinedConnection, request: UpdateMetadata) -> ControlResponse:
         version = connection.version_for(ApiKey.UPDATE_METADATA)
         message = await self._encoder.encode(request, version)
-        response = await connection.post(ApiKey.UPDATE_METADATA, version, message, self._timeout_s)
+        response = await connection.post(ApiKey.UPDATE_METADATA, version, message, self._network.control_timeout_s)
         assert isinstance(response, UpdateMetadataResponse)
         return ControlResponse(response.error_code)
 
@@ -109,7 +105,18 @@ class RemoteControlChannel:
         version = connection.version_for(ApiKey.STOP_REPLICA)
         responses = []
         for message in control_wire.stop_replica_messages(request, version):
-            response = await connection.post(ApiKey.STOP_REPLICA, version, message, self._timeout_s)
+            response = await connection.post(ApiKey.STOP_REPLICA, version, message, self._network.control_timeout_s)
             assert isinstance(response, StopReplicaResponse)
             responses.append(control_wire.read_stop_replica_response(response))
         return control_wire.merged(responses)
+
+
+class RemoteControlChannels:
+    """Makes the channels of one controller; they share what they encode."""
+
+    def __init__(self, network: InterBrokerNetwork) -> None:
+        self._network = network
+        self._encoder = UpdateMetadataEncoder()
+
+    def connect(self, broker: BrokerInfo) -> RemoteControlChannel:
+        return RemoteControlChannel(self._network, broker, self._encoder)

@@ -19,13 +19,12 @@ SETTINGS: Final = (
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",
     ),
     Setting("braidlog.inter.broker.requests.on.any.listener", BOOLEAN, False, LOW,
-        doc="Take the requests that only brokers send (LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, "
-        "WriteTxnMarkers, AlterPartition, AllocateProducerIds) on every listener, as Kafka does; by default on the one "
-        "between brokers alone, as without an authorizer any client could delete logs. With zookeeper.connect only.",
+        doc="Take requests that only brokers send, such as StopReplica, on every listener as Kafka does, and not only "
+        "on the one between brokers. On ZooKeeper only.",
     ),
     Setting("braidlog.session.loss", STRING, "serve", LOW, rule=one_of("serve", "refuse"),
-        doc="Whether a broker that has lost its ZooKeeper session goes on taking records that it acknowledges "
-        "alone (acks=0 and 1), as Kafka does, or refuses them with NOT_LEADER_OR_FOLLOWER until it has one again.",
+        doc="What a broker without a ZooKeeper session does with records of acks=0 and 1: `serve` goes on, as Kafka "
+        "does, `refuse` takes none until there is a session again.",
     ),
     Setting("braidlog.zookeeper.sasl.username", STRING, None, MEDIUM,
         doc="User for SASL DIGEST-MD5 towards ZooKeeper; with the password it stands for the section `Client` of the "

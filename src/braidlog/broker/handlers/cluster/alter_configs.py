@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from braidlog.broker.config_changes import ConfigChangeListener
+from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.handlers.cluster.loggers import alter_loggers, require_this_broker
 from braidlog.broker.requests.time_slicing import TimeSlice
-from braidlog.controller.controller import Controller
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -27,8 +27,8 @@ from braidlog.wire.generated.incremental_alter_configs import (
 
 
 class AlterConfigsHandler:
-    def __init__(self, controller: Controller, config_changes: ConfigChangeListener) -> None:
-        self._controller = controller
+    def __init__(self, changes: DirectChanges, config_changes: ConfigChangeListener) -> None:
+        self._changes = changes
         self._config_changes = config_changes
 
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
@@ -39,7 +39,7 @@ class AlterConfigsHandler:
             wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
             await time_slice.yield_if_over()
         response = AlterConfigsResponse(responses=[])
-        results = await self._controller.alter_configs(wanted, request.validate_only)
+        results = await self._changes.alter_configs(wanted, request.validate_only)
         # Whoever asks this broker next sees what was changed.
         await self._config_changes.catch_up()
         for result in results:
@@ -60,8 +60,8 @@ class AlterConfigsHandler:
 class IncrementalAlterConfigsHandler:
     """Overrides are the controller's to keep; the levels of loggers are this process's own."""
 
-    def __init__(self, controller: Controller, config_changes: ConfigChangeListener, broker_id: int) -> None:
-        self._controller = controller
+    def __init__(self, changes: DirectChanges, config_changes: ConfigChangeListener, broker_id: int) -> None:
+        self._changes = changes
         self._config_changes = config_changes
         self._broker_id = broker_id
 
@@ -76,7 +76,7 @@ class IncrementalAlterConfigsHandler:
             wanted.append(ConfigChanges(named, tuple(changes)))
             await time_slice.yield_if_over()
         kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
-        results = await self._controller.incremental_alter_configs(kept, request.validate_only) if kept else []
+        results = await self._changes.incremental_alter_configs(kept, request.validate_only) if kept else []
         await self._config_changes.catch_up()
         others = iter(results)
         times = Counter(each.resource for each in wanted)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, Final
 
+from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.handlers.authorized_operations import (
     AUTHORIZED_OPERATIONS_OMITTED,
     CLUSTER_OPERATIONS,
@@ -22,7 +23,6 @@ from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.time_slicing import run_in_slices
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage
 from braidlog.config.topic_names import problem_with
-from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import (
@@ -56,13 +56,13 @@ _LISTENER_NOT_FOUND_FROM: Final = 6
 class MetadataHandler:
     def __init__(
         self,
-        controller: Controller,
+        changes: DirectChanges,
         cache: MetadataCache,
         registry: PartitionRegistry,
         auto_create: bool,
         wanted: Callable[[str], NewTopic],
     ) -> None:
-        self._controller = controller
+        self._changes = changes
         self._cache = cache
         self._registry = registry
         self._auto_create = auto_create
@@ -93,7 +93,7 @@ class MetadataHandler:
     async def _create_then_describe(
         self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
     ) -> MetadataResponse:
-        results = await self._controller.create_topics([self._wanted(name) for name in names])
+        results = await self._changes.create_topics([self._wanted(name) for name in names])
         errors = {
             result.name: result.error
             for result in results
