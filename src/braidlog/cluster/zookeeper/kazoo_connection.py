@@ -58,7 +58,7 @@ _kazoo_log.setLevel(logging.ERROR)
 class ConnectionListener(Protocol):
     """A session; it hears everything on the loop, in order."""
 
-    def on_connected(self, session_id: int, timeout_s: float, sent_at: float) -> None: ...
+    def on_connected(self, generation: int, session_id: int, timeout_s: float, sent_at: float) -> None: ...
 
     def on_disconnected(self) -> None: ...
 
@@ -72,7 +72,11 @@ class ConnectionListener(Protocol):
 
 
 class KazooConnection:
-    """`submit` and `drop` may be called from the loop at any time; `start` and `stop` once."""
+    """`submit` and `drop` may be called from the loop at any time; `start` and `stop` once.
+
+    Connections are numbered, and a request is meant for one of them: what is sent on the next one is for those to
+    decide who have heard that it is there.
+    """
 
     def __init__(
         self, settings: ConnectionSettings, events: EventQueue, listener: ConnectionListener, now: Callable[[], float]
@@ -111,9 +115,16 @@ class KazooConnection:
     def start(self) -> None:
         self._client.start_async()
 
-    def submit(self, request: Any, on_answer: Callable[[Any, Exception | None], None]) -> None:
-        """`request` is one of kazoo's, or has its `type`, `serialize` and `deserialize`."""
-        self._client._call(request, _Answer(self._events, on_answer))
+    def submit(self, generation: int, request: Any, on_answer: Callable[[Any, Exception | None], None]) -> bool:
+        """False if the connection of this number is gone, and the request has not been sent.
+
+        `request` is one of kazoo's, or has its `type`, `serialize` and `deserialize`.
+        """
+        with self._client.gate:
+            if self._client.generation != generation:
+                return False
+            self._client._call(request, _Answer(self._events, on_answer))
+        return True
 
     def drop(self) -> None:
         """Cut the connection: kazoo notices and connects again, perhaps to another server."""
@@ -174,6 +185,19 @@ class _Answer:
 
 
 class _Client(KazooClient):  # type: ignore[misc]
+    def __init__(self, **options: Any) -> None:
+        self.gate = threading.Lock()
+        # The number of the connection that takes requests, 0 for none.
+        self.generation = 0
+        super().__init__(**options)
+
+    def _session_callback(self, state: str) -> None:
+        """Whatever is submitted before this is answered in here, and nothing is submitted after it."""
+        if state not in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
+            with self.gate:
+                self.generation = 0
+        super()._session_callback(state)
+
     def _reset_watchers(self) -> None:
         """Not when the connection is lost: see `_Connection._connect`."""
         if self._state != KeeperState.CONNECTING:
@@ -212,6 +236,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._events = events
         self._listener = listener
         self._now = now
+        self._connections = 0
         self.problem = "no server has answered"
         # Paths with a watch for a node that was missing: the server is told so when they are set again.
         self._watched_missing: set[str] = set()
@@ -228,7 +253,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             raise
         # kazoo's read timeout is two thirds of what was negotiated.
         timeout_s = read_timeout_ms * 1.5 / 1000
-        self._events.put(partial(self._listener.on_connected, client._session_id, timeout_s, sent_at))
+        self._connections += 1
+        with client.gate:
+            client.generation = self._connections
+        told = partial(self._listener.on_connected, self._connections, client._session_id, timeout_s, sent_at)
+        self._events.put(told)
         return read_timeout_ms, connect_timeout_ms
 
     def _set_watches_again(self, zxid: int, timeout_s: float) -> None:

@@ -104,7 +104,8 @@ def operation_request(operation: Operation, chroot: str, secure_acls: bool) -> A
     if isinstance(operation, Create):
         acls = [ACL(each.permissions, Id(each.scheme, each.identity)) for each in acls_of(operation.path, secure_acls)]
         flags = _EPHEMERAL * operation.ephemeral | _SEQUENTIAL * operation.sequential
-        return kazoo_requests.Create(path, operation.data, acls, flags)
+        # No data is null in ZooKeeper, as Kafka has it: it takes an empty text for a record that it cannot read.
+        return kazoo_requests.Create(path, operation.data or None, acls, flags)
     if isinstance(operation, SetData):
         return kazoo_requests.SetData(path, operation.data, operation.version)
     if isinstance(operation, Delete):

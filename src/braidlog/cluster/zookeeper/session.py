@@ -119,6 +119,7 @@ class ZooKeeperSession:
         self._lease = SessionLease(self._now, 0.0)
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._connected = False
+        self._generation = 0
         self._open = True
         self._expired = False
         self._on_expiry: list[Callable[[], None]] = []
@@ -327,8 +328,9 @@ class ZooKeeperSession:
     ) -> _Call:
         if not self._open:
             raise SessionExpiredError(f"session {self._session_id:#x} is over; open a new one")
-        if not self._connected and self._end_of_waiting is None:
+        if not self._connected:
             self._lease.check()
+            self._limit_waiting()
         call = _Call(request, path, self._loop.create_future(), changes, renews, on_success)
         self._waiting.append(call)
         self._pump()
@@ -343,12 +345,18 @@ class ZooKeeperSession:
             if call.changes and not self._lease.valid():
                 call.fail(_lease_over())
                 continue
-            self._submit(call)
+            if not self._submit(call):
+                self._waiting.appendleft(call)
 
-    def _submit(self, call: _Call) -> None:
+    def _submit(self, call: _Call) -> bool:
         call.sent_at = self._now()
         self._in_flight[call] = None
-        self._connection.submit(call.request, partial(self._answered, call))
+        if self._connection.submit(self._generation, call.request, partial(self._answered, call)):
+            return True
+        # The connection is gone, of which we have yet to hear.
+        del self._in_flight[call]
+        self._connected = False
+        return False
 
     def _answered(self, call: _Call, value: Any, problem: Exception | None) -> None:
         if call not in self._in_flight:
@@ -385,7 +393,8 @@ class ZooKeeperSession:
                 continue
             # Past the queue: a lease must not wait for reads.
             beat = _Call(kazoo_requests.Sync("/"), "/", self._loop.create_future(), False, True, None)
-            self._submit(beat)
+            if not self._submit(beat):
+                continue
             done, _ = await asyncio.wait((beat.answer,), timeout=timeout_s * _SILENCE_SHARE)
             if not done and beat in self._in_flight:
                 _log.warning("ZooKeeper has not answered for %.1f s: connecting again", timeout_s * _SILENCE_SHARE)
@@ -395,9 +404,10 @@ class ZooKeeperSession:
 
     # -- what the connection tells, in order --
 
-    def on_connected(self, session_id: int, timeout_s: float, sent_at: float) -> None:
+    def on_connected(self, generation: int, session_id: int, timeout_s: float, sent_at: float) -> None:
         if not self._open:
             return
+        self._generation = generation
         self._metrics.sync_connects.value += 1
         if self._settings.sasl_username:
             self._metrics.sasl_authentications.value += 1
@@ -430,13 +440,19 @@ class ZooKeeperSession:
             self._session_id,
             left_s,
         )
-        if self._end_of_waiting is None:
-            self._end_of_waiting = self._loop.call_later(left_s, self._lease_ended)
+        self._limit_waiting()
 
-    def _lease_ended(self) -> None:
+    def _limit_waiting(self) -> None:
+        if self._end_of_waiting is None:
+            self._end_of_waiting = self._loop.call_later(self._lease.remaining_s(), self._end_waiting)
+
+    def _end_waiting(self) -> None:
         """Only for those who wait: who acts checks the lease itself."""
         self._end_of_waiting = None
         if self._connected or not self._open:
+            return
+        if self._lease.valid():  # timers are a little early at times
+            self._limit_waiting()
             return
         _log.warning(
             "ZooKeeper has not answered within the session timeout: until it does, this broker changes nothing there, "
