@@ -258,7 +258,7 @@ class CoordinationStore(Protocol):
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Many reads at the price of about one; a missing node gives None."""
+        """Many reads at the price of about one, though not at one moment; a missing node gives None."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
