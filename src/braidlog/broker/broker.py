@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.coordinators.coordinators import Coordinators
@@ -18,7 +19,7 @@ from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
-from braidlog.broker.local_control_channel import ControllerAdapter, LocalControlChannel
+from braidlog.broker.local_control_channel import LocalControlChannel
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.broker.requests.dispatch import Dispatch
@@ -37,6 +38,7 @@ from braidlog.cluster.store import StoreFailedError
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
+from braidlog.controller.direct_writes import DirectWrites
 from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
@@ -150,6 +152,8 @@ class Broker:
         self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
         await self.config_changes.start()
         self.controller = self._make_controller()
+        self.direct_writes = self._make_direct_writes()
+        self.topic_creation = AutoTopicCreation(self.controller, self.direct_writes, self.metadata_cache)
         self.producer_ids = ProducerIdManager(self.session, self.broker_id, self.tasks)
         await self._register(advertised, protocols)
         await self._load_logs()
@@ -163,8 +167,7 @@ class Broker:
         self.coordinators = self._make_coordinators()
         self.metadata_cache.add_listener(self.coordinators)
         self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
-        self.controller.add_listener(ControllerAdapter(self.control_channel))
-        await self.controller.start(bump_leader_epochs=not self.load_report.clean)
+        await self.controller.start(lambda broker: self.control_channel, bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
 
     @property
@@ -229,12 +232,22 @@ class Broker:
             self.environment.new_id,
         )
 
+    def _make_direct_writes(self) -> DirectWrites:
+        return DirectWrites(
+            lambda: self.session,
+            lambda: self.metadata_cache.image,
+            lambda: self.settings.current,
+            self.environment.clock,
+            self.environment.random,
+            self.environment.new_id,
+        )
+
     def _make_coordinators(self) -> Coordinators:
         return Coordinators(
             self.broker_id,
             self.registry,
             self.committer,
-            self.controller,
+            self.topic_creation,
             self.metadata_cache,
             self.settings,
             self.environment,

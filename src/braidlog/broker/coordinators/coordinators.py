@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
 from braidlog.broker.coordinators.internal_topics import InternalTopics
@@ -22,7 +23,6 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from braidlog.controller.controller import Controller
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -78,7 +78,7 @@ class Coordinators:
         broker_id: BrokerId,
         registry: PartitionRegistry,
         committer: Committer,
-        controller: Controller,
+        creation: AutoTopicCreation,
         cache: MetadataCache,
         settings: DynamicBrokerSettings,
         environment: Environment,
@@ -94,7 +94,7 @@ class Coordinators:
         self._registry = registry
         self._cache = cache
         self._image_topics = ImageTopics(cache)
-        self.topics = InternalTopics(controller, cache, settings, tasks)
+        self.topics = InternalTopics(creation, cache, settings, tasks)
 
         def logs(topic: str, read_size: str) -> CoordinatorLogs:
             return CoordinatorLogs(
