@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
+from braidlog.broker.config_changes import ConfigChangeListener
+from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
@@ -16,6 +19,8 @@ from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
+from braidlog.broker.local_control_channel import LocalControlChannel
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
@@ -33,6 +38,7 @@ from braidlog.cluster.store import StoreFailedError
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
+from braidlog.controller.direct_writes import DirectWrites
 from braidlog.core.errors import FatalError, StorageFault, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
@@ -137,8 +143,17 @@ class Broker:
     ) -> None:
         await self._resolve_identity(settings)
         await self._apply_stored_settings()
-        self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings)
+        epochs = ControlEpochs(lambda: self.broker_epoch)
+        self.metadata_cache = MetadataCache(self.cluster_id, epochs)
+        self.registry.is_known_elsewhere = self.metadata_cache.has_partition
+        self.registry.name_elsewhere = self.metadata_cache.name_of
+        self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings, self.metadata_cache, epochs)
+        self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
+        self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
+        await self.config_changes.start()
         self.controller = self._make_controller()
+        self.direct_writes = self._make_direct_writes()
+        self.topic_creation = AutoTopicCreation(self.controller, self.direct_writes, self.metadata_cache)
         self.producer_ids = ProducerIdManager(self.session, self.broker_id, self.tasks)
         await self._register(advertised, protocols)
         await self._load_logs()
@@ -148,11 +163,11 @@ class Broker:
         self.store.on_caught_up(self.replica_manager.leader_epochs_written)
         self.moves = ReplicaAlterLogDirs(self.logs)
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
-        self.controller.add_listener(self.replica_manager)
+        self.metadata_cache.add_listener(self.replica_manager)
         self.coordinators = self._make_coordinators()
-        self.controller.add_listener(self.coordinators)
-        self.replica_manager.on_log_opened.append(self.coordinators.log_opened)
-        await self.controller.start(bump_leader_epochs=not self.load_report.clean)
+        self.metadata_cache.add_listener(self.coordinators)
+        self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
+        await self.controller.start(lambda broker: self.control_channel, bump_leader_epochs=not self.load_report.clean)
         await self._adopt_unknown_logs()
 
     @property
@@ -217,12 +232,23 @@ class Broker:
             self.environment.new_id,
         )
 
+    def _make_direct_writes(self) -> DirectWrites:
+        return DirectWrites(
+            lambda: self.session,
+            lambda: self.metadata_cache.image,
+            lambda: self.settings.current,
+            self.environment.clock,
+            self.environment.random,
+            self.environment.new_id,
+        )
+
     def _make_coordinators(self) -> Coordinators:
         return Coordinators(
             self.broker_id,
             self.registry,
             self.committer,
-            self.controller,
+            self.topic_creation,
+            self.metadata_cache,
             self.settings,
             self.environment,
             self.tasks,
@@ -258,7 +284,7 @@ class Broker:
 
     async def _adopt_unknown_logs(self) -> None:
         """Logs of topics that the store does not know: a data directory that came from an Apache Kafka."""
-        image = self.controller.image
+        image = self.metadata_cache.image
         for topic in topics_to_adopt(self.logs, image):
             if image.topics:
                 log.warning("set aside %s: this cluster has no such topic", topic.name)

@@ -233,23 +233,13 @@ def _logs(registry: MetricsRegistry, server: Server) -> None:
 
 
 def _controller(registry: MetricsRegistry, server: Server) -> None:
-    controller = server.broker.controller
+    gauges = server.broker.controller.gauges
     prefix = "kafka_controller_kafkacontroller_"
-
-    def count(wanted: Callable[[int, tuple[int, ...]], bool]) -> float:
-        topics = controller.image.topics.values()
-        return sum(1 for topic in topics for each in topic.partitions if wanted(each.leader, each.replicas))
-
-    registry.read(
-        prefix + "activecontrollercount",
-        lambda: 1 if controller.image.controller_id == server.broker.broker_id else 0,
-    )
-    registry.read(prefix + "offlinepartitionscount", lambda: count(lambda leader, replicas: leader < 0))
-    registry.read(
-        prefix + "preferredreplicaimbalancecount", lambda: count(lambda leader, replicas: leader != replicas[0])
-    )
-    registry.read(prefix + "globaltopiccount", lambda: len(controller.image.topics))
-    registry.read(prefix + "globalpartitioncount", lambda: controller.image.partition_count)
+    registry.read(prefix + "activecontrollercount", lambda: gauges.active_controller_count)
+    registry.read(prefix + "offlinepartitionscount", lambda: gauges.offline_partitions_count)
+    registry.read(prefix + "preferredreplicaimbalancecount", lambda: gauges.preferred_replica_imbalance_count)
+    registry.read(prefix + "globaltopiccount", lambda: gauges.global_topic_count)
+    registry.read(prefix + "globalpartitioncount", lambda: gauges.global_partition_count)
 
 
 def _process(registry: MetricsRegistry, server: Server) -> None:

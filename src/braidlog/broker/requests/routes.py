@@ -104,7 +104,9 @@ def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
 
 def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
     auto_create = broker.settings.current.get_bool("auto.create.topics.enable")
-    return MetadataHandler(broker.controller, broker.registry, auto_create, broker.coordinators.topics.wanted)
+    return MetadataHandler(
+        broker.metadata_cache, broker.registry, broker.topic_creation, auto_create, broker.coordinators.topics.wanted
+    )
 
 
 def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
@@ -129,7 +131,7 @@ def _describe_topic_partitions(broker: Broker) -> ReturningHandler[DescribeTopic
     from braidlog.broker.handlers.topics.describe_topic_partitions import DescribeTopicPartitionsHandler
 
     most = broker.settings.current.get_int("max.request.partition.size.limit")
-    return DescribeTopicPartitionsHandler(broker.controller, broker.registry, most)
+    return DescribeTopicPartitionsHandler(broker.metadata_cache, broker.registry, most)
 
 
 def _elect_leaders(broker: Broker) -> ReturningHandler[ElectLeadersRequest]:
@@ -160,25 +162,25 @@ def _api_versions(broker: Broker) -> ReturningHandler[ApiVersionsRequest]:
 def _describe_cluster(broker: Broker) -> ReturningHandler[DescribeClusterRequest]:
     from braidlog.broker.handlers.cluster.describe_cluster import DescribeClusterHandler
 
-    return DescribeClusterHandler(broker.controller)
+    return DescribeClusterHandler(broker.metadata_cache)
 
 
 def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest]:
     from braidlog.broker.handlers.cluster.describe_configs import DescribeConfigsHandler
 
-    return DescribeConfigsHandler(broker.controller, broker.settings, broker.broker_id)
+    return DescribeConfigsHandler(broker.metadata_cache, broker.settings, broker.broker_id)
 
 
 def _alter_configs(broker: Broker) -> ReturningHandler[AlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler
 
-    return AlterConfigsHandler(broker.controller)
+    return AlterConfigsHandler(broker.direct_writes, broker.config_changes)
 
 
 def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import IncrementalAlterConfigsHandler
 
-    return IncrementalAlterConfigsHandler(broker.controller, broker.broker_id)
+    return IncrementalAlterConfigsHandler(broker.direct_writes, broker.config_changes, broker.broker_id)
 
 
 def _describe_log_dirs(broker: Broker) -> ReturningHandler[DescribeLogDirsRequest]:
@@ -202,7 +204,7 @@ def _list_client_metrics_resources(broker: Broker) -> ReturningHandler[ListClien
 def _find_coordinator(broker: Broker) -> ReturningHandler[FindCoordinatorRequest]:
     from braidlog.broker.handlers.cluster.find_coordinator import FindCoordinatorHandler
 
-    return FindCoordinatorHandler(broker.controller, broker.coordinators.topics)
+    return FindCoordinatorHandler(broker.metadata_cache, broker.coordinators.topics)
 
 
 # Groups
@@ -213,7 +215,7 @@ def _offset_commit(broker: Broker) -> RespondingHandler[OffsetCommitRequest]:
 
     return OffsetCommitHandler(
         broker.coordinators.groups,
-        ImageTopics(broker.controller),
+        ImageTopics(broker.metadata_cache),
         LegacyOffsets(broker.session),
         broker.tasks,
         lambda: broker.settings.current.get_int("offset.metadata.max.bytes"),
@@ -224,14 +226,14 @@ def _offset_fetch(broker: Broker) -> RespondingHandler[OffsetFetchRequest]:
     from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
 
     return OffsetFetchHandler(
-        broker.coordinators.groups, ImageTopics(broker.controller), LegacyOffsets(broker.session), broker.tasks
+        broker.coordinators.groups, ImageTopics(broker.metadata_cache), LegacyOffsets(broker.session), broker.tasks
     )
 
 
 def _offset_delete(broker: Broker) -> RespondingHandler[OffsetDeleteRequest]:
     from braidlog.broker.handlers.groups.offset_commit import OffsetDeleteHandler
 
-    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.controller))
+    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.metadata_cache))
 
 
 def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitRequest]:
@@ -240,7 +242,7 @@ def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitReque
     return TxnOffsetCommitHandler(
         broker.coordinators.groups,
         broker.coordinators.add_partitions_manager,
-        ImageTopics(broker.controller),
+        ImageTopics(broker.metadata_cache),
         broker.verifies_transactions,
     )
 
@@ -311,7 +313,7 @@ def _init_producer_id(broker: Broker) -> ReturningHandler[InitProducerIdRequest]
 def _add_partitions_to_txn(broker: Broker) -> RespondingHandler[AddPartitionsToTxnRequest]:
     from braidlog.broker.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxnHandler
 
-    return AddPartitionsToTxnHandler(broker.coordinators.transactions, broker.controller)
+    return AddPartitionsToTxnHandler(broker.coordinators.transactions, broker.metadata_cache)
 
 
 def _add_offsets_to_txn(broker: Broker) -> RespondingHandler[AddOffsetsToTxnRequest]:
