@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.coordination import MARKER, MARKER_VERSIONS, BrokerRegistration, ClusterMembers, make_coordination
 from braidlog.broker.coordinators.coordinators import Coordinators
-from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
 from braidlog.broker.handlers.records.fetch import FetchHandler
@@ -149,7 +149,8 @@ class Broker:
         self.controller = self._make_controller()
         self.members = ClusterMembers(self.broker_id, self.session, self.tasks)
         self.metadata_cache.add_listener(self.members)
-        self.direct_changes = DirectChanges(self.controller, self._make_direct_writes(), self.metadata_cache)
+        self.direct_writes = self._make_direct_writes()
+        self.topic_creation = AutoTopicCreation(self.controller, self.direct_writes, self.metadata_cache)
         self.inter_broker = inter_broker
         if self.coordination.is_cluster:
             self._connect_to_others()
@@ -287,7 +288,7 @@ class Broker:
             self.broker_id,
             self.registry,
             self.committer,
-            self.direct_changes,
+            self.topic_creation,
             self.metadata_cache,
             self.settings,
             self.environment,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
 from braidlog.broker.coordinators.coordinators import Coordinators
-from braidlog.cluster.image import ClusterImage, PartitionInfo
 from braidlog.core.protocol_errors import name_of
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
@@ -234,29 +233,13 @@ def _logs(registry: MetricsRegistry, server: Server) -> None:
 
 
 def _controller(registry: MetricsRegistry, server: Server) -> None:
-    """Of the cluster, so the controller alone counts: the sum over all brokers is right."""
-    broker = server.broker
-    cache = broker.metadata_cache
+    gauges = server.broker.controller.gauges
     prefix = "kafka_controller_kafkacontroller_"
-
-    def gauge(name: str, value: Callable[[ClusterImage], float]) -> None:
-        def read() -> float:
-            image = cache.image
-            return value(image) if image.controller_id == broker.broker_id else 0
-
-        registry.read(prefix + name, read)
-
-    def count(image: ClusterImage, wanted: Callable[[PartitionInfo], bool]) -> float:
-        return sum(1 for topic in image.topics.values() for each in topic.partitions if wanted(each))
-
-    gauge("activecontrollercount", lambda image: 1)
-    gauge("offlinepartitionscount", lambda image: count(image, lambda each: each.leader not in image.brokers))
-    gauge(
-        "preferredreplicaimbalancecount",
-        lambda image: count(image, lambda each: bool(each.replicas) and each.leader != each.replicas[0]),
-    )
-    gauge("globaltopiccount", lambda image: len(image.topics))
-    gauge("globalpartitioncount", lambda image: image.partition_count)
+    registry.read(prefix + "activecontrollercount", lambda: gauges.active_controller_count)
+    registry.read(prefix + "offlinepartitionscount", lambda: gauges.offline_partitions_count)
+    registry.read(prefix + "preferredreplicaimbalancecount", lambda: gauges.preferred_replica_imbalance_count)
+    registry.read(prefix + "globaltopiccount", lambda: gauges.global_topic_count)
+    registry.read(prefix + "globalpartitioncount", lambda: gauges.global_partition_count)
 
 
 def _process(registry: MetricsRegistry, server: Server) -> None:

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.cluster import loading, paths, records
 from braidlog.cluster.image import topic_entity
 from braidlog.cluster.records import BadRecordError
-from braidlog.cluster.store import CoordinationStore, SessionExpiredError, StoreFailedError, WatchEvent
+from braidlog.cluster.store import (
+    CoordinationStore,
+    SessionExpiredError,
+    StoreConnectionError,
+    StoreFailedError,
+    WatchEvent,
+)
 from braidlog.core.tasks import Tasks
 
 log = logging.getLogger("braidlog.settings")
@@ -25,6 +31,7 @@ log = logging.getLogger("braidlog.settings")
 # Overrides that the image holds; those of users, clients and ips are the quotas'.
 _KINDS: Final = ("topics", "brokers", "groups")
 _NONE_YET: Final = -1
+_RETRY_S: Final = 1.0
 
 
 class ConfigChangeListener:
@@ -39,7 +46,7 @@ class ConfigChangeListener:
         cache.read_topic_configs = self.read_topics
 
     async def start(self) -> None:
-        """Read everything; call it again with each new session. The watch comes first: no change falls between."""
+        """Read everything. The watch comes first: no change falls between."""
         async with self._one_at_a_time:
             self._watching = False
             self._last_change = await self._newest(_NONE_YET)
@@ -50,9 +57,10 @@ class ConfigChangeListener:
             await self._cache.update_configs({**gone, **loaded})
 
     def session_lost(self) -> None:
-        """Its watch is gone; the next session reads everything."""
+        """The watch is gone with it; the next session reads everything."""
 
     async def session_opened(self, session: CoordinationStore) -> None:
+        self._store = session
         await self.start()
 
     async def catch_up(self) -> None:
@@ -73,7 +81,15 @@ class ConfigChangeListener:
             self._last_change = max(_number(name) for name in names)
 
     async def read_topics(self, names: Sequence[str]) -> None:
-        await self._read(topic_entity(name) for name in names)
+        """Where the store does not answer, topics have their overrides a little later: their leaders do not wait."""
+
+        async def read() -> None:
+            # Another broker wrote them, maybe a moment ago.
+            await self._store.sync()
+            await self._read(topic_entity(name) for name in names)
+
+        if not await self._tried(read):
+            self._tasks.spawn("reading overrides of topics", self._try_again(read))
 
     async def _read(self, entities: Iterable[str]) -> None:
         wanted = [entity for entity in entities if entity.partition("/")[0] in _KINDS]
@@ -99,13 +115,28 @@ class ConfigChangeListener:
 
     def _changed(self, event: WatchEvent) -> None:
         self._watching = False
-        self._tasks.spawn("reading config changes", self._follow())
+        self._tasks.spawn("reading config changes", self._try_until_done(self.catch_up))
 
-    async def _follow(self) -> None:
+    async def _try_until_done(self, read: Callable[[], Awaitable[None]]) -> None:
+        if not await self._tried(read):
+            await self._try_again(read)
+
+    async def _try_again(self, read: Callable[[], Awaitable[None]]) -> None:
+        done = False
+        while not done:
+            await asyncio.sleep(_RETRY_S)
+            done = await self._tried(read)
+
+    async def _tried(self, read: Callable[[], Awaitable[None]]) -> bool:
+        """Whether there is nothing more to do: with the next session everything is read anyway."""
         try:
-            await self.catch_up()
+            await read()
+        except StoreConnectionError as problem:
+            log.warning("overrides cannot be read now, it is tried again: %s", problem)
+            return False
         except (SessionExpiredError, StoreFailedError) as problem:
-            log.debug("config changes are read again with the next session: %s", problem)
+            log.warning("overrides cannot be read in this session: %s", problem)
+        return True
 
 
 def _number(name: str) -> int:

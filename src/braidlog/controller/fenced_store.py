@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.store import (
-    ANY_VERSION,
     BadVersionError,
     Check,
     CoordinationStore,

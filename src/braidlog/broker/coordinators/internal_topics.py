@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from braidlog.broker.direct_changes import DirectChanges
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.requests import NewTopic
-from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError
 from braidlog.core.tasks import Tasks
 
 
 class InternalTopics:
     def __init__(
-        self, changes: DirectChanges, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
+        self, creation: AutoTopicCreation, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
     ) -> None:
-        self._changes = changes
+        self._creation = creation
         self._cache = cache
         self._settings = settings
         self._tasks = tasks
@@ -42,7 +42,10 @@ class InternalTopics:
         return NewTopic(name)
 
     async def ensure(self, name: str) -> None:
-        """Once this returns the topic is there and its partitions have leaders; callers at the same time share it."""
+        """Once this returns the topic is there; callers at the same time share its creation.
+
+        Raises COORDINATOR_NOT_AVAILABLE where that is left to the controller of another broker: clients ask again.
+        """
         if self._cache.image.topic(name) is not None:
             return
         creating = self._creating.get(name)
@@ -53,9 +56,8 @@ class InternalTopics:
         await asyncio.shield(creating)
 
     async def _create(self, name: str) -> None:
-        (result,) = await self._changes.create_topics([self.wanted(name)])
-        error = result.error
-        if error is not None and not isinstance(error, TopicAlreadyExistsError):
+        error = (await self._creation.create([self.wanted(name)])).get(name)
+        if error is not None:
             raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
 
 
