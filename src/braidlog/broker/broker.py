@@ -29,11 +29,11 @@ from braidlog.broker.requests.routes import add_routes
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.cluster import paths
 from braidlog.cluster.control_requests import ControlChannel
-from braidlog.cluster.current_session import CurrentSession
 from braidlog.cluster.image import BrokerInfo, ClusterImage, broker_entity
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
 from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreFailedError
+from braidlog.cluster.store_client import CurrentSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
@@ -170,7 +170,7 @@ class Broker:
     async def join(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         """Enter the cluster: its logs are loaded, and connections to its listeners wait to be accepted."""
         self._endpoints, self._protocols = advertised, protocols
-        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered)
+        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered, self._fatal)
         try:
             await self.registration.register(self.session)
             for listener in (self.registration, self.config_changes, self.controller):
@@ -404,7 +404,7 @@ class Broker:
         """While requests are still served: let other brokers take over what this one leads."""
         if not self.coordination.is_cluster or not self.has_session():
             return
-        from braidlog.broker.interbroker.controlled_shutdown import move_leaders_away
+        from braidlog.broker.interbroker.controller_channel import move_leaders_away
 
         async def ask() -> Sequence[TopicPartition]:
             if self.controller.active:
