@@ -15,7 +15,7 @@ SOURCE = ROOT / "src"
 
 # A module of fewer lines that one other imports is a fragment of that one; so many may be left.
 SMALL_LINES = 90
-MOST_SMALL = 24
+MOST_SMALL = 28
 # More than this, and a package wants sub-packages.
 MOST_MODULES = 24
 
