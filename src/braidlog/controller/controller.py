@@ -13,18 +13,15 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from braidlog.cluster import paths
 from braidlog.cluster.control_requests import (
     ConnectToBroker,
-    ControlChannel,
-    ControlRequest,
-    ControlResponse,
 )
-from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta, ImageListener
+from braidlog.cluster.image import ClusterImage
 from braidlog.cluster.producer_id_manager import claim_block
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.cluster.store import (
@@ -37,18 +34,15 @@ from braidlog.cluster.store import (
 )
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller import alter_partition, brokers, elections, reassignments, topics
-from braidlog.controller.active_controller import ActiveController, as_protocol_error
-from braidlog.controller.direct_writes import DirectWrites, pieces
+from braidlog.controller.active_controller import ActiveController
+from braidlog.controller.direct_writes import pieces
 from braidlog.controller.fenced_store import FencedStore
 from braidlog.controller.gauges import ControllerGauges, ControllerState
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.requests import (
     AlterPartitionResult,
-    ConfigChanges,
-    ConfigResult,
     DeletedTopicResult,
     ElectionType,
-    FullConfig,
     NewPartitions,
     NewTopic,
     NewTopicResult,
@@ -103,9 +97,7 @@ class Controller:
         self._clock = clock
         self._rng = rng
         self._new_id = new_id
-        self._image = ClusterImage()
-        self._listeners: list[ImageListener] = []
-        self._connect: ConnectToBroker = _NoChannel
+        self._connect: ConnectToBroker | None = None
         self._active: ActiveController | None = None
         self._events: StoreEvents | None = None
         self._in_office = False
@@ -115,7 +107,6 @@ class Controller:
         self._stopped = False
         self._retry_s = _FIRST_ELECTION_RETRY_S
         self.gauges = ControllerGauges(lambda: self._active.context if self._active and self._in_office else None)
-        self._direct_writes = DirectWrites(lambda: self._store, lambda: self._image, settings, clock, rng, new_id)
 
     @property
     def active(self) -> bool:
@@ -124,22 +115,18 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """What listeners were told last."""
-        return self._image
-
-    def add_listener(self, listener: ImageListener) -> None:
-        self._listeners.append(listener)
+        """What the controller knows; empty on a broker that is not the controller."""
+        return self._active.context.image if self._active is not None and self._in_office else ClusterImage()
 
     # -- election --
 
-    async def start(self, connect: ConnectToBroker | None = None, *, bump_leader_epochs: bool = False) -> None:
+    async def start(self, connect: ConnectToBroker, *, bump_leader_epochs: bool = False) -> None:
         """Try to become the controller; if so, return once all that follows is done and applied on this broker.
 
         Pass `bump_leader_epochs` after an unclean stop (see `takeover.take_over`). A store that holds what cannot be
         read, or cannot be written, ends the start of a broker; whatever else goes wrong is tried again.
         """
-        if connect is not None:
-            self._connect = connect
+        self._connect = connect
         self._bump_leader_epochs = bump_leader_epochs
         try:
             await self._elect()
@@ -222,20 +209,19 @@ class Controller:
         await self._take_office(store, fenced_store)
 
     async def _take_office(self, store: CoordinationStore, fenced_store: FencedStore) -> None:
+        if self._connect is None:
+            raise RuntimeError("the controller has not been started")
         context = ControllerContext(ClusterImage(), fenced_store.epoch, self._settings(), self._rng, self._new_id)
         active = ActiveController(
             store, fenced_store, self._broker_id, context, self._settings, self._clock, self._connect,
-            self._publish if self._listeners else None, lambda problem: self._lost(active, problem),
+            lambda problem: self._lost(active, problem),
         )  # fmt: skip
         events = StoreEvents(active)
         self._active, self._events = active, events
         try:
-            active.quiet = True
             await events.take_over(self._bump_leader_epochs)
-            active.quiet = False
             if active.dropped:
                 raise NotControllerError("the office was lost before it was taken")
-            await self._publish_everything(active, events)
         except Exception:
             self._drop()
             with suppress(StoreError, StoreConnectionError, SessionExpiredError, NotControllerError, StoreFailedError):
@@ -262,26 +248,6 @@ class Controller:
             await active.give_up()
         await asyncio.sleep(self._retry_s)
         self._wake.set()
-
-    async def _publish_everything(self, active: ActiveController, events: StoreEvents) -> None:
-        image = active.context.image
-        delta = ImageDelta(
-            topics_created=tuple(image.topics.values()),
-            topics_deleted=events.found_deleting,
-            configs_changed=dict(image.configs.items()),
-            brokers=image.brokers,
-            controller_id=self._broker_id,
-        )
-        await self._publish(image, delta)
-
-    async def _publish(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Listeners first: once handlers see a topic, its logs are there."""
-        for listener in self._listeners:
-            try:
-                await listener.image_changed(image, delta)
-            except Exception:
-                _log.exception("a listener could not apply a change of the cluster")
-        self._image = image
 
     async def _balance_leaders(self, active: ActiveController) -> None:
         """auto.leader.rebalance.enable: from time to time, preferred leaders lead again."""
@@ -354,15 +320,6 @@ class Controller:
             already += sum(result.added for result in some)
         return results
 
-    async def alter_configs(self, requests: Sequence[FullConfig], validate_only: bool = False) -> list[ConfigResult]:
-        """As any broker does it (`direct_writes`); listeners of the image have applied it."""
-        return await self._applied(self._direct_writes.alter_configs(requests, validate_only))
-
-    async def incremental_alter_configs(
-        self, requests: Sequence[ConfigChanges], validate_only: bool = False
-    ) -> list[ConfigResult]:
-        return await self._applied(self._direct_writes.incremental_alter_configs(requests, validate_only))
-
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionResult]:
@@ -425,17 +382,6 @@ class Controller:
         if self._events is not None:
             self._events.reassignment_changed(None)
 
-    async def _applied(self, writing: Awaitable[T]) -> T:
-        """Listeners hear of what is written before the answer is given."""
-        active, events = self._require(), self._events
-        try:
-            results = await writing
-        except (StoreError, StoreConnectionError, SessionExpiredError, StoreFailedError) as problem:
-            raise as_protocol_error(problem) from problem
-        if events is not None:
-            await active.read_now("configs", events.read_configs, ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE)
-        return results
-
     def _require(self) -> ActiveController:
         if self._active is None or not self._in_office:
             raise NotControllerError("this broker is not the controller")
@@ -468,16 +414,3 @@ def _pieces(requests: Sequence[R], size_of: Callable[[R], int]) -> Iterable[Sequ
 def _balanced(context: ControllerContext) -> Plan:
     partitions = elections.imbalanced(context)
     return elections.elect_leaders(context, ElectionType.PREFERRED, partitions)[0] if partitions else Plan()
-
-
-class _NoChannel(ControlChannel):
-    """Where listeners of the image do what control requests would ask for."""
-
-    def __init__(self, broker: BrokerInfo) -> None:
-        self._broker = broker
-
-    async def send(self, request: ControlRequest) -> ControlResponse:
-        return ControlResponse(0)
-
-    async def close(self) -> None:
-        return None
