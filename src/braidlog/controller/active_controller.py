@@ -48,6 +48,7 @@ from braidlog.core.protocol_errors import (
     NotControllerError,
     ProtocolError,
     RequestTimedOutError,
+    StaleControllerEpochError,
     UnknownServerError,
 )
 from braidlog.core.tasks import Tasks
@@ -232,7 +233,7 @@ class ActiveController:
             self._internal(partial(deletion.answered, broker=broker.id, answers=codes), ControllerState.TOPIC_DELETION)
 
     def fenced(self) -> None:
-        self._lose(NotControllerError("a broker knows a newer controller"))
+        self._lose(StaleControllerEpochError("a broker knows a newer controller"))
 
     def follow_up(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
         self._internal(decide, state)
@@ -408,7 +409,7 @@ class ActiveController:
 
     async def in_slices(self, decide: Callable[[ControllerContext, Sequence[str]], Plan]) -> None:
         """Decide for every topic, some at a time; the rest of the process runs in between."""
-        for names in _slices(self._context.image):
+        for names in slices(self._context.image):
             await self.decide_and_do(lambda context, names=names: decide(context, names))  # type: ignore[misc]
             await asyncio.sleep(0)
 
@@ -549,7 +550,8 @@ class ActiveController:
         await self.tasks.close()
 
 
-def _slices(image: ClusterImage) -> Iterator[list[str]]:
+def slices(image: ClusterImage) -> Iterator[list[str]]:
+    """The topics, some at a time: at least one slice, though it may be empty."""
     names: list[str] = []
     size = 0
     for topic in list(image.topics.values()):
@@ -558,8 +560,7 @@ def _slices(image: ClusterImage) -> Iterator[list[str]]:
         if size >= _PARTITIONS_IN_A_SLICE:
             yield names
             names, size = [], 0
-    if names:
-        yield names
+    yield names
 
 
 def as_protocol_error(problem: BaseException) -> ProtocolError:

@@ -15,6 +15,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from braidlog.cluster import paths
@@ -34,7 +35,7 @@ from braidlog.cluster.store import (
 )
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller import alter_partition, brokers, elections, reassignments, topics
-from braidlog.controller.active_controller import ActiveController
+from braidlog.controller.active_controller import ActiveController, as_protocol_error, slices
 from braidlog.controller.direct_writes import pieces
 from braidlog.controller.fenced_store import FencedStore
 from braidlog.controller.gauges import ControllerGauges, ControllerState
@@ -106,7 +107,10 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopped = False
         self._retry_s = _FIRST_ELECTION_RETRY_S
-        self.gauges = ControllerGauges(lambda: self._active.context if self._active and self._in_office else None)
+        self.gauges = ControllerGauges(
+            lambda: self._active.context if self._active is not None and self._in_office else None,
+            lambda: ControllerState.IDLE if self._active is None else self._active.state,
+        )
 
     @property
     def active(self) -> bool:
@@ -133,7 +137,6 @@ class Controller:
         except (StoreConnectionError, SessionExpiredError) as problem:
             _log.warning("no controller could be elected yet, it is tried again: %s", problem)
             self._wake.set()
-        self._bump_leader_epochs = False
         self._tasks.spawn("elections", self._run_elections())
         if self._active is not None:
             await self._active.settled()
@@ -228,19 +231,22 @@ class Controller:
                 await active.give_up()
             raise
         self._in_office = True
+        self._bump_leader_epochs = False
         active.start()
         active.tasks.spawn("leader balance", self._balance_leaders(active))
         _log.info("broker %d is the controller, epoch %d", self._broker_id, fenced_store.epoch)
 
     def _lost(self, active: ActiveController, problem: Exception) -> None:
-        """The worker ended. Where the epoch was overtaken, /controller tells when to try again."""
+        """The worker ended, or a broker knows a newer controller: whoever claims /controller next reads everything."""
         if self._active is not active:
             return
         self._drop()
-        if isinstance(problem, NotControllerError | SessionExpiredError):
+        if isinstance(problem, SessionExpiredError):
+            return  # the next session begins with an election
+        if isinstance(problem, NotControllerError):
             _log.warning("this broker is not the controller any more: %s", problem)
-            return
-        _log.error("the controller resigns: %s", problem, exc_info=problem)
+        else:
+            _log.error("the controller resigns: %s", problem, exc_info=problem)
         self._tasks.spawn("resigning", self._give_up(active))
 
     async def _give_up(self, active: ActiveController) -> None:
@@ -257,7 +263,9 @@ class Controller:
             settings = self._settings()
             wait_s = settings.get_int("leader.imbalance.check.interval.seconds")
             if settings.get_bool("auto.leader.rebalance.enable") and not active.dropped:
-                active.follow_up(_balanced, ControllerState.AUTO_LEADER_BALANCE)
+                wanted = elections.imbalanced(active.context)
+                for piece in _pieces(wanted, lambda _: 1, most=_PARTITIONS_IN_A_PIECE) if wanted else ():
+                    active.follow_up(partial(_elected, partitions=piece), ControllerState.AUTO_LEADER_BALANCE)
 
     # -- requests --
 
@@ -324,17 +332,29 @@ class Controller:
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionResult]:
         """None elects for every partition that needs it and answers only for those."""
-        return await self._require().ask(
-            lambda context: elections.elect_leaders(context, election_type, partitions),
+        every = partitions is None
+        wanted = elections.all_partitions(self._require().context.image) if partitions is None else partitions
+        results: list[PartitionResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(list(dict.fromkeys(wanted)), lambda _: 1, most=_PARTITIONS_IN_A_PIECE),
+            lambda context, piece: elections.elect_leaders(context, election_type, piece, only_needed=every),
+            PartitionResult,
             ControllerState.MANUAL_LEADER_BALANCE,
-        )
+        ):
+            results += some
+        return results
 
     async def alter_reassignments(self, requests: Sequence[Reassignment]) -> list[PartitionResult]:
-        active = self._require()
-        results = await active.ask(
-            lambda context: reassignments.alter_reassignments(context, requests),
+        """A partition that is named twice gets what is asked last."""
+        last = {request.partition: request for request in requests}
+        results: list[PartitionResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(list(last.values()), lambda _: 1, most=_PARTITIONS_IN_A_PIECE),
+            reassignments.alter_reassignments,
+            lambda request, error: PartitionResult(request.partition, error),
             ControllerState.ALTER_PARTITION_REASSIGNMENT,
-        )
+        ):
+            results += some
         self._reassignments_changed()
         return results
 
@@ -359,17 +379,23 @@ class Controller:
         return results
 
     async def allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
-        active = self._require()
-        brokers.check_epoch(active.context, broker_id, broker_epoch)
-        self._store.lease.check()
-        return await claim_block(self._store, broker_id)
+        brokers.check_epoch(self._require().context, broker_id, broker_epoch)
+        try:
+            self._store.lease.check()
+            return await claim_block(self._store, broker_id)
+        except (StoreError, StoreConnectionError, SessionExpiredError, StoreFailedError) as problem:
+            # A block whose answer was lost is skipped for good: no id is given twice.
+            raise as_protocol_error(problem) from problem
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> Sequence[TopicPartition]:
         """Moves leaders away from the broker; gives the partitions that it leads still."""
-        return await self._require().ask(
-            lambda context: brokers.controlled_shutdown(context, broker_id, broker_epoch),
-            ControllerState.CONTROLLED_SHUTDOWN,
-        )
+        remaining: list[TopicPartition] = []
+        for names in slices(self._require().context.image):
+            remaining += await self._require().ask(
+                lambda context, names=names: brokers.controlled_shutdown(context, broker_id, broker_epoch, names),  # type: ignore[misc]
+                ControllerState.CONTROLLED_SHUTDOWN,
+            )
+        return remaining
 
     async def read_brokers(self) -> None:
         """Take over how the brokers are registered now, without waiting for the watch."""
@@ -407,10 +433,9 @@ class Controller:
             yield results
 
 
-def _pieces(requests: Sequence[R], size_of: Callable[[R], int]) -> Iterable[Sequence[R]]:
-    return pieces(requests, size_of, _ITEMS_IN_A_PIECE, _PARTITIONS_IN_A_PIECE)
+def _pieces(requests: Sequence[R], size_of: Callable[[R], int], most: int = _ITEMS_IN_A_PIECE) -> Iterable[Sequence[R]]:
+    return pieces(requests, size_of, most, _PARTITIONS_IN_A_PIECE)
 
 
-def _balanced(context: ControllerContext) -> Plan:
-    partitions = elections.imbalanced(context)
-    return elections.elect_leaders(context, ElectionType.PREFERRED, partitions)[0] if partitions else Plan()
+def _elected(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Plan:
+    return elections.elect_leaders(context, ElectionType.PREFERRED, partitions)[0]
