@@ -57,10 +57,10 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node was changed since it was read: read it again and decide again."""
+    """The node was changed since it was read: read it again and decide again. Not every store tells its version."""
 
-    def __init__(self, path: str, expected: int, actual: int) -> None:
-        super().__init__(path, f"expected version {expected}, but it is at {actual}")
+    def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
+        super().__init__(path, f"expected version {expected}, but it is at {'another' if actual is None else actual}")
         self.expected = expected
         self.actual = actual
 
