@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.control_epochs import ControlEpochs
-from braidlog.broker.coordination import MARKER, MARKER_VERSIONS, BrokerRegistration, ClusterMembers, make_coordination
+from braidlog.broker.coordination import (
+    MARKER,
+    MARKER_VERSIONS,
+    BrokerRegistration,
+    ClusterMembers,
+    announce_failed_directory,
+    make_coordination,
+)
 from braidlog.broker.coordinators.coordinators import Coordinators
-from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
 from braidlog.broker.handlers.records.fetch import FetchHandler
@@ -29,11 +36,11 @@ from braidlog.broker.requests.routes import add_routes
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.cluster import paths
 from braidlog.cluster.control_requests import ControlChannel
-from braidlog.cluster.current_session import CurrentSession
 from braidlog.cluster.image import BrokerInfo, ClusterImage, broker_entity
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
 from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreFailedError
+from braidlog.cluster.store_client import CurrentSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
@@ -52,6 +59,7 @@ from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
+from braidlog.storage.dirs.log_dir_failures import LogDirFailure
 from braidlog.storage.dirs.log_dir_loader import LoadProgress, LoadReport
 from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
@@ -151,13 +159,16 @@ class Broker:
         self.controller = self._make_controller()
         self.members = ClusterMembers(self.broker_id, self.session, self.tasks)
         self.metadata_cache.add_listener(self.members)
-        self.direct_changes = DirectChanges(self.controller, self._make_direct_writes(), self.metadata_cache)
+        self.direct_writes = self._make_direct_writes()
+        self.topic_creation = AutoTopicCreation(self.controller, self.direct_writes, self.metadata_cache)
         self.inter_broker = inter_broker
         if self.coordination.is_cluster:
             self._connect_to_others()
         self.producer_ids = ProducerIdManager(self._claim_producer_ids, self.tasks)
         await self._load_logs()
         self.replica_manager.attach(self.logs)
+        if self.coordination.is_cluster:
+            self.logs.failures.on_directory_failed.append(self._directory_failed)
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
         self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
@@ -170,7 +181,7 @@ class Broker:
     async def join(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         """Enter the cluster: its logs are loaded, and connections to its listeners wait to be accepted."""
         self._endpoints, self._protocols = advertised, protocols
-        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered)
+        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered, self._fatal)
         try:
             await self.registration.register(self.session)
             for listener in (self.registration, self.config_changes, self.controller):
@@ -288,7 +299,7 @@ class Broker:
             self.broker_id,
             self.registry,
             self.committer,
-            self.direct_changes,
+            self.topic_creation,
             self.metadata_cache,
             self.settings,
             self.environment,
@@ -392,6 +403,11 @@ class Broker:
             raise problem
         self._on_fatal(problem)
 
+    def _directory_failed(self, failure: LogDirFailure) -> None:
+        self.tasks.spawn(
+            f"announcing that {failure.path} failed", announce_failed_directory(self.session, self.broker_id)
+        )
+
     def _directory_fault(self, fault: StorageFault) -> None:
         try:
             self.logs.failures.fail(fault)
@@ -404,7 +420,7 @@ class Broker:
         """While requests are still served: let other brokers take over what this one leads."""
         if not self.coordination.is_cluster or not self.has_session():
             return
-        from braidlog.broker.interbroker.controlled_shutdown import move_leaders_away
+        from braidlog.broker.interbroker.controller_channel import move_leaders_away
 
         async def ask() -> Sequence[TopicPartition]:
             if self.controller.active:

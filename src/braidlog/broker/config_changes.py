@@ -57,9 +57,10 @@ class ConfigChangeListener:
             await self._cache.update_configs({**gone, **loaded})
 
     def session_lost(self) -> None:
-        """Its watch is gone; the next session reads everything."""
+        """The watch is gone with it; the next session reads everything."""
 
     async def session_opened(self, session: CoordinationStore) -> None:
+        self._store = session
         await self._try_or_retry(self.start)
 
     async def catch_up(self) -> None:
@@ -108,8 +109,13 @@ class ConfigChangeListener:
     async def _names(self) -> list[str]:
         if self._watching:
             return await self._store.children(paths.CONFIG_CHANGES)
+        # Before the call, as the watch may fire before it returns.
         self._watching = True
-        return await self._store.children(paths.CONFIG_CHANGES, self._changed)
+        try:
+            return await self._store.children(paths.CONFIG_CHANGES, self._changed)
+        except Exception:
+            self._watching = False
+            raise
 
     def _changed(self, event: WatchEvent) -> None:
         self._watching = False

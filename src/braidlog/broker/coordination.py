@@ -22,9 +22,10 @@ from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.journal import CorruptStoreError
-from braidlog.cluster.records import BadRecordError, BrokerRecord, FeaturesRecord
+from braidlog.cluster.records import BadRecordError, BrokerRecord
 from braidlog.cluster.registration import (
     cluster_id,
+    finalized_features,
     generate_broker_id,
     last_broker_id,
     prepare_store,
@@ -32,11 +33,9 @@ from braidlog.cluster.registration import (
 )
 from braidlog.cluster.store import (
     CoordinationStore,
-    NodeExistsError,
     NoNodeError,
     SessionExpiredError,
     StoreConnectionError,
-    WatchEvent,
 )
 from braidlog.cluster.store_client import StoreClient
 from braidlog.config.broker import BrokerSettings
@@ -52,8 +51,8 @@ log = logging.getLogger("braidlog.broker")
 # A feature of no effect that tells our brokers from others in the same ensemble.
 MARKER: Final = "braidlog.version"
 MARKER_VERSIONS: Final = (1, 1)
-# Beyond the session timeout: until ZooKeeper's next look at its sessions.
-_EXPIRY_SLACK_S: Final = 3.0
+# Between tries to tell the controller of a failed directory.
+_ANNOUNCE_AGAIN_S: Final = 1.0
 
 
 class Coordination(Protocol):
@@ -181,7 +180,8 @@ class ZooKeeperCoordination:
             )
         await prepare_store(session)
         cluster = await cluster_id(session, self._new_id)
-        await _ensure_features(session)
+        # In an ensemble that others may use, nothing is finalised.
+        await finalized_features(session, {}, initialised_here=False)
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             known_id = await generate_broker_id(session, settings.get_int("reserved.broker.max.id"))
@@ -208,65 +208,50 @@ def _given_broker_id(settings: BrokerSettings, logs: LogManager) -> BrokerId | N
     raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
 
 
-async def _ensure_features(session: CoordinationStore) -> None:
-    """No level is finalised, so that brokers of any kind can join; what is there stays."""
-    if await session.exists(paths.FEATURE) is None:
-        try:
-            await session.create(paths.FEATURE, records.encode_features(FeaturesRecord(True, {})))
-        except NodeExistsError:
-            return
-
-
 class BrokerRegistration:
     """Registers this broker in every session, and says which epoch it got."""
 
     def __init__(
-        self, broker_id: BrokerId, record: Callable[[], BrokerRecord], on_registered: Callable[[int], None]
+        self,
+        broker_id: BrokerId,
+        record: Callable[[], BrokerRecord],
+        on_registered: Callable[[int], None],
+        on_fatal: Callable[[Exception], None],
     ) -> None:
         self._broker_id = broker_id
         self._record = record
         self._on_registered = on_registered
+        self._on_fatal = on_fatal
 
     async def register(self, session: CoordinationStore) -> None:
-        """A predecessor that died holds the id until its session ends, for which this waits."""
-        await self._wait_until_free(session)
-        epoch = await register(session, self._broker_id, self._record())
-        self._on_registered(epoch)
-
-    async def _wait_until_free(self, session: CoordinationStore) -> None:
-        path = paths.broker(self._broker_id)
-        gone = asyncio.Event()
-
-        def watch(event: WatchEvent) -> None:
-            gone.set()
-
-        longest_s = session.session_timeout_s + _EXPIRY_SLACK_S
-        said = False
-        try:
-            async with asyncio.timeout(longest_s):
-                while True:
-                    gone.clear()
-                    taken = await session.exists(path, watch)
-                    if taken is None or taken.ephemeral_owner == session.session_id:
-                        return
-                    if not said:
-                        said = True
-                        log.info(
-                            "broker id %d is still registered by another session: waiting %.0f s at most for it to end",
-                            self._broker_id,
-                            longest_s,
-                        )
-                    await gone.wait()
-        except TimeoutError:
-            # The registration that follows says who holds it.
-            return
+        self._on_registered(await register(session, self._broker_id, self._record()))
 
     def session_lost(self) -> None:
         """The node is gone with the session."""
 
     async def session_opened(self, session: CoordinationStore) -> None:
-        await self.register(session)
+        try:
+            await self.register(session)
+        except FatalError as problem:
+            # Another broker has taken the id meanwhile.
+            self._on_fatal(problem)
+            return
         log.info("broker %d is registered again, in a new session", self._broker_id)
+
+
+async def announce_failed_directory(session: CoordinationStore, broker_id: BrokerId) -> None:
+    """Have the controller ask this broker which logs it has lost, and elect other leaders."""
+    while True:
+        try:
+            session.lease.check()
+            await session.create(paths.LOG_DIR_EVENT, records.encode_log_dir_event(broker_id), sequential=True)
+        except StoreConnectionError as problem:
+            log.warning("the controller does not know of a failed data directory yet, it is tried again: %s", problem)
+            await asyncio.sleep(_ANNOUNCE_AGAIN_S)
+            continue
+        except SessionExpiredError:
+            pass  # a broker that registers is asked anyway
+        return
 
 
 class ClusterMembers:

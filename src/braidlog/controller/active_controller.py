@@ -311,7 +311,7 @@ class ActiveController:
             event.fail(as_protocol_error(problem))
             event.answers.clear()
             self._again_later(event)
-        except Exception as problem:
+        except BaseException as problem:
             event.fail(as_protocol_error(problem))
             raise
         else:
@@ -319,21 +319,20 @@ class ActiveController:
 
     async def _handle_decisions(self, decisions: list[Decision]) -> None:
         try:
-            decided = await self._decide_and_commit(decisions)
-        except Exception as problem:
-            error = as_protocol_error(problem)
+            for decision, plan, result in await self._decide_and_commit(decisions):
+                await self._apply(plan)
+                self._queues.when_applied(self._broker_id, partial(decision.succeed, result))
+        except (StoreError, StoreFailedError) as problem:
+            # Refused, or no room: nothing has changed.
             for decision in decisions:
-                decision.fail(error)
-            if isinstance(problem, StoreFailedError):
-                for decision in decisions:
-                    if decision.answer is None:
-                        self._again_later(decision)
-            elif not isinstance(problem, StoreError):
-                raise
-            return
-        for decision, plan, result in decided:
-            await self._apply(plan)
-            self._queues.when_applied(self._broker_id, partial(decision.succeed, result))
+                decision.fail(as_protocol_error(problem))
+                if decision.answer is None:
+                    self._again_later(decision)
+        except BaseException as problem:
+            # Also when the worker is cancelled: every request is answered.
+            for decision in decisions:
+                decision.fail(as_protocol_error(problem))
+            raise
 
     async def _decide_and_commit(self, decisions: list[Decision]) -> list[_Decided]:
         """Decide again on what the store says if it turns out to be newer than what is known."""
@@ -440,6 +439,9 @@ class ActiveController:
             self._queues.send(requests_of(context, self._broker_id, batch))
         if plan.deletions:
             self._deletions_changed()
+        if plan.delta.topics_changed and not all(going.begun for going in context.deletions.values()):
+            # A deletion waits for a reassignment, which may have ended.
+            self.follow_up(deletion.resume, ControllerState.TOPIC_DELETION)
 
     def load(self, image: ClusterImage) -> None:
         """What a takeover read: nothing is told of it yet."""
@@ -568,11 +570,11 @@ def _slices(image: ClusterImage) -> Iterator[list[str]]:
         yield names
 
 
-def as_protocol_error(problem: Exception) -> ProtocolError:
+def as_protocol_error(problem: BaseException) -> ProtocolError:
     if isinstance(problem, ProtocolError):
         return problem
-    if isinstance(problem, SessionExpiredError):
-        return NotControllerError("the session with the coordination store is over")
+    if isinstance(problem, SessionExpiredError | asyncio.CancelledError):
+        return NotControllerError("this broker is not the controller any more")
     if isinstance(problem, StoreConnectionError):
         return RequestTimedOutError(f"the coordination store did not answer; it may have been done: {problem}")
     if isinstance(problem, StoreFailedError):

@@ -36,7 +36,7 @@ from braidlog.cluster.store import (
     WatchEvent,
 )
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import alter_partition, brokers, deletion, elections, reassignments, topics
+from braidlog.controller import alter_partition, brokers, elections, reassignments, topics
 from braidlog.controller.active_controller import ActiveController, as_protocol_error
 from braidlog.controller.direct_writes import DirectWrites, pieces
 from braidlog.controller.fenced_store import FencedStore
@@ -378,7 +378,7 @@ class Controller:
             lambda context: reassignments.alter_reassignments(context, requests),
             ControllerState.ALTER_PARTITION_REASSIGNMENT,
         )
-        self._reassignments_ended(active)
+        self._reassignments_changed()
         return results
 
     def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> list[OngoingReassignment]:
@@ -398,7 +398,7 @@ class Controller:
             active.follow_up(
                 lambda context: reassignments.complete(context, moving), ControllerState.ALTER_PARTITION_REASSIGNMENT
             )
-            self._reassignments_ended(active)
+            self._reassignments_changed()
         return results
 
     async def allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
@@ -420,9 +420,8 @@ class Controller:
             with suppress(NotControllerError, SessionExpiredError):
                 await self._active.read_now("brokers", self._events.read_brokers, ControllerState.BROKER_CHANGE)
 
-    def _reassignments_ended(self, active: ActiveController) -> None:
-        """Some may have: topics whose deletion waited for that go on, and the node that asked for moves is kept up."""
-        active.follow_up(deletion.resume, ControllerState.TOPIC_DELETION)
+    def _reassignments_changed(self) -> None:
+        """Some may have ended: the node that asked for moves names only those under way."""
         if self._events is not None:
             self._events.reassignment_changed(None)
 

@@ -106,6 +106,13 @@ def suspended(context: ControllerContext, lost: Callable[[TopicPartition, Broker
     return changed
 
 
+def announced(context: ControllerContext, started: Sequence[BrokerId]) -> Plan:
+    """Brokers that started may still know topics that are on their way out: their last registration was not told."""
+    begun = [deletion.topic for deletion in context.deletions.values() if deletion.begun]
+    batch = RequestBatch(metadata=_partitions(begun), metadata_to=tuple(started))
+    return Plan(requests=(batch,)) if begun else Plan()
+
+
 def resume(context: ControllerContext) -> Plan:
     """Go on with what was suspended and need not be any more: a broker started, or a reassignment ended."""
     waiting = [

@@ -75,19 +75,20 @@ class _BrokerQueue:
                 self._marks.popleft()[1]()
 
     async def _send(self, request: ControlRequest) -> ControlResponse:
-        wait_s = _FIRST_RETRY_S
+        wait_s = 0.0
         while True:
             try:
                 self._lease.check()
                 return await self.channel.send(request)
             except (ClientError, StoreUnavailableError) as problem:
-                _log.warning("broker %d was not told yet, it is tried again: %s", self.broker.id, problem)
+                level = logging.DEBUG if wait_s else logging.WARNING
+                _log.log(level, "broker %d was not told yet, it is tried again: %s", self.broker.id, problem)
             except Exception:
                 # Its own broker's fault or ours, not the network's: the same request would fail the same way.
                 _log.exception("broker %d could not be told of a change", self.broker.id)
                 return ControlResponse(UnknownServerError.code)
+            wait_s = min(wait_s * 2, _LONGEST_RETRY_S) or _FIRST_RETRY_S
             await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
 
     def release(self) -> None:
         """It will not be answered any more: nothing waits for it."""

@@ -144,6 +144,7 @@ class StoreEvents:
         if changes.started:
             started = frozenset(changes.started)
             await active.in_slices(lambda context, names: brokers.repair(context, names, started))
+            await active.decide_and_do(lambda context: deletion.announced(context, changes.started))
             await active.decide_and_do(deletion.resume)
 
     async def _read_log_dir_events(self) -> None:
@@ -241,7 +242,6 @@ class StoreEvents:
             found = await loading.load_topics(self._store, names)
             await self._active.decide_and_do(lambda context: topics.found_in_store(context, found))
             await self._active.decide_and_do(lambda context: reassignments.complete(context, changed))
-            await self._active.decide_and_do(deletion.resume)
         await self._active.commit_steps(Plan([Remove(path) for path, _ in nodes]))
 
     # -- requests through the store --

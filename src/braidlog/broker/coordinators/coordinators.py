@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
-from braidlog.broker.direct_changes import DirectChanges
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
 from braidlog.broker.metadata_cache import MetadataCache
@@ -78,7 +78,7 @@ class Coordinators:
         broker_id: BrokerId,
         registry: PartitionRegistry,
         committer: Committer,
-        changes: DirectChanges,
+        creation: AutoTopicCreation,
         cache: MetadataCache,
         settings: DynamicBrokerSettings,
         environment: Environment,
@@ -96,7 +96,7 @@ class Coordinators:
         # What was read before this listens.
         self._take_overrides(ImageDelta(configs_changed=dict(cache.image.configs.items())))
         self._image_topics = ImageTopics(cache)
-        self.topics = InternalTopics(changes, cache, settings, tasks)
+        self.topics = InternalTopics(creation, cache, settings, tasks)
 
         def logs(topic: str, read_size: str) -> CoordinatorLogs:
             return CoordinatorLogs(

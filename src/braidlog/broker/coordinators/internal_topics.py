@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from braidlog.broker.direct_changes import DirectChanges
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.broker import BrokerSettings
@@ -16,9 +16,9 @@ from braidlog.core.tasks import Tasks
 
 class InternalTopics:
     def __init__(
-        self, changes: DirectChanges, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
+        self, creation: AutoTopicCreation, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
     ) -> None:
-        self._changes = changes
+        self._creation = creation
         self._cache = cache
         self._settings = settings
         self._tasks = tasks
@@ -44,7 +44,7 @@ class InternalTopics:
     async def ensure(self, name: str) -> None:
         """Once this returns the topic is there; callers at the same time share its creation.
 
-        Raises COORDINATOR_NOT_AVAILABLE where the controller of another broker takes long: clients ask again.
+        Raises COORDINATOR_NOT_AVAILABLE where that is left to the controller of another broker: clients ask again.
         """
         if self._cache.image.topic(name) is not None:
             return
@@ -56,9 +56,9 @@ class InternalTopics:
         await asyncio.shield(creating)
 
     async def _create(self, name: str) -> None:
-        (result,) = await self._changes.create_topics([self.wanted(name)])
-        if result.error is not None:
-            raise CoordinatorNotAvailableError(f"{name} cannot be created: {result.error}")
+        error = (await self._creation.create([self.wanted(name)])).get(name)
+        if error is not None:
+            raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
 
 
 def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from braidlog.broker.interbroker.network import InterBrokerNetwork
 from braidlog.cluster.image import BrokerInfo, ClusterImage
 from braidlog.cluster.records import ProducerIdBlock
-from braidlog.core.protocol_errors import NONE, NotControllerError, UnsupportedVersionError, from_code
+from braidlog.cluster.store import StoreConnectionError
+from braidlog.config.broker import BrokerSettings
+from braidlog.core.protocol_errors import (
+    NONE,
+    NotControllerError,
+    ProtocolError,
+    UnsupportedVersionError,
+    from_code,
+)
 from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.net.outbound.errors import ClientError, NoConnection, RequestTimeout
 from braidlog.net.outbound.reconnecting_connection import ReconnectingConnection
@@ -18,6 +27,8 @@ from braidlog.wire.generated.allocate_producer_ids import AllocateProducerIdsReq
 from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from braidlog.wire.message import Message
+
+log = logging.getLogger("braidlog.broker")
 
 _RETRY_S: Final = 0.1
 
@@ -125,6 +136,26 @@ class ControllerClient:
 
     def close(self) -> None:
         self._channel.close()
+
+
+async def move_leaders_away(settings: BrokerSettings, ask: Callable[[], Awaitable[Sequence[TopicPartition]]]) -> bool:
+    """Before a stop. `ask` returns what could not be moved; false where leaders stay that nobody took over."""
+    if not settings.get_bool("controlled.shutdown.enable"):
+        return False
+    pause_s = settings.get_int("controlled.shutdown.retry.backoff.ms") / 1000
+    tries = max(1, settings.get_int("controlled.shutdown.max.retries"))
+    for number in range(1, tries + 1):
+        try:
+            left = await ask()
+            if not left:
+                return True
+            log.info("controlled shutdown: %d leaders could not be moved yet, such as %s", len(left), left[0])
+        except (ClientError, ProtocolError, StoreConnectionError) as problem:
+            log.warning("controlled shutdown, attempt %d of %d: %s", number, tries, problem)
+        if number < tries:
+            await asyncio.sleep(pause_s)
+    log.warning("stopping without a controlled shutdown: what this broker leads has no leader until others take over")
+    return False
 
 
 def _raise_if(error_code: int) -> None:

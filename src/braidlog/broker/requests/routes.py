@@ -133,7 +133,7 @@ def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
 def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
     auto_create = broker.settings.current.get_bool("auto.create.topics.enable")
     return MetadataHandler(
-        broker.direct_changes, broker.metadata_cache, broker.registry, auto_create, broker.coordinators.topics.wanted
+        broker.metadata_cache, broker.registry, broker.topic_creation, auto_create, broker.coordinators.topics.wanted
     )
 
 
@@ -202,13 +202,13 @@ def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest
 def _alter_configs(broker: Broker) -> ReturningHandler[AlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler
 
-    return AlterConfigsHandler(broker.direct_changes, broker.config_changes)
+    return AlterConfigsHandler(broker.direct_writes, broker.config_changes)
 
 
 def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import IncrementalAlterConfigsHandler
 
-    return IncrementalAlterConfigsHandler(broker.direct_changes, broker.config_changes, broker.broker_id)
+    return IncrementalAlterConfigsHandler(broker.direct_writes, broker.config_changes, broker.broker_id)
 
 
 def _describe_log_dirs(broker: Broker) -> ReturningHandler[DescribeLogDirsRequest]:

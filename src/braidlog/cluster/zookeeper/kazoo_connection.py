@@ -14,6 +14,7 @@ All of this rests on parts of kazoo that are not its public interface, which is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import select
 import socket
@@ -22,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -32,9 +33,12 @@ from kazoo.protocol.serialization import Exists, GetChildren, write_string
 from kazoo.protocol.states import Callback, EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
-from braidlog.cluster.store import EventKind, WatchEvent
+from braidlog.cluster.store import EventKind, StoreError, WatchEvent
 from braidlog.cluster.zookeeper.connection_settings import ConnectionSettings
 from braidlog.cluster.zookeeper.event_queue import EventQueue
+from braidlog.cluster.zookeeper.kazoo_requests import KazooRequests
+from braidlog.cluster.zookeeper.session_connection import ConnectionListener, OnAnswer, Request
+from braidlog.core.errors import BraidlogError
 
 _SET_WATCHES_XID: Final = -8
 # What ZooKeeper's own client puts into one such request.
@@ -55,31 +59,21 @@ _kazoo_log = logging.getLogger("braidlog.cluster.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
 
-class ConnectionListener(Protocol):
-    """A session; it hears everything on the loop, in order."""
-
-    def on_connected(self, session_id: int, timeout_s: float, sent_at: float) -> None: ...
-
-    def on_disconnected(self) -> None: ...
-
-    def on_session_expired(self) -> None: ...
-
-    def on_failed(self, problem: str, authentication: bool) -> None:
-        """kazoo has given up, for another reason than that the session expired or was closed."""
-        ...
-
-    def on_watch(self, event: WatchEvent) -> None: ...
-
-
 class KazooConnection:
-    """`submit` and `drop` may be called from the loop at any time; `start` and `stop` once."""
+    """A `SessionConnection`; made on the loop.
 
-    def __init__(
-        self, settings: ConnectionSettings, events: EventQueue, listener: ConnectionListener, now: Callable[[], float]
-    ) -> None:
+    Connections are numbered, and a request is meant for one of them: what is sent on the next one is for those to
+    decide who have heard that it is there.
+    """
+
+    def __init__(self, settings: ConnectionSettings, listener: ConnectionListener, now: Callable[[], float]) -> None:
+        self._loop = asyncio.get_running_loop()
+        events = EventQueue(self._loop)
         self._events = events
         self._listener = listener
-        self._handler = _Handler(settings, events, listener)
+        self._requests = KazooRequests(settings.chroot, settings.secure_acls)
+        self._stopping: asyncio.Future[None] | None = None
+        self._handler = _Handler(settings, events, listener, self._requests)
         self._client = _Client(
             hosts=settings.servers_text,
             timeout=settings.session_timeout_ms / 1000,
@@ -111,19 +105,28 @@ class KazooConnection:
     def start(self) -> None:
         self._client.start_async()
 
-    def submit(self, request: Any, on_answer: Callable[[Any, Exception | None], None]) -> None:
-        """`request` is one of kazoo's, or has its `type`, `serialize` and `deserialize`."""
-        self._client._call(request, _Answer(self._events, on_answer))
+    def submit(self, generation: int, request: Request, on_answer: OnAnswer) -> bool:
+        encoded = self._requests.encode(request)
+        with self._client.gate:
+            if self._client.generation != generation:
+                return False
+            self._client._call(encoded, _Answer(self._events, self._requests, request, on_answer))
+        return True
 
     def drop(self) -> None:
-        """Cut the connection: kazoo notices and connects again, perhaps to another server."""
+        """kazoo notices, and connects again."""
         connected = self._connection._socket
         if connected is not None:
             with suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
 
-    def stop(self) -> None:
-        """Blocks until the thread has ended: the session is closed then, if the server could be told in time."""
+    async def stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = self._loop.run_in_executor(None, self._stop)
+        await asyncio.shield(self._stopping)
+
+    def _stop(self) -> None:
+        """Blocks until kazoo's thread has ended."""
         client = self._client
         impatience = threading.Timer(_CLOSE_TIMEOUT_S, self.drop)
         impatience.start()
@@ -152,28 +155,48 @@ class KazooConnection:
 
 
 class _Answer:
-    """What kazoo takes for its AsyncResult: passes the answer on to the loop."""
+    """What kazoo takes for its AsyncResult: passes the answer, decoded, on to the loop."""
 
-    __slots__ = ("_events", "_on_answer")
+    __slots__ = ("_events", "_on_answer", "_request", "_requests")
 
-    def __init__(self, events: EventQueue, on_answer: Callable[[Any, Exception | None], None]) -> None:
+    def __init__(self, events: EventQueue, requests: KazooRequests, request: Request, on_answer: OnAnswer) -> None:
         self._events = events
-        self._on_answer: Callable[[Any, Exception | None], None] | None = on_answer
+        self._requests = requests
+        self._request = request
+        self._on_answer: OnAnswer | None = on_answer
 
     def set(self, value: Any = None) -> None:
-        self._pass_on(value, None)
+        try:
+            answer = self._requests.decode(self._request, value)
+        except StoreError as refused:
+            self._pass_on(None, refused)
+        else:
+            self._pass_on(answer, None)
 
     def set_exception(self, problem: Exception) -> None:
-        self._pass_on(None, problem)
+        self._pass_on(None, self._requests.problem(self._request, problem))
 
-    def _pass_on(self, value: Any, problem: Exception | None) -> None:
+    def _pass_on(self, answer: Any, problem: BraidlogError | None) -> None:
         # kazoo may report a connection that closed under a request twice.
         on_answer, self._on_answer = self._on_answer, None
         if on_answer is not None:
-            self._events.put(partial(on_answer, value, problem))
+            self._events.put(partial(on_answer, answer, problem))
 
 
 class _Client(KazooClient):  # type: ignore[misc]
+    def __init__(self, **options: Any) -> None:
+        self.gate = threading.Lock()
+        # The number of the connection that takes requests, 0 for none.
+        self.generation = 0
+        super().__init__(**options)
+
+    def _session_callback(self, state: str) -> None:
+        """Whatever is submitted before this is answered in here, and nothing is submitted after it."""
+        if state not in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
+            with self.gate:
+                self.generation = 0
+        super()._session_callback(state)
+
     def _reset_watchers(self) -> None:
         """Not when the connection is lost: see `_Connection._connect`."""
         if self._state != KeeperState.CONNECTING:
@@ -212,6 +235,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._events = events
         self._listener = listener
         self._now = now
+        self._connections = 0
         self.problem = "no server has answered"
         # Paths with a watch for a node that was missing: the server is told so when they are set again.
         self._watched_missing: set[str] = set()
@@ -228,7 +252,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             raise
         # kazoo's read timeout is two thirds of what was negotiated.
         timeout_s = read_timeout_ms * 1.5 / 1000
-        self._events.put(partial(self._listener.on_connected, client._session_id, timeout_s, sent_at))
+        self._connections += 1
+        with client.gate:
+            client.generation = self._connections
+        told = partial(self._listener.on_connected, self._connections, client._session_id, timeout_s, sent_at)
+        self._events.put(told)
         return read_timeout_ms, connect_timeout_ms
 
     def _set_watches_again(self, zxid: int, timeout_s: float) -> None:
@@ -277,9 +305,12 @@ def _text(problem: Exception) -> str:
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """One thread, that of the connection: what it has to tell goes to the loop instead of to workers."""
 
-    def __init__(self, settings: ConnectionSettings, events: EventQueue, listener: ConnectionListener) -> None:
+    def __init__(
+        self, settings: ConnectionSettings, events: EventQueue, listener: ConnectionListener, requests: KazooRequests
+    ) -> None:
         super().__init__()
         self._settings = settings
+        self._requests = requests
         self._events = events
         self._listener = listener
 
@@ -304,7 +335,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         (event,) = callback.args
         kind = _KINDS.get(event.type)
         if kind is not None:
-            self._events.put(partial(self._listener.on_watch, WatchEvent(kind, event.path)))
+            self._events.put(partial(self._listener.on_watch, WatchEvent(kind, self._requests.path_below(event.path))))
 
     def create_connection(self, address: tuple[str, int], hostname: str, **_: Any) -> socket.socket:
         settings = self._settings

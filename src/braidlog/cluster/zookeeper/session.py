@@ -19,10 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
-
-from kazoo import exceptions as kazoo_errors
-from kazoo.protocol import serialization as kazoo_requests
+from typing import Any, Final, NamedTuple, cast
 
 from braidlog.cluster.store import (
     ANY_VERSION,
@@ -40,7 +37,6 @@ from braidlog.cluster.store import (
     SessionLease,
     SetData,
     Stat,
-    StoreError,
     StoreUnavailableError,
     UnknownOutcomeError,
     Watch,
@@ -48,20 +44,21 @@ from braidlog.cluster.store import (
     check_path,
     operation_bytes,
 )
-from braidlog.cluster.zookeeper.connection_settings import ConnectionSettings
-from braidlog.cluster.zookeeper.event_queue import EventQueue
-from braidlog.cluster.zookeeper.kazoo_connection import KazooConnection
-from braidlog.cluster.zookeeper.requests import (
-    MultiRead,
-    full_path,
-    operation_request,
-    path_below,
-    refusal,
-    stat_of,
+from braidlog.cluster.zookeeper.session_connection import (
+    ConnectionListener,
+    ConnectionLostError,
+    Exists,
+    GetChildren,
+    GetData,
+    GetMany,
+    Request,
+    SessionConnection,
+    Sync,
+    Transact,
 )
 from braidlog.cluster.zookeeper.session_metrics import SessionMetrics, SessionState
 from braidlog.core.clock import Clock
-from braidlog.core.errors import FatalError
+from braidlog.core.errors import BraidlogError, FatalError
 from braidlog.core.tasks import Tasks
 
 # Nodes in one request of `get_many`: a millisecond or two of decoding in kazoo's thread.
@@ -76,24 +73,17 @@ _log = logging.getLogger("braidlog.cluster.zookeeper")
 class _Call:
     """One request and whoever waits for its answer."""
 
-    __slots__ = ("answer", "changes", "on_success", "path", "renews", "request", "sent_at")
+    __slots__ = ("answer", "changes", "on_success", "renews", "request", "sent_at")
 
     def __init__(
-        self,
-        request: Any,
-        path: str,
-        answer: asyncio.Future[Any],
-        changes: bool,
-        renews: bool,
-        on_success: Callable[[], None] | None,
+        self, request: Request, answer: asyncio.Future[Any], on_success: Callable[[], None] | None = None
     ) -> None:
         self.request = request
-        self.path = path
         self.answer = answer
         # Whether it may have changed something, should its answer be lost.
-        self.changes = changes
+        self.changes = isinstance(request, Transact)
         # Whether an answer renews the lease.
-        self.renews = renews
+        self.renews = isinstance(request, Transact | Sync)
         # Called when the answer arrives, before any event that comes after it.
         self.on_success = on_success
         self.sent_at = 0.0
@@ -103,22 +93,38 @@ class _Call:
             self.answer.set_exception(problem)
 
 
-class ZooKeeperSession:
-    """Opened by `ZooKeeperStore.open_session`."""
+class SessionSettings(NamedTuple):
+    """`servers` and `connection_timeout_ms` for messages; what else there is concerns the connection alone."""
 
-    def __init__(self, settings: ConnectionSettings, clock: Clock, metrics: SessionMetrics) -> None:
+    servers: str
+    connection_timeout_ms: int
+    max_in_flight: int
+    # Whether every connection has been authenticated.
+    sasl: bool = False
+
+
+class ZooKeeperSession:
+    """`connect` makes what carries the session, given who listens to it."""
+
+    def __init__(
+        self,
+        connect: Callable[[ConnectionListener], SessionConnection],
+        settings: SessionSettings,
+        clock: Clock,
+        metrics: SessionMetrics,
+    ) -> None:
         self._settings = settings
-        self._chroot = settings.chroot
         self._now = clock.monotonic
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._connection = KazooConnection(settings, EventQueue(self._loop), self, self._now)
+        self._connection = connect(self)
         self._tasks = Tasks("zookeeper session")
         self._session_id = 0
         # Set by the first connection, which negotiates the timeout.
         self._lease = SessionLease(self._now, 0.0)
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._connected = False
+        self._generation = 0
         self._open = True
         self._expired = False
         self._on_expiry: list[Callable[[], None]] = []
@@ -128,46 +134,27 @@ class ZooKeeperSession:
         # Reads whose connection was lost, in the order of sending: the next connection begins with them.
         self._to_resend: list[_Call] = []
         self._end_of_waiting: asyncio.TimerHandle | None = None
-        self._stopping: asyncio.Future[None] | None = None
         self._data_watches: dict[str, dict[Watch, None]] = {}
         self._child_watches: dict[str, dict[Watch, None]] = {}
 
     async def open(self) -> None:
-        """Connect within `zookeeper.connection.timeout.ms` and see that the chroot is there."""
+        """Connect within `zookeeper.connection.timeout.ms`."""
         self._set_state(SessionState.CONNECTING)
         self._connection.start()
         timeout_ms = self._settings.connection_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._opened
-                if self._chroot:
-                    await self._create_chroot()
         except TimeoutError:
             await self.close()
             raise StoreUnavailableError(
-                f"cannot reach ZooKeeper at {self._settings.servers_text} within {timeout_ms} ms "
+                f"cannot reach ZooKeeper at {self._settings.servers} within {timeout_ms} ms "
                 f"({self._connection.problem}); see zookeeper.connect and zookeeper.connection.timeout.ms"
             ) from None
         except BaseException:
             await self.close()
             raise
         self._tasks.spawn("heartbeat", self._heartbeat())
-
-    async def _create_chroot(self) -> None:
-        if await self._send(kazoo_requests.Exists(self._chroot, None), "/") is not None:
-            return
-        position = 0
-        while position != -1:
-            position = self._chroot.find("/", position + 1)
-            prefix = self._chroot if position == -1 else self._chroot[:position]
-            request = operation_request(Create(prefix), "", self._settings.secure_acls)
-            try:
-                await self._send(request, prefix, changes=True)
-            except kazoo_errors.NodeExistsError:
-                continue
-            except kazoo_errors.KazooException as problem:
-                raise refusal(problem, prefix) or StoreError(prefix, str(problem)) from problem
-        _log.info("created %s in ZooKeeper, where zookeeper.connect puts the cluster", self._chroot)
 
     # -- the interface --
 
@@ -198,138 +185,70 @@ class ZooKeeperSession:
             self._on_expiry.append(callback)
 
     async def sync(self) -> None:
-        # The path makes no difference: the server catches up as a whole.
-        await self._send(kazoo_requests.Sync("/"), "/", renews=True)
+        await self._enqueue(Sync()).answer
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        request = kazoo_requests.GetData(self._full(path), watch is not None)
-        data, stat = await self._read(request, path, self._data_watches, watch)
-        return Node(data or b"", stat_of(stat))
+        check_path(path)
+        return cast(Node, await self._read(GetData(path, watch is not None), path, self._data_watches, watch))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        full_paths = [self._full(path) for path in paths]
-        parts = [full_paths[at : at + _NODES_IN_A_READ] for at in range(0, len(paths), _NODES_IN_A_READ)]
-        calls = [self._enqueue(MultiRead(part), part[0]) for part in parts]
+        for path in paths:
+            check_path(path)
+        parts = [paths[at : at + _NODES_IN_A_READ] for at in range(0, len(paths), _NODES_IN_A_READ)]
+        calls = [self._enqueue(GetMany(part)) for part in parts]
         nodes: list[Node | None] = []
         for call in calls:
             nodes += await call.answer
-        for path, node in zip(paths, nodes, strict=True):
-            if isinstance(node, Exception):
-                raise refusal(node, path) or StoreError(path, str(node))
         return nodes
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        request = kazoo_requests.Exists(self._full(path), watch is not None)
-        stat = await self._read(request, path, self._data_watches, watch)
-        return None if stat is None else stat_of(stat)
+        check_path(path)
+        return cast(Stat | None, await self._read(Exists(path, watch is not None), path, self._data_watches, watch))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        request = kazoo_requests.GetChildren(self._full(path), watch is not None)
-        return sorted(await self._read(request, path, self._child_watches, watch))
+        check_path(path)
+        return sorted(await self._read(GetChildren(path, watch is not None), path, self._child_watches, watch))
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        return cast(str, await self._change(Create(path, data, ephemeral, sequential)))
+        (created,) = await self.multi((Create(path, data, ephemeral, sequential),))
+        return cast(str, created)
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        return cast(Stat, await self._change(SetData(path, data, version)))
+        (stat,) = await self.multi((SetData(path, data, version),))
+        return cast(Stat, stat)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._change(Delete(path, version))
+        await self.multi((Delete(path, version),))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         if not operations:
             return []
-        self._check(operations)
-        requests = [operation_request(each, self._chroot, self._settings.secure_acls) for each in operations]
-        results = await self._send(kazoo_requests.Transaction(requests), operations[0].path, changes=True)
-        for place, (operation, result) in enumerate(zip(operations, results, strict=True)):
-            # Those around the one that was refused say that they were rolled back.
-            if isinstance(result, Exception) and not isinstance(
-                result, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency
-            ):
-                refused = refusal(result, operation.path, operation) or StoreError(operation.path, str(result))
-                refused.operation = place
-                raise refused
-        return [self._outcome(operation, result) for operation, result in zip(operations, results, strict=True)]
+        _check(operations)
+        return cast("list[Outcome]", await self._enqueue(Transact(operations)).answer)
 
     async def close(self) -> None:
         if self._open:
             self._end()
             self._set_state(SessionState.CLOSED)
         await self._tasks.close()
-        await self._stop_connection()
+        await self._connection.stop()
 
     # -- calls --
 
-    async def _change(self, operation: Operation) -> Outcome:
-        self._check((operation,))
-        request = operation_request(operation, self._chroot, self._settings.secure_acls)
-        try:
-            return self._outcome(operation, await self._send(request, operation.path, changes=True))
-        except kazoo_errors.KazooException as problem:
-            raise refusal(problem, operation.path, operation) or StoreError(operation.path, str(problem)) from problem
-
-    async def _read(self, request: Any, path: str, table: dict[str, dict[Watch, None]], watch: Watch | None) -> Any:
+    async def _read(self, request: Request, path: str, table: dict[str, dict[Watch, None]], watch: Watch | None) -> Any:
         def note() -> None:
             if watch is not None:
                 table.setdefault(path, {})[watch] = None
 
-        try:
-            return await self._send(request, path, on_success=note)
-        except kazoo_errors.KazooException as problem:
-            raise refusal(problem, path) or StoreError(path, str(problem)) from problem
+        return await self._enqueue(request, note).answer
 
-    def _check(self, operations: Sequence[Operation]) -> None:
-        size = 0
-        for place, operation in enumerate(operations):
-            path = operation.path
-            try:
-                # The number that ZooKeeper appends makes a name of what ends in a slash.
-                check_path(path + "0" if isinstance(operation, Create) and operation.sequential else path)
-                if isinstance(operation, Delete) and path == "/":
-                    raise InvalidPathError(path, "the root cannot be deleted")
-            except InvalidPathError as refused:
-                refused.operation = place
-                raise
-            size += operation_bytes(operation)
-        if size > MAX_REQUEST_BYTES:
-            raise RequestTooLargeError(operations[0].path, size, MAX_REQUEST_BYTES)
-
-    def _full(self, path: str) -> str:
-        check_path(path)
-        return full_path(self._chroot, path)
-
-    def _outcome(self, operation: Operation, result: Any) -> Outcome:
-        if isinstance(operation, Create):
-            return path_below(self._chroot, result)
-        return stat_of(result) if isinstance(operation, SetData) else None
-
-    async def _send(
-        self,
-        request: Any,
-        path: str,
-        *,
-        changes: bool = False,
-        renews: bool = False,
-        on_success: Callable[[], None] | None = None,
-    ) -> Any:
-        call = self._enqueue(request, path, changes=changes, renews=renews or changes, on_success=on_success)
-        return await call.answer
-
-    def _enqueue(
-        self,
-        request: Any,
-        path: str,
-        *,
-        changes: bool = False,
-        renews: bool = False,
-        on_success: Callable[[], None] | None = None,
-    ) -> _Call:
+    def _enqueue(self, request: Request, on_success: Callable[[], None] | None = None) -> _Call:
         if not self._open:
-            raise SessionExpiredError(f"session {self._session_id:#x} is over; open a new one")
-        if not self._connected and self._end_of_waiting is None:
+            raise self._over()
+        if not self._connected:
             self._lease.check()
-        call = _Call(request, path, self._loop.create_future(), changes, renews, on_success)
+            self._limit_waiting()
+        call = _Call(request, self._loop.create_future(), on_success)
         self._waiting.append(call)
         self._pump()
         return call
@@ -343,27 +262,33 @@ class ZooKeeperSession:
             if call.changes and not self._lease.valid():
                 call.fail(_lease_over())
                 continue
-            self._submit(call)
+            if not self._submit(call):
+                self._waiting.appendleft(call)
 
-    def _submit(self, call: _Call) -> None:
+    def _submit(self, call: _Call) -> bool:
         call.sent_at = self._now()
         self._in_flight[call] = None
-        self._connection.submit(call.request, partial(self._answered, call))
+        if self._connection.submit(self._generation, call.request, partial(self._answered, call)):
+            return True
+        # The connection is gone, of which we have yet to hear.
+        del self._in_flight[call]
+        self._connected = False
+        return False
 
-    def _answered(self, call: _Call, value: Any, problem: Exception | None) -> None:
+    def _answered(self, call: _Call, value: Any, problem: BraidlogError | None) -> None:
         if call not in self._in_flight:
             return  # it was given up when the session ended
         del self._in_flight[call]
-        if isinstance(problem, kazoo_errors.ConnectionLoss | kazoo_errors.ConnectionClosedError):
+        if isinstance(problem, ConnectionLostError):
             # Said of each request before it is said of the connection: nothing may be sent in between.
             self._connected = False
             if call.changes:
-                call.fail(_unknown_outcome(call.path))
+                call.fail(_unknown_outcome())
             else:
                 self._to_resend.append(call)
             return
-        if isinstance(problem, kazoo_errors.SessionExpiredError | kazoo_errors.AuthFailedError):
-            call.fail(SessionExpiredError(f"session {self._session_id:#x} is over; open a new one"))
+        if isinstance(problem, SessionExpiredError):
+            call.fail(self._over())
             return
         if call.renews:
             self._lease.answered(call.sent_at)
@@ -384,8 +309,9 @@ class ZooKeeperSession:
             if not self._connected:
                 continue
             # Past the queue: a lease must not wait for reads.
-            beat = _Call(kazoo_requests.Sync("/"), "/", self._loop.create_future(), False, True, None)
-            self._submit(beat)
+            beat = _Call(Sync(), self._loop.create_future())
+            if not self._submit(beat):
+                continue
             done, _ = await asyncio.wait((beat.answer,), timeout=timeout_s * _SILENCE_SHARE)
             if not done and beat in self._in_flight:
                 _log.warning("ZooKeeper has not answered for %.1f s: connecting again", timeout_s * _SILENCE_SHARE)
@@ -395,11 +321,12 @@ class ZooKeeperSession:
 
     # -- what the connection tells, in order --
 
-    def on_connected(self, session_id: int, timeout_s: float, sent_at: float) -> None:
+    def on_connected(self, generation: int, session_id: int, timeout_s: float, sent_at: float) -> None:
         if not self._open:
             return
+        self._generation = generation
         self._metrics.sync_connects.value += 1
-        if self._settings.sasl_username:
+        if self._settings.sasl:
             self._metrics.sasl_authentications.value += 1
         self._set_state(SessionState.CONNECTED)
         if self._end_of_waiting is not None:
@@ -430,13 +357,19 @@ class ZooKeeperSession:
             self._session_id,
             left_s,
         )
-        if self._end_of_waiting is None:
-            self._end_of_waiting = self._loop.call_later(left_s, self._lease_ended)
+        self._limit_waiting()
 
-    def _lease_ended(self) -> None:
+    def _limit_waiting(self) -> None:
+        if self._end_of_waiting is None:
+            self._end_of_waiting = self._loop.call_later(self._lease.remaining_s(), self._end_waiting)
+
+    def _end_waiting(self) -> None:
         """Only for those who wait: who acts checks the lease itself."""
         self._end_of_waiting = None
         if self._connected or not self._open:
+            return
+        if self._lease.valid():  # timers are a little early at times
+            self._limit_waiting()
             return
         _log.warning(
             "ZooKeeper has not answered within the session timeout: until it does, this broker changes nothing there, "
@@ -462,7 +395,7 @@ class ZooKeeperSession:
             self._metrics.auth_failures.value += 1
             self._set_state(SessionState.AUTH_FAILED)
             problem = "it refuses the user or the password; see braidlog.zookeeper.sasl.username and .password"
-        error = FatalError(f"cannot use ZooKeeper at {self._settings.servers_text}: {problem}")
+        error = FatalError(f"cannot use ZooKeeper at {self._settings.servers}: {problem}")
         if not self._opened.done():
             self._opened.set_exception(error)
             return
@@ -470,7 +403,7 @@ class ZooKeeperSession:
         self._lose()
 
     def on_watch(self, event: WatchEvent) -> None:
-        path = path_below(self._chroot, event.path)
+        path = event.path
         fired: dict[Watch, None] = {}
         if event.kind != EventKind.CHILDREN_CHANGED:
             fired |= self._data_watches.pop(path, {})
@@ -478,7 +411,7 @@ class ZooKeeperSession:
             fired |= self._child_watches.pop(path, {})
         for watch in fired:
             # Answers wake their tasks through the loop's queue, so events must go the same way to stay in order.
-            self._loop.call_soon(self._call_watch, watch, WatchEvent(event.kind, path))
+            self._loop.call_soon(self._call_watch, watch, event)
 
     def _call_watch(self, watch: Watch, event: WatchEvent) -> None:
         if self._open:
@@ -499,29 +432,43 @@ class ZooKeeperSession:
         self._lease.end()
         if self._end_of_waiting is not None:
             self._end_of_waiting.cancel()
-        over = SessionExpiredError(f"session {self._session_id:#x} is over; open a new one")
         for call in [*self._in_flight, *self._to_resend, *self._waiting]:
-            call.fail(_unknown_outcome(call.path) if call.changes and call in self._in_flight else over)
+            call.fail(_unknown_outcome() if call.changes and call in self._in_flight else self._over())
         self._in_flight.clear()
         self._to_resend.clear()
         self._waiting.clear()
         self._data_watches.clear()
         self._child_watches.clear()
         if self._opened.done():
-            self._tasks.spawn("ending", self._stop_connection())
+            self._tasks.spawn("ending", self._connection.stop())
 
-    async def _stop_connection(self) -> None:
-        if self._stopping is None:
-            self._stopping = self._loop.run_in_executor(None, self._connection.stop)
-        await asyncio.shield(self._stopping)
+    def _over(self) -> SessionExpiredError:
+        return SessionExpiredError(f"session {self._session_id:#x} is over; open a new one")
 
     def _set_state(self, state: SessionState) -> None:
         self._metrics.state = state
 
 
-def _unknown_outcome(path: str) -> UnknownOutcomeError:
-    return UnknownOutcomeError(f"{path}: the connection to ZooKeeper was lost before the answer; read what is there")
+def _unknown_outcome() -> UnknownOutcomeError:
+    return UnknownOutcomeError("the connection to ZooKeeper was lost before it answered; read what is there")
 
 
 def _lease_over() -> LeaseExpiredError:
     return LeaseExpiredError("ZooKeeper has not answered within the session timeout")
+
+
+def _check(operations: Sequence[Operation]) -> None:
+    size = 0
+    for place, operation in enumerate(operations):
+        path = operation.path
+        try:
+            # The number that ZooKeeper appends makes a name of what ends in a slash.
+            check_path(path + "0" if isinstance(operation, Create) and operation.sequential else path)
+            if isinstance(operation, Delete) and path == "/":
+                raise InvalidPathError(path, "the root cannot be deleted")
+        except InvalidPathError as refused:
+            refused.operation = place
+            raise
+        size += operation_bytes(operation)
+    if size > MAX_REQUEST_BYTES:
+        raise RequestTooLargeError(operations[0].path, size, MAX_REQUEST_BYTES)

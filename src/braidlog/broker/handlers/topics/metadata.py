@@ -4,8 +4,8 @@
     v4      the client may forbid auto-creation                       v8    authorized operations
     v6      LISTENER_NOT_FOUND where the leader is alive, but not on this listener
 
-A topic that is auto-created is described in the same response: its creation is awaited, not reported as an error. Only
-where the controller of another broker takes long for it the answer is LEADER_NOT_AVAILABLE.
+A topic that is auto-created by the controller itself is described in the same response; any other broker answers
+LEADER_NOT_AVAILABLE meanwhile.
 A topic that is named again is described once. Many topics are described in slices (`broker/requests/time_slicing`).
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, Final
 
-from braidlog.broker.direct_changes import DirectChanges
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.handlers.authorized_operations import (
     AUTHORIZED_OPERATIONS_OMITTED,
     CLUSTER_OPERATIONS,
@@ -56,14 +56,14 @@ _LISTENER_NOT_FOUND_FROM: Final = 6
 class MetadataHandler:
     def __init__(
         self,
-        changes: DirectChanges,
         cache: MetadataCache,
         registry: PartitionRegistry,
+        creation: AutoTopicCreation,
         auto_create: bool,
         wanted: Callable[[str], NewTopic],
     ) -> None:
-        self._changes = changes
         self._cache = cache
+        self._creation = creation
         self._registry = registry
         self._auto_create = auto_create
         # How a topic of that name is made: the internal ones are not like the others.
@@ -93,8 +93,7 @@ class MetadataHandler:
     async def _create_then_describe(
         self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
     ) -> MetadataResponse:
-        results = await self._changes.create_topics([self._wanted(name) for name in names])
-        errors = {result.name: result.error for result in results if result.error is not None}
+        errors = await self._creation.create([self._wanted(name) for name in names])
         response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors))
         return response
 
