@@ -73,7 +73,7 @@ def _health(server: Server) -> Page:
 
 def broker_metrics(server: Server) -> MetricsRegistry:
     """Every metric of a broker that has started."""
-    registry = MetricsRegistry()
+    registry = server.broker.metrics
     _topics(registry, server)
     _requests(registry, server)
     _connections(registry, server)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
 from braidlog.core.clock import Clock, SystemClock
+from braidlog.net.outbound.connector import Connector
 from braidlog.storage.cleaner.pass_runner import PassRunner, ProcessPassRunner
 from braidlog.storage.dirs.directory_lock import lock_directory
 from braidlog.storage.dirs.log_directory import LockDirectory
@@ -35,6 +36,8 @@ class Environment(NamedTuple):
     # What this process may use: of its control group where that has a limit, else of the machine.
     memory_bytes: int
     cpus: int
+    # How other brokers are reached; over TCP where there is none.
+    connector: Connector | None = None
 
 
 class Executors:

@@ -15,7 +15,7 @@ How a call fails:
 
     StoreError              refused: nothing has changed, and the same call would be refused again
     StoreUnavailableError   not sent, as the store cannot be reached: nothing has changed, try again later
-    UnknownOutcomeError     sent, but the answer was lost: it may have happened or not; read and decide
+    UnknownOutcomeError     sent, but the answer was lost: it may have happened or not; `sync`, read and decide
     SessionExpiredError     the session is over: its ephemerals are gone, only a new session can go on
     StoreFailedError        the store itself is broken (embedded only): the broker must stop
 
@@ -57,10 +57,10 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node was changed since it was read: read it again and decide again."""
+    """The node was changed since it was read: read it again and decide again. Not every store tells its version."""
 
-    def __init__(self, path: str, expected: int, actual: int) -> None:
-        super().__init__(path, f"expected version {expected}, but it is at {actual}")
+    def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
+        super().__init__(path, f"expected version {expected}, but it is at {'another' if actual is None else actual}")
         self.expected = expected
         self.actual = actual
 
@@ -103,7 +103,10 @@ class LeaseExpiredError(StoreUnavailableError):
 
 
 class UnknownOutcomeError(StoreConnectionError):
-    """The request was sent and its answer lost: the change may have happened, or may yet happen, or never will."""
+    """The request was sent and its answer lost: the change may have happened or not.
+
+    Once `sync` has returned in the same session that is settled: what a read does not show then will not come any more.
+    """
 
 
 class StoreFailedError(BraidlogError):
@@ -255,7 +258,7 @@ class CoordinationStore(Protocol):
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Many reads at the price of about one; a missing node gives None."""
+        """Many reads at the price of about one, though not at one moment; a missing node gives None."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
@@ -317,8 +320,11 @@ async def ensure_path(store: CoordinationStore, path: str) -> None:
     while position != -1:
         position = path.find("/", position + 1)
         prefix = path if position == -1 else path[:position]
-        if await store.exists(prefix) is None:
+        while await store.exists(prefix) is None:
             try:
                 await store.create(prefix)
+                break
             except NodeExistsError:
-                continue
+                break
+            except UnknownOutcomeError:
+                await store.sync()

@@ -129,3 +129,17 @@ class FencedStore:
             else:
                 operations.append(step)
         return operations
+
+
+def _parts(operations: Sequence[Operation], limit: int) -> list[list[Operation]]:
+    """As few as go into one request each; at least one, since also a commit of nothing is fenced."""
+    parts: list[list[Operation]] = [[]]
+    size = 0
+    for operation in operations:
+        each = operation_bytes(operation)
+        if parts[-1] and size + each > limit:
+            parts.append([])
+            size = 0
+        parts[-1].append(operation)
+        size += each
+    return parts

@@ -76,6 +76,10 @@ def test_a_broker() -> None:
         "braidlog.log.level",
         "braidlog.memory.max",
         "braidlog.store.dir",
+        "braidlog.inter.broker.requests.on.any.listener",
+        "braidlog.session.loss",
+        "braidlog.zookeeper.sasl.password",
+        "braidlog.zookeeper.sasl.username",
     }
     assert theirs.keys() <= ours.keys()
     # While log.retention.ms is set at run time, Kafka shows log.retention.hours with its default beside its source.

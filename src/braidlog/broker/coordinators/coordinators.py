@@ -93,6 +93,8 @@ class Coordinators:
         settings.on_change(self._settings_changed)
         self._registry = registry
         self._cache = cache
+        # What was read before this listens.
+        self._take_overrides(ImageDelta(configs_changed=dict(cache.image.configs.items())))
         self._image_topics = ImageTopics(cache)
         self.topics = InternalTopics(creation, cache, settings, tasks)
 

@@ -54,7 +54,10 @@ class FindCoordinatorHandler:
 
     def _finder(self, topic: str, listener: str) -> Callable[[str], Coordinator]:
         image = self._cache.image
-        partitions = image.topics[topic].partitions
+        known = image.topic(topic)
+        if known is None:
+            raise CoordinatorNotAvailableError(f"{topic} is being created")
+        partitions = known.partitions
 
         def find(key: str) -> Coordinator:
             broker = image.brokers.get(partitions[partition_for(key, len(partitions))].leader)

@@ -189,9 +189,13 @@ class ProduceHandler:
         self.add_or_verify: AddOrVerify | None = None
         # transaction.partition.verification.enable
         self.verifies: Callable[[], bool] | None = None
+        # Whether the cluster still counts on this broker; set where braidlog.session.loss=refuse.
+        self.has_session: Callable[[], bool] | None = None
 
     def handle(self, request: ProduceRequest, exchange: Exchange) -> None:
         ack = ProduceAck(exchange, request.acks)
+        if self.has_session is not None and request.acks != ACKS_ALL and not self.has_session():
+            ack.refused = NotLeaderOrFollowerError("this broker has lost its session, and another may lead by now")
         if has_transaction(request):
             if request.transactional_id is not None:
                 required = self.verifies is None or self.verifies()

@@ -143,7 +143,7 @@ class ElectLeadersHandler:
                 for topic in request.topic_partitions or []
             ]
         )
-        # Off the controller Kafka names the error with each partition alone; where none is named, that would say nothing.
+        # Off the controller Kafka names the error with each partition alone; where none is named, it would be lost.
         by_partition = isinstance(error, NotControllerError) and request.topic_partitions
         if version >= 1 and not by_partition:
             response.error_code = error.code
