@@ -128,8 +128,13 @@ def check_epoch(context: ControllerContext, broker: BrokerId, epoch: int) -> Non
         raise StaleBrokerEpochError(f"broker {broker} was registered anew: its epoch is {info.epoch}, not {epoch}")
 
 
-def controlled_shutdown(context: ControllerContext, broker: BrokerId, epoch: int) -> tuple[Plan, list[TopicPartition]]:
-    """Others lead what this broker leads, and it leaves every ISR. Gives what it leads still, of several replicas."""
+def controlled_shutdown(
+    context: ControllerContext, broker: BrokerId, epoch: int, topics: Sequence[str]
+) -> tuple[Plan, list[TopicPartition]]:
+    """In these topics others lead what this broker leads, and it leaves every ISR.
+
+    Gives what it leads still, of the partitions with several replicas.
+    """
     check_epoch(context, broker, epoch)
     if broker not in context.image.brokers:
         raise BrokerNotAvailableError(f"broker {broker} is not registered")
@@ -137,8 +142,9 @@ def controlled_shutdown(context: ControllerContext, broker: BrokerId, epoch: int
     changes: dict[str, dict[int, PartitionInfo]] = {}
     stops: list[Stop] = []
     remaining: list[TopicPartition] = []
-    for topic in context.image.topics.values():
-        if topic.name in context.deletions:
+    for name in topics:
+        topic = context.image.topic(name)
+        if topic is None or name in context.deletions:
             continue
         for index, before in enumerate(topic.partitions):
             if broker not in before.replicas or len(before.replicas) == 1 or before.partition_epoch == -1:

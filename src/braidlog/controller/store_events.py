@@ -19,7 +19,7 @@ import logging
 from collections.abc import Sequence
 
 from braidlog.cluster import loading, paths, records
-from braidlog.cluster.image import ImageDelta, TopicImage
+from braidlog.cluster.image import ImageDelta
 from braidlog.cluster.records import BadRecordError
 from braidlog.cluster.store import NoNodeError, Watch, WatchEvent
 from braidlog.controller import brokers, deletion, elections, reassignments, takeover, topics
@@ -43,8 +43,6 @@ class StoreEvents:
         self._watched_topics: set[str] = set()
         self._changed_topics: dict[str, None] = {}
         self._last_config_change = ""
-        # Topics that are not in the image although they are in the store, when a takeover found them.
-        self.found_deleting: tuple[TopicImage, ...] = ()
         active.read_again = self._read_again
 
     @property
@@ -71,7 +69,6 @@ class StoreEvents:
         # A topic that is being reassigned is served until that is done; so are all that may not be deleted.
         kept = [topic for topic in loaded.deleting if not enabled or any(info.reassigning for info in topic.partitions)]
         image = loaded.image.apply(ImageDelta(topics_created=tuple(kept)))
-        self.found_deleting = tuple(topic for topic in loaded.deleting if topic not in kept)
         active.load(image)
         await self._watch_topics([*image.topics, *(topic.name for topic in loaded.deleting)])
         await active.decide_and_do(lambda context: Plan(requests=(RequestBatch(brokers_changed=True),)))

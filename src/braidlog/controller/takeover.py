@@ -20,7 +20,9 @@ def take_over(context: ControllerContext, topics: Sequence[str], bump_leader_epo
     changes: dict[str, dict[int, PartitionInfo]] = {}
     unchanged = []
     for name in topics:
-        topic = context.image.topics[name]
+        topic = context.image.topic(name)
+        if topic is None:
+            continue
         for index, before in enumerate(topic.partitions):
             where = TopicPartition(name, index)
             after = repaired(context, where, before, live)
