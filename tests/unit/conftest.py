@@ -1,4 +1,4 @@
-"""Tests here may be coroutines."""
+"""Unit tests may be coroutines."""
 
 from __future__ import annotations
 
