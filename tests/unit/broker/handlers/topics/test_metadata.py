@@ -9,7 +9,6 @@ from braidlog.broker.server import Server
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import NONE, LeaderNotAvailableError
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
-from braidlog.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from support.in_process_server import answer, on_server
 
@@ -50,19 +49,5 @@ def test_metadata_names_no_leader_and_the_offline_replica(tmp_path: Path) -> Non
             metadata = await answer(server, "Metadata", 12, MetadataRequest(topics=topics))
             assert reported(metadata.topics[0].partitions) == expected
             assert metadata.topics[0].error_code == NONE
-
-    on_server(tmp_path, check, broker_id="1", log_dirs=f"{tmp_path}/a,{tmp_path}/b")
-
-
-def test_describe_topic_partitions_does_so_without_an_error(tmp_path: Path) -> None:
-    async def check(server: Server) -> None:
-        lost = await lose_a_directory(server)
-        expected = {
-            index: (NONE, -1, [1], [1], [1]) if index in lost else (NONE, 1, [1], [1], [])
-            for index in range(PARTITIONS)
-        }
-        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="records")])
-        described = await answer(server, "DescribeTopicPartitions", 0, request)
-        assert reported(described.topics[0].partitions) == expected
 
     on_server(tmp_path, check, broker_id="1", log_dirs=f"{tmp_path}/a,{tmp_path}/b")

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.broker.handlers.records.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
+from braidlog.core.clock import ManualClock
 from braidlog.core.slices import ByteSlice
-from braidlog.wire.generated.fetch import FetchResponse, PartitionData
+from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from braidlog.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -17,15 +19,19 @@ from braidlog.wire.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from braidlog.wire.records.batch import iterate_headers
+from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from braidlog.wire.records.batch import CODEC_LZ4, iterate_headers
+from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.conversion import read_message_set
-from braidlog.wire.records.reading import read_batch
-from support.data_path import START_MS, DataPath, Peer, batch, fetch_request, fetched
+from braidlog.wire.records.reading import Record, read_batch, read_records
+from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, batch, fetch_request, fetched
+
+LARGE = LogSettings(max_message_bytes=64 << 20)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[DataPath]:
-    made = DataPath(tmp_path)
+    made = DataPath(tmp_path, LARGE)
     yield made
     made.close()
 
@@ -185,23 +191,152 @@ def offset(world: DataPath, timestamp: int, *, committed: bool, version: int = 7
     return response.topics[0].partitions[0]
 
 
-@pytest.mark.parametrize("version", [2, 4, 7])
-def test_the_latest_offset_by_isolation(world: DataPath, version: int) -> None:
-    world.produce(batch(b"before", producer_id=3, transactional=False), transactional_id=None)
-    world.produce(batch(b"open", timestamp=START_MS + 5))
-    assert offset(world, -1, committed=True, version=version).offset == 1
-    assert offset(world, -1, committed=False, version=version).offset == 2
-    world.end(7, 0, commits=False)
-    assert offset(world, -1, committed=True, version=version).offset == 3
+def produce(batches: list[tuple[int, bytes]]) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=TOPIC,
+                topic_id=TOPIC_ID,
+                partition_data=[PartitionProduceData(index=index, records=batch) for index, batch in batches],
+            )
+        ],
+    )
 
 
-def test_a_time_inside_an_open_transaction_is_not_there_yet(world: DataPath) -> None:
-    world.produce(batch(b"before", producer_id=3, transactional=False), transactional_id=None)
-    world.produce(batch(b"open", timestamp=START_MS + 5))
-    assert offset(world, START_MS + 5, committed=True).offset == -1
-    assert offset(world, START_MS + 5, committed=False).offset == 1
-    # The newest record is the open one: there is none for those who read committed data.
-    assert offset(world, -3, committed=True).offset == -1
-    assert offset(world, -3, committed=False).offset == 1
-    world.end(7, 0, commits=True)
-    assert offset(world, START_MS + 5, committed=True).offset == 1
+def large_batch(codec: int, value: bytes = bytes(MOST_WORK)) -> bytes:
+    records = [Record(timestamp=START_MS + number, key=b"k", value=value) for number in range(8)]
+    return build_batch(records, codec=codec)
+
+
+def small_batch(text: bytes) -> bytes:
+    return build_batch([Record(timestamp=START_MS, key=text, value=text)])
+
+
+def many_partitions(world: DataPath, count: int) -> FetchRequest:
+    for index in range(2, count):
+        world.partitions.append(world.add_partition(TOPIC, index, TOPIC_ID))
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[
+            FetchTopic(
+                topic=TOPIC,
+                topic_id=TOPIC_ID,
+                partitions=[
+                    FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+                    for index in range(count)
+                ],
+            )
+        ],
+    )
+
+
+def test_many_partitions_are_read_in_slices_with_one_answer(world: DataPath) -> None:
+    request = many_partitions(world, 300)
+    for index in (0, 150, 299):
+        Peer(world).call(0, 11, produce([(index, small_batch(b"%d" % index))]))
+    answer = Peer(world).call(1, 11, request)
+    assert isinstance(answer, FetchResponse)
+    partitions = answer.responses[0].partitions
+    assert [each.partition_index for each in partitions] == list(range(300))
+    filled = [each.partition_index for each in partitions if isinstance(each.records, ByteSlice) and each.records.size]
+    assert filled == [0, 150, 299]
+
+
+def test_a_waiting_fetch_of_many_partitions_is_woken(world: DataPath) -> None:
+    request = many_partitions(world, 300)
+    request.max_wait_ms = 1000
+    request.min_bytes = 1
+    peer = Peer(world)
+    peer.ask(1, 11, request)
+    world.steps.run()
+    assert not peer.answers
+    Peer(world).call(0, 11, produce([(250, small_batch(b"x"))]))
+    world.steps.run()
+    assert len(peer.answers) == 1
+    assert not peer.muted
+
+
+def test_a_partition_named_again_is_read_once(world: DataPath) -> None:
+    Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
+    request = fetch_request(0, committed=False)
+    request.topics[0].partitions = request.topics[0].partitions * 1000
+    answer = Peer(world).call(1, 11, request)
+    assert isinstance(answer, FetchResponse)
+    assert len(answer.responses[0].partitions) == 1
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_conversion_for_old_readers_happens_elsewhere(world: DataPath, version: int) -> None:
+    Peer(world).call(0, 11, produce([(0, large_batch(CODEC_LZ4, b"value"))]))
+    peer = Peer(world)
+    peer.ask(1, version, fetch_request(0, committed=False))
+    assert peer.muted
+    world.steps.run()
+    (answer,) = peer.answers
+    records = fetched(answer).records
+    assert isinstance(records, ByteSlice)
+    read = read_records(records.tobytes())
+    assert [record.value for record in read] == [b"value"] * 8
+    assert world.memory.conversions.used == 0
+
+
+def test_one_readers_failure_is_not_that_of_the_others(world: DataPath) -> None:
+    """Several readers wait for one append; answering the first fails."""
+
+    class Failing(Peer):
+        def on_finished(self) -> None:
+            raise MemoryError
+
+    peers = [Failing(world), Peer(world), Peer(world)]
+    for peer in peers:
+        peer.ask(1, 11, fetch_request(0, committed=False, min_bytes=1, max_wait_ms=1000))
+    world.steps.run()
+    produced = Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
+    assert isinstance(produced, ProduceResponse)
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    assert [peer.closed for peer in peers] == [True, False, False]
+    assert [len(peer.answers) for peer in peers] == [0, 1, 1]
+
+
+def test_a_turn_that_ends_between_two_topics_names_none_twice(world: DataPath) -> None:
+    request = produce([(0, small_batch(b"x"))])
+    request.topic_data = request.topic_data * 150
+    answer = Peer(world).call(0, 11, request)
+    assert isinstance(answer, ProduceResponse)
+    assert [len(topic.partition_responses) for topic in answer.responses] == [1] * 150
+
+
+class Ticking(ManualClock):
+    """Every look at it takes longer than a slice."""
+
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+def test_an_append_between_the_slices_of_a_read_is_not_slept_through(tmp_path: Path) -> None:
+    """The reader of many partitions looked at the first before, and begins to wait after, somebody appended to it."""
+    world = DataPath(tmp_path, LARGE, Ticking())
+    request = many_partitions(world, 300)
+    request.max_wait_ms = 10_000
+    request.min_bytes = 1
+    peer = Peer(world)
+    peer.ask(1, 11, request)
+    for _ in range(20):
+        world.steps.step()
+    assert len(world.time_slicer) == 1, "it reads"
+    Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
+    assert len(peer.answers) == 1
+    world.close()
+
+
+def test_when_the_broker_stops_no_fetch_begins_to_wait(world: DataPath) -> None:
+    world.fetch_handler.finish_all()
+    answer = Peer(world).call(1, 11, fetch_request(0, committed=False, min_bytes=1, max_wait_ms=60_000))
+    assert isinstance(answer, FetchResponse)

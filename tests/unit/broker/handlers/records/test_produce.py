@@ -9,17 +9,14 @@ import pytest
 
 from braidlog.broker.handlers.records.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
-from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import CorruptMessageError
-from braidlog.core.slices import ByteSlice
-from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from braidlog.wire.records.batch import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.compression import compress
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record, read_records
-from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, fetch_request, fetched
+from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer
 
 LARGE = LogSettings(max_message_bytes=64 << 20)
 
@@ -141,103 +138,6 @@ def test_a_request_of_very_many_partitions_lets_others_in_between(world: DataPat
     assert [record.value for record in content(world, 1)] == [b"%d" % number for number in range(1, 1000, 2)]
 
 
-def many_partitions(world: DataPath, count: int) -> FetchRequest:
-    for index in range(2, count):
-        world.partitions.append(world.add_partition(TOPIC, index, TOPIC_ID))
-    return FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        session_epoch=-1,
-        topics=[
-            FetchTopic(
-                topic=TOPIC,
-                topic_id=TOPIC_ID,
-                partitions=[
-                    FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
-                    for index in range(count)
-                ],
-            )
-        ],
-    )
-
-
-def test_many_partitions_are_read_in_slices_with_one_answer(world: DataPath) -> None:
-    request = many_partitions(world, 300)
-    for index in (0, 150, 299):
-        Peer(world).call(0, 11, produce([(index, small_batch(b"%d" % index))]))
-    answer = Peer(world).call(1, 11, request)
-    assert isinstance(answer, FetchResponse)
-    partitions = answer.responses[0].partitions
-    assert [each.partition_index for each in partitions] == list(range(300))
-    filled = [each.partition_index for each in partitions if isinstance(each.records, ByteSlice) and each.records.size]
-    assert filled == [0, 150, 299]
-
-
-def test_a_waiting_fetch_of_many_partitions_is_woken(world: DataPath) -> None:
-    request = many_partitions(world, 300)
-    request.max_wait_ms = 1000
-    request.min_bytes = 1
-    peer = Peer(world)
-    peer.ask(1, 11, request)
-    world.steps.run()
-    assert not peer.answers
-    Peer(world).call(0, 11, produce([(250, small_batch(b"x"))]))
-    world.steps.run()
-    assert len(peer.answers) == 1
-    assert not peer.muted
-
-
-def test_a_partition_named_again_is_read_once(world: DataPath) -> None:
-    Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
-    request = fetch_request(0, committed=False)
-    request.topics[0].partitions = request.topics[0].partitions * 1000
-    answer = Peer(world).call(1, 11, request)
-    assert isinstance(answer, FetchResponse)
-    assert len(answer.responses[0].partitions) == 1
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_conversion_for_old_readers_happens_elsewhere(world: DataPath, version: int) -> None:
-    Peer(world).call(0, 11, produce([(0, large_batch(CODEC_LZ4, b"value"))]))
-    peer = Peer(world)
-    peer.ask(1, version, fetch_request(0, committed=False))
-    assert peer.muted
-    world.steps.run()
-    (answer,) = peer.answers
-    records = fetched(answer).records
-    assert isinstance(records, ByteSlice)
-    read = read_records(records.tobytes())
-    assert [record.value for record in read] == [b"value"] * 8
-    assert world.memory.conversions.used == 0
-
-
-def test_one_readers_failure_is_not_that_of_the_others(world: DataPath) -> None:
-    """Several readers wait for one append; answering the first fails."""
-
-    class Failing(Peer):
-        def on_finished(self) -> None:
-            raise MemoryError
-
-    peers = [Failing(world), Peer(world), Peer(world)]
-    for peer in peers:
-        peer.ask(1, 11, fetch_request(0, committed=False, min_bytes=1, max_wait_ms=1000))
-    world.steps.run()
-    produced = Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
-    assert isinstance(produced, ProduceResponse)
-    assert produced.responses[0].partition_responses[0].error_code == 0
-    assert [peer.closed for peer in peers] == [True, False, False]
-    assert [len(peer.answers) for peer in peers] == [0, 1, 1]
-
-
-def test_a_turn_that_ends_between_two_topics_names_none_twice(world: DataPath) -> None:
-    request = produce([(0, small_batch(b"x"))])
-    request.topic_data = request.topic_data * 150
-    answer = Peer(world).call(0, 11, request)
-    assert isinstance(answer, ProduceResponse)
-    assert [len(topic.partition_responses) for topic in answer.responses] == [1] * 150
-
-
 def test_broken_compressed_records_are_refused_without_being_unpacked_on_the_loop(world: DataPath) -> None:
     block = bytes(compress(CODEC_SNAPPY, bytes(1 << 15)))
     body = block * 1 + (0).to_bytes(4, "big")
@@ -249,33 +149,3 @@ def test_broken_compressed_records_are_refused_without_being_unpacked_on_the_loo
     (answer,) = peer.answers
     assert isinstance(answer, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == CorruptMessageError.code
-
-
-class Ticking(ManualClock):
-    """Every look at it takes longer than a slice."""
-
-    def monotonic(self) -> float:
-        self.advance(1.0)
-        return super().monotonic()
-
-
-def test_an_append_between_the_slices_of_a_read_is_not_slept_through(tmp_path: Path) -> None:
-    """The reader of many partitions looked at the first before, and begins to wait after, somebody appended to it."""
-    world = DataPath(tmp_path, LARGE, Ticking())
-    request = many_partitions(world, 300)
-    request.max_wait_ms = 10_000
-    request.min_bytes = 1
-    peer = Peer(world)
-    peer.ask(1, 11, request)
-    for _ in range(20):
-        world.steps.step()
-    assert len(world.time_slicer) == 1, "it reads"
-    Peer(world).call(0, 11, produce([(0, small_batch(b"x"))]))
-    assert len(peer.answers) == 1
-    world.close()
-
-
-def test_when_the_broker_stops_no_fetch_begins_to_wait(world: DataPath) -> None:
-    world.fetch_handler.finish_all()
-    answer = Peer(world).call(1, 11, fetch_request(0, committed=False, min_bytes=1, max_wait_ms=60_000))
-    assert isinstance(answer, FetchResponse)
