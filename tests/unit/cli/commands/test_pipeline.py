@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,22 +9,6 @@ from pathlib import Path
 import pytest
 
 from braidlog.cli.program import main
-
-OFFSETS = (
-    'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"@ids": {"orders": "x"}, "orders": {"0": 20, "1": 7}}'
-)
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    place = tmp_path / "state" / "clean"
-    for log, text in (("offsets", OFFSETS), ("commits", 'v1\n{"nextBatchWatermarkMs":0}')):
-        (place / log).mkdir(parents=True)
-        (place / log / "4").write_text(text)
-        os.utime(place / log / "4", (1000.0, 1000.0))
-    (place / "metadata").write_text('{"id":"59f0"}')
-    return place
-
 
 # status and lag
 

@@ -18,21 +18,6 @@ from braidlog.testing import Broker
 from pyspark_braidlog.jobs.checkpoint import read_checkpoint
 from pyspark_braidlog.jobs.run_lock import RunLock
 
-OFFSETS = (
-    'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"@ids": {"orders": "x"}, "orders": {"0": 20, "1": 7}}'
-)
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    place = tmp_path / "state" / "clean"
-    for log, text in (("offsets", OFFSETS), ("commits", 'v1\n{"nextBatchWatermarkMs":0}')):
-        (place / log).mkdir(parents=True)
-        (place / log / "4").write_text(text)
-        os.utime(place / log / "4", (1000.0, 1000.0))
-    (place / "metadata").write_text('{"id":"59f0"}')
-    return place
-
 
 def test_a_replay_is_refused_while_somebody_is_at_it(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = RunLock(checkpoint)

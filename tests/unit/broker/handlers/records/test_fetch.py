@@ -12,19 +12,13 @@ from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from braidlog.wire.generated.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from braidlog.wire.generated.produce import ProduceResponse
 from braidlog.wire.records.batch import CODEC_LZ4, iterate_headers
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.conversion import read_message_set
 from braidlog.wire.records.reading import Record, read_batch, read_records
 from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, batch, fetch_request, fetched
+from support.produced_records import produce
 
 LARGE = LogSettings(max_message_bytes=64 << 20)
 
@@ -177,33 +171,6 @@ def test_records_deleted_below_an_open_transaction(world: DataPath) -> None:
 
 
 # ListOffsets
-
-
-def offset(world: DataPath, timestamp: int, *, committed: bool, version: int = 7) -> ListOffsetsPartitionResponse:
-    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=1 if committed else 0,
-        topics=[ListOffsetsTopic(name="orders", partitions=[wanted])],
-    )
-    response = Peer(world).call(2, version, request)
-    assert isinstance(response, ListOffsetsResponse)
-    return response.topics[0].partitions[0]
-
-
-def produce(batches: list[tuple[int, bytes]]) -> ProduceRequest:
-    return ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[
-            TopicProduceData(
-                name=TOPIC,
-                topic_id=TOPIC_ID,
-                partition_data=[PartitionProduceData(index=index, records=batch) for index, batch in batches],
-            )
-        ],
-    )
 
 
 def large_batch(codec: int, value: bytes = bytes(MOST_WORK)) -> bytes:

@@ -10,13 +10,14 @@ import pytest
 from braidlog.broker.handlers.records.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.protocol_errors import CorruptMessageError
-from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from braidlog.wire.generated.produce import ProduceResponse
 from braidlog.wire.records.batch import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.compression import compress
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record, read_records
-from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer
+from support.data_path import START_MS, DataPath, Peer
+from support.produced_records import produce
 
 LARGE = LogSettings(max_message_bytes=64 << 20)
 
@@ -26,21 +27,6 @@ def world(tmp_path: Path) -> Iterator[DataPath]:
     made = DataPath(tmp_path, LARGE)
     yield made
     made.close()
-
-
-def produce(batches: list[tuple[int, bytes]]) -> ProduceRequest:
-    return ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[
-            TopicProduceData(
-                name=TOPIC,
-                topic_id=TOPIC_ID,
-                partition_data=[PartitionProduceData(index=index, records=batch) for index, batch in batches],
-            )
-        ],
-    )
 
 
 def large_batch(codec: int, value: bytes = bytes(MOST_WORK)) -> bytes:

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from braidlog.client.errors import DeliveryTimeoutError
+from braidlog.client.errors import (
+    DeliveryTimeoutError,
+)
 from braidlog.client.producer.delivery import Delivery
 from support.producer_simulation import LOST_AFTER, LOST_BEFORE, TOPIC, ProducerSimulation
 
@@ -158,3 +160,46 @@ def test_a_batch_in_doubt_that_was_written_leaves_the_epoch_alone() -> None:
     assert world.send(value(3)) is not None
     world.run(1.0)
     assert world.logs[(TOPIC, 0)].values == [value(number) for number in range(4)]
+
+
+@pytest.fixture
+def world() -> ProducerSimulation:
+    made = ProducerSimulation()
+    made.learn()
+    return made
+
+
+def test_a_broker_that_forgot_the_producer_gets_a_new_epoch(world: ProducerSimulation) -> None:
+    world.send(b"a")
+    world.run(1.0)
+    # UNKNOWN_PRODUCER_ID, and the log start offset is known.
+    world.refusals[0] = deque([59])
+    world.logs[(TOPIC, 0)].producers.clear()
+    delivery = world.send(b"b")
+    world.run(2.0)
+    assert delivery.result(0).offset == 1
+
+
+def test_a_sequence_that_the_broker_misses_bumps_the_epoch(world: ProducerSimulation) -> None:
+    world.send(b"a")
+    world.run(1.0)
+    producer = next(iter(world.logs[(TOPIC, 0)].producers))
+    world.logs[(TOPIC, 0)].producers[producer] = (0, 40, {})
+    world.logs[(TOPIC, 0)].producers[producer] = (0, -1, {})
+    delivery = world.send(b"b")
+    world.run(2.0)
+    assert delivery.result(0).offset == 1
+    assert world.producer_id_state.epoch == 1
+
+
+def test_epochs_that_are_used_up_need_a_new_id(world: ProducerSimulation) -> None:
+    world.first_epoch = 0x7FFF
+    world.logs[(TOPIC, 0)].largest = 250
+    world.send(bytes(400))
+    world.run(1.0)
+    world.first_epoch = 0
+    delivery = world.send(b"a")
+    world.run(2.0)
+    assert delivery.result(0).offset == 0
+    assert world.ids_given == 2
+    assert world.producer_id_state.epoch == 0
