@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from braidlog.cluster import paths
 from braidlog.cluster.control_requests import (
     ConnectToBroker,
     ControlRequest,
@@ -26,9 +27,10 @@ from braidlog.cluster.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
-from braidlog.cluster.image import BrokerInfo, ClusterImage
+from braidlog.cluster.image import BrokerInfo, ClusterImage, TopicImage, no_leader
 from braidlog.cluster.store import (
     CoordinationStore,
+    NoNodeError,
     SessionExpiredError,
     StoreConnectionError,
     StoreError,
@@ -477,7 +479,7 @@ class ActiveController:
         if not going:
             return
         try:
-            for steps in deletion.forget_topics([each.topic for each in going.values()]):
+            for steps in deletion.forget_topics([await self._with_all_nodes(each.topic) for each in going.values()]):
                 await self._fenced_store.commit(steps)
         except StoreFailedError as problem:
             if not all(each.unremoved for each in going.values()):
@@ -489,6 +491,15 @@ class ActiveController:
         self._retry_s = _FIRST_RETRY_S
         self._apply(Plan(deletions=dict.fromkeys(going)))
         self._unpark()
+
+    async def _with_all_nodes(self, topic: TopicImage) -> TopicImage:
+        """Partitions that a tool added after the deletion began have nodes, too."""
+        try:
+            nodes = await self.store.children(paths.partitions(topic.name))
+        except NoNodeError:
+            return topic
+        missing = max((int(name) + 1 for name in nodes if name.isdecimal()), default=0) - len(topic.partitions)
+        return topic._replace(partitions=topic.partitions + (no_leader(()),) * missing)
 
     def _again_later(self, item: Decision | StoreEvent) -> None:
         """The store had no room for it."""

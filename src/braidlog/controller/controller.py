@@ -127,7 +127,7 @@ class Controller:
     async def start(self, connect: ConnectToBroker, *, bump_leader_epochs: bool = False) -> None:
         """Try to become the controller; if so, return once all that follows is done and applied on this broker.
 
-        Pass `bump_leader_epochs` after an unclean stop (see `takeover.take_over`). A store that holds what cannot be
+        Pass `bump_leader_epochs` after an unclean stop (see `brokers.take_over`). A store that holds what cannot be
         read, or cannot be written, ends the start of a broker; whatever else goes wrong is tried again.
         """
         self._connect = connect

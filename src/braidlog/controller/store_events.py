@@ -22,7 +22,7 @@ from braidlog.cluster import loading, paths, records
 from braidlog.cluster.image import ImageDelta
 from braidlog.cluster.records import BadRecordError
 from braidlog.cluster.store import NoNodeError, Watch, WatchEvent
-from braidlog.controller import brokers, deletion, elections, reassignments, takeover, topics
+from braidlog.controller import brokers, deletion, elections, reassignments, topics
 from braidlog.controller.active_controller import ActiveController
 from braidlog.controller.gauges import ControllerState
 from braidlog.controller.partitions import unclean_allowed
@@ -74,7 +74,7 @@ class StoreEvents:
         await active.decide_and_do(lambda context: Plan(requests=(RequestBatch(brokers_changed=True),)))
         await active.decide_and_do(topics.assign_missing_topic_ids)
         await active.in_slices(
-            lambda context, names: takeover.take_over(context, names, bump_leader_epochs=bump_leader_epochs)
+            lambda context, names: brokers.take_over(context, names, bump_leader_epochs=bump_leader_epochs)
         )
         if loaded.deleting and enabled:
             going = [image.topic(topic.name) or topic for topic in loaded.deleting]

@@ -182,7 +182,7 @@ async def test_overrides_that_any_broker_writes_reach_the_controller(cluster: Cl
     # An unclean election is allowed now, and the leader has to recover (KIP-704).
     assert state(cluster) == (3, 3, (3,))
     node = await cluster.node(3).session.get(paths.partition_state("t", 0))
-    assert records.decode_partition_state("", node.data).recovering
+    assert records.decode_partition_state("", node.data).leader_recovery_state == 1
     assert cluster.node(3).broker.roles[T0].leader_recovery_state == 1
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from braidlog.cluster.image import PartitionInfo, no_leader
+from braidlog.controller.brokers import take_over
 from braidlog.controller.plan import ControllerContext, Plan
-from braidlog.controller.takeover import take_over
 from braidlog.core.types import NO_BROKER
 from support.controller_harness import context, partition, topic
 
