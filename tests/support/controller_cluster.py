@@ -24,7 +24,7 @@ from braidlog.cluster.control_requests import (
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import BrokerInfo, ClusterImage, PartitionInfo
 from braidlog.cluster.sessions import EmbeddedSession
-from braidlog.cluster.store import MAX_REQUEST_BYTES, Delete, Operation, Outcome, SessionExpiredError, SetData
+from braidlog.cluster.store import MAX_REQUEST_BYTES, Create, Delete, Operation, Outcome, SessionExpiredError, SetData
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.controller import Controller
 from braidlog.core.protocol_errors import KafkaStorageError, StaleBrokerEpochError, StaleControllerEpochError
@@ -312,7 +312,7 @@ class Cluster:
             elif path.endswith("/state"):
                 if isinstance(operation, Delete):
                     self._epochs.pop(path, None)
-                elif not isinstance(operation, Delete) and hasattr(operation, "data"):
+                elif isinstance(operation, Create | SetData):
                     epoch = records.decode_partition_state(path, operation.data).leader_epoch
                     assert epoch >= self._epochs.get(path, -1), f"the leader epoch in {path} fell"
                     self._epochs[path] = epoch

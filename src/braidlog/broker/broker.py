@@ -12,7 +12,14 @@ from typing import Final
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.control_epochs import ControlEpochs
-from braidlog.broker.coordination import MARKER, MARKER_VERSIONS, BrokerRegistration, ClusterMembers, make_coordination
+from braidlog.broker.coordination import (
+    MARKER,
+    MARKER_VERSIONS,
+    BrokerRegistration,
+    ClusterMembers,
+    announce_failed_directory,
+    make_coordination,
+)
 from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
@@ -52,6 +59,7 @@ from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
+from braidlog.storage.dirs.log_dir_failures import LogDirFailure
 from braidlog.storage.dirs.log_dir_loader import LoadProgress, LoadReport
 from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
@@ -143,6 +151,8 @@ class Broker:
         self.registry.is_known_elsewhere = self.metadata_cache.has_partition
         self.registry.name_elsewhere = self.metadata_cache.name_of
         self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings, self.metadata_cache, epochs)
+        # Before anything is read: the settings of brokers may change while logs are loaded.
+        self.metadata_cache.add_listener(self.replica_manager)
         self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
         self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
         await self.config_changes.start()
@@ -157,12 +167,13 @@ class Broker:
         self.producer_ids = ProducerIdManager(self._claim_producer_ids, self.tasks)
         await self._load_logs()
         self.replica_manager.attach(self.logs)
+        if self.coordination.is_cluster:
+            self.logs.failures.on_directory_failed.append(self._directory_failed)
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
         self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
         self.moves = ReplicaAlterLogDirs(self.logs)
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
-        self.metadata_cache.add_listener(self.replica_manager)
         self.coordinators = self._make_coordinators()
         self.metadata_cache.add_listener(self.coordinators)
         self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
@@ -391,6 +402,11 @@ class Broker:
         if self._on_fatal is None:
             raise problem
         self._on_fatal(problem)
+
+    def _directory_failed(self, failure: LogDirFailure) -> None:
+        self.tasks.spawn(
+            f"announcing that {failure.path} failed", announce_failed_directory(self.session, self.broker_id)
+        )
 
     def _directory_fault(self, fault: StorageFault) -> None:
         try:

@@ -61,7 +61,7 @@ class ConfigChangeListener:
 
     async def session_opened(self, session: CoordinationStore) -> None:
         self._store = session
-        await self.start()
+        await self._try_or_retry(self.start)
 
     async def catch_up(self) -> None:
         """Once this returns the cache has every change that was in the store when it was called."""
@@ -88,8 +88,7 @@ class ConfigChangeListener:
             await self._store.sync()
             await self._read(topic_entity(name) for name in names)
 
-        if not await self._tried(read):
-            self._tasks.spawn("reading overrides of topics", self._try_again(read))
+        await self._try_or_retry(read)
 
     async def _read(self, entities: Iterable[str]) -> None:
         wanted = [entity for entity in entities if entity.partition("/")[0] in _KINDS]
@@ -110,16 +109,22 @@ class ConfigChangeListener:
     async def _names(self) -> list[str]:
         if self._watching:
             return await self._store.children(paths.CONFIG_CHANGES)
+        # Before the call, as the watch may fire before it returns.
         self._watching = True
-        return await self._store.children(paths.CONFIG_CHANGES, self._changed)
+        try:
+            return await self._store.children(paths.CONFIG_CHANGES, self._changed)
+        except Exception:
+            self._watching = False
+            raise
 
     def _changed(self, event: WatchEvent) -> None:
         self._watching = False
-        self._tasks.spawn("reading config changes", self._try_until_done(self.catch_up))
+        self._tasks.spawn("reading config changes", self._try_or_retry(self.catch_up))
 
-    async def _try_until_done(self, read: Callable[[], Awaitable[None]]) -> None:
+    async def _try_or_retry(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Where the store does not answer, go on; it is read in the background once that is possible."""
         if not await self._tried(read):
-            await self._try_again(read)
+            self._tasks.spawn("reading overrides", self._try_again(read))
 
     async def _try_again(self, read: Callable[[], Awaitable[None]]) -> None:
         done = False

@@ -51,6 +51,8 @@ log = logging.getLogger("braidlog.broker")
 # A feature of no effect that tells our brokers from others in the same ensemble.
 MARKER: Final = "braidlog.version"
 MARKER_VERSIONS: Final = (1, 1)
+# Between tries to tell the controller of a failed directory.
+_ANNOUNCE_AGAIN_S: Final = 1.0
 
 
 class Coordination(Protocol):
@@ -231,6 +233,21 @@ class BrokerRegistration:
             self._on_fatal(problem)
             return
         log.info("broker %d is registered again, in a new session", self._broker_id)
+
+
+async def announce_failed_directory(session: CoordinationStore, broker_id: BrokerId) -> None:
+    """Have the controller ask this broker which logs it has lost, and elect other leaders."""
+    while True:
+        try:
+            session.lease.check()
+            await session.create(paths.LOG_DIR_EVENT, records.encode_log_dir_event(broker_id), sequential=True)
+        except StoreConnectionError as problem:
+            log.warning("the controller does not know of a failed data directory yet, it is tried again: %s", problem)
+            await asyncio.sleep(_ANNOUNCE_AGAIN_S)
+            continue
+        except SessionExpiredError:
+            pass  # a broker that registers is asked anyway
+        return
 
 
 class ClusterMembers:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from braidlog.broker.control_epochs import ControlEpochs
+from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.cluster.control_requests import (
     LEADER_DURING_DELETE,
     ControlResponse,
@@ -71,7 +72,7 @@ class MetadataCache:
             return ControlResponse(error)
         topics = {each.topic: each.topic_id for each in request.partitions if each.info.leader != LEADER_DURING_DELETE}
         await self.prepare_topics(topics)
-        await self._apply(self._difference(request))
+        await self._apply(await self._difference(request))
         for name in topics:
             self._prepared.pop(name, None)
         return ControlResponse(NONE)
@@ -113,8 +114,10 @@ class MetadataCache:
             except Exception:
                 log.exception("a listener could not apply a change of the cluster")
 
-    def _difference(self, request: UpdateMetadata) -> ImageDelta:
+    async def _difference(self, request: UpdateMetadata) -> ImageDelta:
+        """The topics stay as they are meanwhile, since requests come one at a time; overrides may change."""
         image = self._image
+        time_slice = TimeSlice()
         created: list[TopicImage] = []
         changed: list[tuple[TopicImage, TopicImage]] = []
         deleted: list[TopicImage] = []
@@ -131,12 +134,15 @@ class MetadataCache:
                 deleted.append(before)
             elif after != before:
                 changed.append((before, after))
+            await time_slice.yield_if_over()
         gone = {topic.name for topic in deleted}.difference(topic.name for topic in created)
         return ImageDelta(
             topics_created=tuple(created),
             topics_changed=tuple(changed),
             topics_deleted=tuple(deleted),
-            configs_deleted=tuple(entity for name in sorted(gone) if (entity := topic_entity(name)) in image.configs),
+            configs_deleted=tuple(
+                entity for name in sorted(gone) if (entity := topic_entity(name)) in self._image.configs
+            ),
             brokers=None if request.brokers == image.brokers else dict(request.brokers),
             controller_id=None if request.controller_id == image.controller_id else request.controller_id,
         )

@@ -299,8 +299,11 @@ class ReplicaManager:
             self._update_logs(topic)
 
     def _update_logs(self, topic: str) -> None:
+        held = self._registry.partitions_of(topic)
+        if not held:
+            return
         settings = self.settings_of(topic)
-        for partition in self._registry.partitions_of(topic):
+        for partition in held:
             if partition.log is not None:
                 partition.log.update_settings(settings)
         self._check_retention(topic, settings)

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from braidlog.cluster import paths
 from braidlog.cluster.control_requests import (
     ConnectToBroker,
     ControlRequest,
@@ -26,9 +27,10 @@ from braidlog.cluster.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
-from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
+from braidlog.cluster.image import BrokerInfo, ClusterImage, TopicImage, no_leader
 from braidlog.cluster.store import (
     CoordinationStore,
+    NoNodeError,
     SessionExpiredError,
     StoreConnectionError,
     StoreError,
@@ -48,6 +50,7 @@ from braidlog.core.protocol_errors import (
     NotControllerError,
     ProtocolError,
     RequestTimedOutError,
+    StaleControllerEpochError,
     UnknownServerError,
 )
 from braidlog.core.tasks import Tasks
@@ -59,7 +62,7 @@ T = TypeVar("T")
 _STEPS_IN_A_BATCH: Final = 1_500
 _DECIDING_S: Final = 0.005
 # How many partitions are looked at in one go where all of them are.
-_PARTITIONS_IN_A_SLICE: Final = 1_000
+_PARTITIONS_IN_A_SLICE: Final = 500
 # How often something is decided anew because the store was newer than what was known.
 _ATTEMPTS: Final = 5
 # How long to wait before a change is tried again that the store had no room for.
@@ -130,7 +133,7 @@ class _Decided(NamedTuple):
 
 
 class ActiveController:
-    """`publish` is for listeners of the image; `on_lost` is called once, when this object has become useless."""
+    """`on_lost` is called once, when this object has become useless."""
 
     def __init__(
         self,
@@ -141,7 +144,6 @@ class ActiveController:
         settings: Callable[[], BrokerSettings],
         clock: Clock,
         connect: ConnectToBroker,
-        publish: Callable[[ClusterImage, ImageDelta], Awaitable[None]] | None,
         on_lost: Callable[[Exception], None],
     ) -> None:
         self.store = store
@@ -150,7 +152,6 @@ class ActiveController:
         self._context = context
         self._settings = settings
         self._clock = clock
-        self._publish = publish
         self._on_lost = on_lost
         self.state = ControllerState.IDLE
         self.tasks = Tasks("controller")
@@ -168,8 +169,6 @@ class ActiveController:
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
         self.dropped = False
-        # During a takeover listeners hear nothing: they get everything at its end.
-        self.quiet = False
 
     @property
     def context(self) -> ControllerContext:
@@ -236,7 +235,7 @@ class ActiveController:
             self._internal(partial(deletion.answered, broker=broker.id, answers=codes), ControllerState.TOPIC_DELETION)
 
     def fenced(self) -> None:
-        self._lose(NotControllerError("a broker knows a newer controller"))
+        self._lose(StaleControllerEpochError("a broker knows a newer controller"))
 
     def follow_up(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
         self._internal(decide, state)
@@ -320,7 +319,7 @@ class ActiveController:
     async def _handle_decisions(self, decisions: list[Decision]) -> None:
         try:
             for decision, plan, result in await self._decide_and_commit(decisions):
-                await self._apply(plan)
+                self._apply(plan)
                 self._queues.when_applied(self._broker_id, partial(decision.succeed, result))
         except (StoreError, StoreFailedError) as problem:
             # Refused, or no room: nothing has changed.
@@ -406,13 +405,13 @@ class ActiveController:
                     raise
                 await self.refresh(refusal)
                 continue
-            await self._apply(plan)
+            self._apply(plan)
             return plan
         raise AssertionError("the last attempt returns or raises")
 
     async def in_slices(self, decide: Callable[[ControllerContext, Sequence[str]], Plan]) -> None:
         """Decide for every topic, some at a time; the rest of the process runs in between."""
-        for names in _slices(self._context.image):
+        for names in slices(self._context.image):
             await self.decide_and_do(lambda context, names=names: decide(context, names))  # type: ignore[misc]
             await asyncio.sleep(0)
 
@@ -427,12 +426,8 @@ class ActiveController:
         """Only the steps, and at once: for nodes that are none of the image's."""
         await self._commit([plan])
 
-    async def _apply(self, plan: Plan) -> None:
+    def _apply(self, plan: Plan) -> None:
         context = self._context = self._context.after(plan)
-        if self._publish is not None and not self.quiet and not plan.delta.empty:
-            await self._publish(context.image, plan.delta)
-        if self.dropped:
-            raise NotControllerError("this broker is not the controller any more")
         if plan.delta.brokers is not None:
             self._queues.follow(context.image.brokers)
         for batch in plan.requests:
@@ -484,18 +479,27 @@ class ActiveController:
         if not going:
             return
         try:
-            for steps in deletion.forget_topics([each.topic for each in going.values()]):
+            for steps in deletion.forget_topics([await self._with_all_nodes(each.topic) for each in going.values()]):
                 await self._fenced_store.commit(steps)
         except StoreFailedError as problem:
             if not all(each.unremoved for each in going.values()):
                 _log.warning("deleted topics stay in the store for now, the removal is tried again: %s", problem)
-            await self._apply(Plan(deletions={name: each._replace(unremoved=True) for name, each in going.items()}))
+            self._apply(Plan(deletions={name: each._replace(unremoved=True) for name, each in going.items()}))
             self._unpark()
             self._again_later(StoreEvent("finished deletions", self.remove_deleted, ControllerState.TOPIC_DELETION))
             return
         self._retry_s = _FIRST_RETRY_S
-        await self._apply(Plan(deletions=dict.fromkeys(going)))
+        self._apply(Plan(deletions=dict.fromkeys(going)))
         self._unpark()
+
+    async def _with_all_nodes(self, topic: TopicImage) -> TopicImage:
+        """Partitions that a tool added after the deletion began have nodes, too."""
+        try:
+            nodes = await self.store.children(paths.partitions(topic.name))
+        except NoNodeError:
+            return topic
+        missing = max((int(name) + 1 for name in nodes if name.isdecimal()), default=0) - len(topic.partitions)
+        return topic._replace(partitions=topic.partitions + (no_leader(()),) * missing)
 
     def _again_later(self, item: Decision | StoreEvent) -> None:
         """The store had no room for it."""
@@ -557,7 +561,8 @@ class ActiveController:
         await self.tasks.close()
 
 
-def _slices(image: ClusterImage) -> Iterator[list[str]]:
+def slices(image: ClusterImage) -> Iterator[list[str]]:
+    """The topics, some at a time: at least one slice, though it may be empty."""
     names: list[str] = []
     size = 0
     for topic in list(image.topics.values()):
@@ -566,8 +571,7 @@ def _slices(image: ClusterImage) -> Iterator[list[str]]:
         if size >= _PARTITIONS_IN_A_SLICE:
             yield names
             names, size = [], 0
-    if names:
-        yield names
+    yield names
 
 
 def as_protocol_error(problem: BaseException) -> ProtocolError:

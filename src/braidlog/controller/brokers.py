@@ -1,4 +1,5 @@
-"""Decides what follows when brokers start, leave, bounce, change their addresses, lose a data directory or shut down.
+"""Decides what follows when brokers start, leave, bounce, change their addresses, lose a data directory or shut down,
+and what a controller that takes over finds undone.
 
 A broker that was registered anew between two looks (another broker epoch) has failed and then started. Who is alive is
 changed by one plan; what follows for partitions is decided for some topics at a time (`repair`), so that a failure of a
@@ -85,6 +86,33 @@ def repair(context: ControllerContext, topics: Sequence[str], started: frozenset
     return plan._replace(requests=(starting, *plan.requests))
 
 
+def take_over(context: ControllerContext, topics: Sequence[str], bump_leader_epochs: bool = False) -> Plan:
+    """Leaders for partitions that have none, or no state yet; roles and metadata of all of them for every broker.
+
+    `bump_leader_epochs` also starts a new epoch wherever nothing else changes: after an unclean stop a log may have
+    lost its unsynced tail, and what is then written at those offsets must not look like what readers saw before.
+    """
+    live = frozenset(context.image.brokers)
+    changes: dict[str, dict[int, PartitionInfo]] = {}
+    unchanged = []
+    for name in topics:
+        topic = context.image.topic(name)
+        if topic is None:
+            continue
+        for index, before in enumerate(topic.partitions):
+            where = TopicPartition(name, index)
+            after = repaired(context, where, before, live)
+            if after is before and bump_leader_epochs and before.leader in live:
+                after = with_leader(context, before, before.leader, before.isr)
+            if after is not before:
+                changes.setdefault(name, {})[index] = after
+            elif before.partition_epoch >= 0:
+                unchanged.append(told(context, where, before))
+    plan = states_plan(context, changes)
+    roles = [*unchanged, *(role for batch in plan.requests for role in batch.roles)]
+    return plan._replace(requests=(RequestBatch(roles),)) if roles else plan
+
+
 def ask_for_log_dirs(context: ControllerContext, broker: BrokerId, topics: Sequence[str]) -> Plan:
     """A data directory of this broker failed: its answer to LeaderAndIsr names the partitions it lost."""
     only = frozenset((broker,))
@@ -128,8 +156,13 @@ def check_epoch(context: ControllerContext, broker: BrokerId, epoch: int) -> Non
         raise StaleBrokerEpochError(f"broker {broker} was registered anew: its epoch is {info.epoch}, not {epoch}")
 
 
-def controlled_shutdown(context: ControllerContext, broker: BrokerId, epoch: int) -> tuple[Plan, list[TopicPartition]]:
-    """Others lead what this broker leads, and it leaves every ISR. Gives what it leads still, of several replicas."""
+def controlled_shutdown(
+    context: ControllerContext, broker: BrokerId, epoch: int, topics: Sequence[str]
+) -> tuple[Plan, list[TopicPartition]]:
+    """In these topics others lead what this broker leads, and it leaves every ISR.
+
+    Gives what it leads still, of the partitions with several replicas.
+    """
     check_epoch(context, broker, epoch)
     if broker not in context.image.brokers:
         raise BrokerNotAvailableError(f"broker {broker} is not registered")
@@ -137,8 +170,9 @@ def controlled_shutdown(context: ControllerContext, broker: BrokerId, epoch: int
     changes: dict[str, dict[int, PartitionInfo]] = {}
     stops: list[Stop] = []
     remaining: list[TopicPartition] = []
-    for topic in context.image.topics.values():
-        if topic.name in context.deletions:
+    for name in topics:
+        topic = context.image.topic(name)
+        if topic is None or name in context.deletions:
             continue
         for index, before in enumerate(topic.partitions):
             if broker not in before.replicas or len(before.replicas) == 1 or before.partition_epoch == -1:

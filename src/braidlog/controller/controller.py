@@ -13,18 +13,16 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from braidlog.cluster import paths
 from braidlog.cluster.control_requests import (
     ConnectToBroker,
-    ControlChannel,
-    ControlRequest,
-    ControlResponse,
 )
-from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta, ImageListener
+from braidlog.cluster.image import ClusterImage
 from braidlog.cluster.producer_id_manager import claim_block
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.cluster.store import (
@@ -37,18 +35,15 @@ from braidlog.cluster.store import (
 )
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller import alter_partition, brokers, elections, reassignments, topics
-from braidlog.controller.active_controller import ActiveController, as_protocol_error
-from braidlog.controller.direct_writes import DirectWrites, pieces
+from braidlog.controller.active_controller import ActiveController, as_protocol_error, slices
+from braidlog.controller.direct_writes import pieces
 from braidlog.controller.fenced_store import FencedStore
 from braidlog.controller.gauges import ControllerGauges, ControllerState
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.requests import (
     AlterPartitionResult,
-    ConfigChanges,
-    ConfigResult,
     DeletedTopicResult,
     ElectionType,
-    FullConfig,
     NewPartitions,
     NewTopic,
     NewTopicResult,
@@ -103,9 +98,7 @@ class Controller:
         self._clock = clock
         self._rng = rng
         self._new_id = new_id
-        self._image = ClusterImage()
-        self._listeners: list[ImageListener] = []
-        self._connect: ConnectToBroker = _NoChannel
+        self._connect: ConnectToBroker | None = None
         self._active: ActiveController | None = None
         self._events: StoreEvents | None = None
         self._in_office = False
@@ -114,8 +107,10 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopped = False
         self._retry_s = _FIRST_ELECTION_RETRY_S
-        self.gauges = ControllerGauges(lambda: self._active.context if self._active and self._in_office else None)
-        self._direct_writes = DirectWrites(lambda: self._store, lambda: self._image, settings, clock, rng, new_id)
+        self.gauges = ControllerGauges(
+            lambda: self._active.context if self._active is not None and self._in_office else None,
+            lambda: ControllerState.IDLE if self._active is None else self._active.state,
+        )
 
     @property
     def active(self) -> bool:
@@ -124,29 +119,24 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """What listeners were told last."""
-        return self._image
-
-    def add_listener(self, listener: ImageListener) -> None:
-        self._listeners.append(listener)
+        """What the controller knows; empty on a broker that is not the controller."""
+        return self._active.context.image if self._active is not None and self._in_office else ClusterImage()
 
     # -- election --
 
-    async def start(self, connect: ConnectToBroker | None = None, *, bump_leader_epochs: bool = False) -> None:
+    async def start(self, connect: ConnectToBroker, *, bump_leader_epochs: bool = False) -> None:
         """Try to become the controller; if so, return once all that follows is done and applied on this broker.
 
-        Pass `bump_leader_epochs` after an unclean stop (see `takeover.take_over`). A store that holds what cannot be
+        Pass `bump_leader_epochs` after an unclean stop (see `brokers.take_over`). A store that holds what cannot be
         read, or cannot be written, ends the start of a broker; whatever else goes wrong is tried again.
         """
-        if connect is not None:
-            self._connect = connect
+        self._connect = connect
         self._bump_leader_epochs = bump_leader_epochs
         try:
             await self._elect()
         except (StoreConnectionError, SessionExpiredError) as problem:
             _log.warning("no controller could be elected yet, it is tried again: %s", problem)
             self._wake.set()
-        self._bump_leader_epochs = False
         self._tasks.spawn("elections", self._run_elections())
         if self._active is not None:
             await self._active.settled()
@@ -222,39 +212,41 @@ class Controller:
         await self._take_office(store, fenced_store)
 
     async def _take_office(self, store: CoordinationStore, fenced_store: FencedStore) -> None:
+        if self._connect is None:
+            raise RuntimeError("the controller has not been started")
         context = ControllerContext(ClusterImage(), fenced_store.epoch, self._settings(), self._rng, self._new_id)
         active = ActiveController(
             store, fenced_store, self._broker_id, context, self._settings, self._clock, self._connect,
-            self._publish if self._listeners else None, lambda problem: self._lost(active, problem),
+            lambda problem: self._lost(active, problem),
         )  # fmt: skip
         events = StoreEvents(active)
         self._active, self._events = active, events
         try:
-            active.quiet = True
             await events.take_over(self._bump_leader_epochs)
-            active.quiet = False
             if active.dropped:
                 raise NotControllerError("the office was lost before it was taken")
-            await self._publish_everything(active, events)
         except Exception:
             self._drop()
             with suppress(StoreError, StoreConnectionError, SessionExpiredError, NotControllerError, StoreFailedError):
                 await active.give_up()
             raise
         self._in_office = True
+        self._bump_leader_epochs = False
         active.start()
         active.tasks.spawn("leader balance", self._balance_leaders(active))
         _log.info("broker %d is the controller, epoch %d", self._broker_id, fenced_store.epoch)
 
     def _lost(self, active: ActiveController, problem: Exception) -> None:
-        """The worker ended. Where the epoch was overtaken, /controller tells when to try again."""
+        """The worker ended, or a broker knows a newer controller: whoever claims /controller next reads everything."""
         if self._active is not active:
             return
         self._drop()
-        if isinstance(problem, NotControllerError | SessionExpiredError):
+        if isinstance(problem, SessionExpiredError):
+            return  # the next session begins with an election
+        if isinstance(problem, NotControllerError):
             _log.warning("this broker is not the controller any more: %s", problem)
-            return
-        _log.error("the controller resigns: %s", problem, exc_info=problem)
+        else:
+            _log.error("the controller resigns: %s", problem, exc_info=problem)
         self._tasks.spawn("resigning", self._give_up(active))
 
     async def _give_up(self, active: ActiveController) -> None:
@@ -262,26 +254,6 @@ class Controller:
             await active.give_up()
         await asyncio.sleep(self._retry_s)
         self._wake.set()
-
-    async def _publish_everything(self, active: ActiveController, events: StoreEvents) -> None:
-        image = active.context.image
-        delta = ImageDelta(
-            topics_created=tuple(image.topics.values()),
-            topics_deleted=events.found_deleting,
-            configs_changed=dict(image.configs.items()),
-            brokers=image.brokers,
-            controller_id=self._broker_id,
-        )
-        await self._publish(image, delta)
-
-    async def _publish(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Listeners first: once handlers see a topic, its logs are there."""
-        for listener in self._listeners:
-            try:
-                await listener.image_changed(image, delta)
-            except Exception:
-                _log.exception("a listener could not apply a change of the cluster")
-        self._image = image
 
     async def _balance_leaders(self, active: ActiveController) -> None:
         """auto.leader.rebalance.enable: from time to time, preferred leaders lead again."""
@@ -291,7 +263,9 @@ class Controller:
             settings = self._settings()
             wait_s = settings.get_int("leader.imbalance.check.interval.seconds")
             if settings.get_bool("auto.leader.rebalance.enable") and not active.dropped:
-                active.follow_up(_balanced, ControllerState.AUTO_LEADER_BALANCE)
+                wanted = elections.imbalanced(active.context)
+                for piece in _pieces(wanted, lambda _: 1, most=_PARTITIONS_IN_A_PIECE) if wanted else ():
+                    active.follow_up(partial(_elected, partitions=piece), ControllerState.AUTO_LEADER_BALANCE)
 
     # -- requests --
 
@@ -354,30 +328,33 @@ class Controller:
             already += sum(result.added for result in some)
         return results
 
-    async def alter_configs(self, requests: Sequence[FullConfig], validate_only: bool = False) -> list[ConfigResult]:
-        """As any broker does it (`direct_writes`); listeners of the image have applied it."""
-        return await self._applied(self._direct_writes.alter_configs(requests, validate_only))
-
-    async def incremental_alter_configs(
-        self, requests: Sequence[ConfigChanges], validate_only: bool = False
-    ) -> list[ConfigResult]:
-        return await self._applied(self._direct_writes.incremental_alter_configs(requests, validate_only))
-
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionResult]:
         """None elects for every partition that needs it and answers only for those."""
-        return await self._require().ask(
-            lambda context: elections.elect_leaders(context, election_type, partitions),
+        every = partitions is None
+        wanted = elections.all_partitions(self._require().context.image) if partitions is None else partitions
+        results: list[PartitionResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(list(dict.fromkeys(wanted)), lambda _: 1, most=_PARTITIONS_IN_A_PIECE),
+            lambda context, piece: elections.elect_leaders(context, election_type, piece, only_needed=every),
+            PartitionResult,
             ControllerState.MANUAL_LEADER_BALANCE,
-        )
+        ):
+            results += some
+        return results
 
     async def alter_reassignments(self, requests: Sequence[Reassignment]) -> list[PartitionResult]:
-        active = self._require()
-        results = await active.ask(
-            lambda context: reassignments.alter_reassignments(context, requests),
+        """A partition that is named twice gets what is asked last."""
+        last = {request.partition: request for request in requests}
+        results: list[PartitionResult] = []
+        async for some in self._ask_in_pieces(
+            _pieces(list(last.values()), lambda _: 1, most=_PARTITIONS_IN_A_PIECE),
+            reassignments.alter_reassignments,
+            lambda request, error: PartitionResult(request.partition, error),
             ControllerState.ALTER_PARTITION_REASSIGNMENT,
-        )
+        ):
+            results += some
         self._reassignments_changed()
         return results
 
@@ -402,17 +379,23 @@ class Controller:
         return results
 
     async def allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: int) -> ProducerIdBlock:
-        active = self._require()
-        brokers.check_epoch(active.context, broker_id, broker_epoch)
-        self._store.lease.check()
-        return await claim_block(self._store, broker_id)
+        brokers.check_epoch(self._require().context, broker_id, broker_epoch)
+        try:
+            self._store.lease.check()
+            return await claim_block(self._store, broker_id)
+        except (StoreError, StoreConnectionError, SessionExpiredError, StoreFailedError) as problem:
+            # A block whose answer was lost is skipped for good: no id is given twice.
+            raise as_protocol_error(problem) from problem
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> Sequence[TopicPartition]:
         """Moves leaders away from the broker; gives the partitions that it leads still."""
-        return await self._require().ask(
-            lambda context: brokers.controlled_shutdown(context, broker_id, broker_epoch),
-            ControllerState.CONTROLLED_SHUTDOWN,
-        )
+        remaining: list[TopicPartition] = []
+        for names in slices(self._require().context.image):
+            remaining += await self._require().ask(
+                lambda context, names=names: brokers.controlled_shutdown(context, broker_id, broker_epoch, names),  # type: ignore[misc]
+                ControllerState.CONTROLLED_SHUTDOWN,
+            )
+        return remaining
 
     async def read_brokers(self) -> None:
         """Take over how the brokers are registered now, without waiting for the watch."""
@@ -424,17 +407,6 @@ class Controller:
         """Some may have ended: the node that asked for moves names only those under way."""
         if self._events is not None:
             self._events.reassignment_changed(None)
-
-    async def _applied(self, writing: Awaitable[T]) -> T:
-        """Listeners hear of what is written before the answer is given."""
-        active, events = self._require(), self._events
-        try:
-            results = await writing
-        except (StoreError, StoreConnectionError, SessionExpiredError, StoreFailedError) as problem:
-            raise as_protocol_error(problem) from problem
-        if events is not None:
-            await active.read_now("configs", events.read_configs, ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE)
-        return results
 
     def _require(self) -> ActiveController:
         if self._active is None or not self._in_office:
@@ -461,23 +433,9 @@ class Controller:
             yield results
 
 
-def _pieces(requests: Sequence[R], size_of: Callable[[R], int]) -> Iterable[Sequence[R]]:
-    return pieces(requests, size_of, _ITEMS_IN_A_PIECE, _PARTITIONS_IN_A_PIECE)
+def _pieces(requests: Sequence[R], size_of: Callable[[R], int], most: int = _ITEMS_IN_A_PIECE) -> Iterable[Sequence[R]]:
+    return pieces(requests, size_of, most, _PARTITIONS_IN_A_PIECE)
 
 
-def _balanced(context: ControllerContext) -> Plan:
-    partitions = elections.imbalanced(context)
-    return elections.elect_leaders(context, ElectionType.PREFERRED, partitions)[0] if partitions else Plan()
-
-
-class _NoChannel(ControlChannel):
-    """Where listeners of the image do what control requests would ask for."""
-
-    def __init__(self, broker: BrokerInfo) -> None:
-        self._broker = broker
-
-    async def send(self, request: ControlRequest) -> ControlResponse:
-        return ControlResponse(0)
-
-    async def close(self) -> None:
-        return None
+def _elected(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Plan:
+    return elections.elect_leaders(context, ElectionType.PREFERRED, partitions)[0]

@@ -93,7 +93,7 @@ class DirectWrites:
             if not plan.steps:
                 return results
             try:
-                await self._commit(store, plan.steps, {})
+                await self._commit(store, plan.steps, None)
             except NodeExistsError as taken:
                 # Another broker was faster with one of them; the others are still to be made.
                 name = taken.path.rpartition("/")[2]
@@ -182,12 +182,18 @@ class DirectWrites:
                 versions[paths.config(entity)] = node.stat.version
         return current, versions
 
-    async def _commit(self, store: CoordinationStore, steps: Sequence[Step], versions: Mapping[str, int]) -> None:
-        """Put and Remove hold only for the versions that were read; a topic with overrides must be there."""
-        unread = [step.path for step in steps if isinstance(step, Put) and step.path not in versions]
-        nodes = await store.get_many(unread) if not versions else [None] * len(unread)
-        known = dict(versions)
-        known.update((path, node.stat.version) for path, node in zip(unread, nodes, strict=True) if node is not None)
+    async def _commit(
+        self, store: CoordinationStore, steps: Sequence[Step], versions: Mapping[str, int] | None
+    ) -> None:
+        """Put and Remove hold only for the versions that were read; a topic with overrides must be there.
+
+        Without versions whatever lies at the path of a Put is replaced.
+        """
+        known = versions
+        if known is None:
+            puts = [step.path for step in steps if isinstance(step, Put)]
+            nodes = await store.get_many(puts)
+            known = {path: node.stat.version for path, node in zip(puts, nodes, strict=True) if node is not None}
         operations: list[Operation] = []
         created = {step.path for step in steps if isinstance(step, Create)}
         prefix = f"{paths.CONFIG}/{ResourceType.TOPIC.name.lower()}s/"

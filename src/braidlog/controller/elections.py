@@ -20,20 +20,19 @@ from braidlog.core.types import BrokerId, TopicPartition
 
 
 def elect_leaders(
-    context: ControllerContext, election_type: int, partitions: Sequence[TopicPartition] | None
+    context: ControllerContext, election_type: int, partitions: Sequence[TopicPartition], *, only_needed: bool = False
 ) -> tuple[Plan, list[PartitionResult]]:
-    """For None, every partition that needs it: those that do not are left out of the answer."""
+    """With `only_needed`, partitions that need no election are left out of the answer."""
     if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise InvalidRequestError(f"election type {election_type} is unknown (0 preferred, 1 unclean)")
     elect = _preferred if election_type == ElectionType.PREFERRED else _unclean
-    wanted = all_partitions(context.image) if partitions is None else list(dict.fromkeys(partitions))
     changes: dict[str, dict[int, PartitionInfo]] = {}
     results: list[PartitionResult] = []
-    for each in wanted:
+    for each in dict.fromkeys(partitions):
         try:
             after = elect(context, _existing(context.image, each), each)
         except ElectionNotNeededError as error:
-            if partitions is not None:
+            if not only_needed:
                 results.append(PartitionResult(each, error))
             continue
         except ProtocolError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.store import (
+    ANY_VERSION,
     BadVersionError,
     Check,
     CoordinationStore,
@@ -41,32 +42,39 @@ class FencedStore:
     async def elect(cls, store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> FencedStore:
         """Raises NotControllerError if another broker is the controller.
 
-        A node of our own session is ours: an earlier claim whose answer was lost, or a resignation that did not reach
-        the store. Its epoch may have been used, so a new one begins.
+        A node of our own session is ours: a claim whose answer was lost, or a resignation that did not reach the store.
+        In the latter case a new epoch begins, as requests of the old one may still be under way.
         """
+        tried: set[int] = set()
         while True:
-            epoch_node, claimed = await store.get_many([paths.CONTROLLER_EPOCH, paths.CONTROLLER])
+            # In this order: while the first is ours, nobody else raises the second.
+            claimed, epoch_node = await store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
             if claimed is not None and claimed.stat.ephemeral_owner != store.session_id:
                 raise NotControllerError(f"another broker is the controller; see {paths.CONTROLLER} in the store")
             if epoch_node is None:
                 epoch, epoch_version = 1, 0
                 advance: Operation = Create(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch))
             else:
-                epoch = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, epoch_node.data) + 1
-                epoch_version = epoch_node.stat.version + 1
+                found = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, epoch_node.data)
+                if claimed is not None and found in tried:
+                    return cls(store, found, epoch_node.stat.version)
+                epoch, epoch_version = found + 1, epoch_node.stat.version + 1
                 data = records.encode_controller_epoch(epoch)
                 advance = SetData(paths.CONTROLLER_EPOCH, data, epoch_node.stat.version)
             if claimed is None:
-                claim: Operation = Create(
-                    paths.CONTROLLER, records.encode_controller(broker_id, now_ms), ephemeral=True
-                )
+                name = records.encode_controller(broker_id, now_ms)
+                claim: Operation = Create(paths.CONTROLLER, name, ephemeral=True)
             else:
                 claim = Check(paths.CONTROLLER, claimed.stat.version)
             store.lease.check()
             try:
                 await store.multi([claim, advance])
-            except (BadVersionError, NodeExistsError, NoNodeError, UnknownOutcomeError):
-                continue  # another broker was faster, or we were without hearing of it: look again
+            except (BadVersionError, NodeExistsError, NoNodeError, UnknownOutcomeError) as problem:
+                if isinstance(problem, UnknownOutcomeError):
+                    tried.add(epoch)
+                # Another broker was faster, or we were without hearing of it. A server that lags would not show it.
+                await store.sync()
+                continue
             return cls(store, epoch, epoch_version)
 
     def revoke(self) -> None:
@@ -79,16 +87,39 @@ class FencedStore:
         Raises NotControllerError if another broker became the controller.
         """
         operations = await self._operations(steps)
-        for transaction in self._cut(operations):
-            if self._revoked:
-                raise NotControllerError("this broker is not the controller any more")
-            self._store.lease.check()
-            try:
-                await self._store.multi([self._fence, *transaction])
-            except StoreError as refusal:
-                if refusal.path == paths.CONTROLLER_EPOCH:
-                    raise NotControllerError("another broker became the controller") from refusal
-                raise
+        for part in _parts(operations, self._store.max_request_bytes - operation_bytes(self._fence)):
+            while not await self._has_committed(part):
+                pass
+        self._check_in_office()
+
+    async def _has_committed(self, operations: Sequence[Operation]) -> bool:
+        """False if the answer was lost and nothing has changed: once more, then."""
+        self._check_in_office()
+        self._store.lease.check()
+        try:
+            await self._store.multi([self._fence, *operations])
+        except UnknownOutcomeError:
+            return await self._took_effect(operations)
+        except StoreError as refusal:
+            if refusal.path == paths.CONTROLLER_EPOCH:
+                raise NotControllerError("another broker became the controller") from refusal
+            raise
+        return True
+
+    async def _took_effect(self, operations: Sequence[Operation]) -> bool:
+        """Any operation tells for all of them. Without one that tells, repeating them does no harm."""
+        await self._store.sync()
+        for operation in operations:
+            (node,) = await self._store.get_many([operation.path])
+            if isinstance(operation, Delete):
+                return node is None
+            if isinstance(operation, Create) and not operation.sequential:
+                return node is not None and node.data == operation.data
+            if isinstance(operation, SetData) and operation.version != ANY_VERSION:
+                return node is not None and (node.stat.version, node.data) == (operation.version + 1, operation.data)
+        return False
+
+    def _check_in_office(self) -> None:
         if self._revoked:
             raise NotControllerError("this broker is not the controller any more")
 
@@ -97,17 +128,6 @@ class FencedStore:
         self.revoke()
         self._store.lease.check()
         await self._store.multi([self._fence, Delete(paths.CONTROLLER)])
-
-    def _cut(self, operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-        limit = self._store.max_request_bytes - operation_bytes(self._fence)
-        start, size = 0, 0
-        for place, operation in enumerate(operations):
-            needed = operation_bytes(operation)
-            if size + needed > limit and place > start:
-                yield operations[start:place]
-                start, size = place, 0
-            size += needed
-        yield operations[start:]
 
     async def _operations(self, steps: Sequence[Step]) -> list[Operation]:
         """A `Put` becomes Create or SetData, a `Remove` becomes Delete or nothing."""

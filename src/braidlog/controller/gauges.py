@@ -31,9 +31,10 @@ class ControllerState(IntEnum):
 class ControllerGauges:
     """Read when they are asked for, from what the controller knows at that moment."""
 
-    def __init__(self, context: Callable[[], ControllerContext | None]) -> None:
+    def __init__(self, context: Callable[[], ControllerContext | None], state: Callable[[], ControllerState]) -> None:
+        """`context` is None on a broker that is not the controller."""
         self._context = context
-        self.state = ControllerState.IDLE
+        self._state = state
 
     @property
     def active_controller_count(self) -> int:
@@ -41,7 +42,7 @@ class ControllerGauges:
 
     @property
     def controller_state(self) -> int:
-        return 0 if self._context() is None else int(self.state)
+        return 0 if self._context() is None else int(self._state())
 
     @property
     def offline_partitions_count(self) -> int:

@@ -85,7 +85,13 @@ class Deletion(NamedTuple):
 class Plan(NamedTuple):
     """`steps` are committed first; then the rest counts, and `requests` go out. None leaves things as they are.
 
-    Steps may be cut into several transactions: after each one, a controller that takes over can complete the rest.
+    Steps that are too many for one request of the store are cut in their order, and a controller that takes over
+    completes any beginning of them:
+
+        created   outermost first: config, topic with its assignment, partitions, states (takeover writes missing ones)
+        moved     the assignment before the states at the start of a reassignment, after them at its end
+        removed   innermost first, the mark of the deletion last
+        notices   after the change that they tell of
     """
 
     steps: Sequence[Step] = ()
@@ -165,7 +171,7 @@ def state_data(partition: PartitionInfo) -> bytes:
             partition.leader_epoch,
             partition.isr,
             partition.controller_epoch,
-            partition.leader_recovery_state != 0,
+            partition.leader_recovery_state,
         )
     )
 

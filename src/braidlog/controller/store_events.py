@@ -19,10 +19,10 @@ import logging
 from collections.abc import Sequence
 
 from braidlog.cluster import loading, paths, records
-from braidlog.cluster.image import ImageDelta, TopicImage
+from braidlog.cluster.image import ImageDelta
 from braidlog.cluster.records import BadRecordError
 from braidlog.cluster.store import NoNodeError, Watch, WatchEvent
-from braidlog.controller import brokers, deletion, elections, reassignments, takeover, topics
+from braidlog.controller import brokers, deletion, elections, reassignments, topics
 from braidlog.controller.active_controller import ActiveController
 from braidlog.controller.gauges import ControllerState
 from braidlog.controller.partitions import unclean_allowed
@@ -43,8 +43,6 @@ class StoreEvents:
         self._watched_topics: set[str] = set()
         self._changed_topics: dict[str, None] = {}
         self._last_config_change = ""
-        # Topics that are not in the image although they are in the store, when a takeover found them.
-        self.found_deleting: tuple[TopicImage, ...] = ()
         active.read_again = self._read_again
 
     @property
@@ -71,13 +69,12 @@ class StoreEvents:
         # A topic that is being reassigned is served until that is done; so are all that may not be deleted.
         kept = [topic for topic in loaded.deleting if not enabled or any(info.reassigning for info in topic.partitions)]
         image = loaded.image.apply(ImageDelta(topics_created=tuple(kept)))
-        self.found_deleting = tuple(topic for topic in loaded.deleting if topic not in kept)
         active.load(image)
         await self._watch_topics([*image.topics, *(topic.name for topic in loaded.deleting)])
         await active.decide_and_do(lambda context: Plan(requests=(RequestBatch(brokers_changed=True),)))
         await active.decide_and_do(topics.assign_missing_topic_ids)
         await active.in_slices(
-            lambda context, names: takeover.take_over(context, names, bump_leader_epochs=bump_leader_epochs)
+            lambda context, names: brokers.take_over(context, names, bump_leader_epochs=bump_leader_epochs)
         )
         if loaded.deleting and enabled:
             going = [image.topic(topic.name) or topic for topic in loaded.deleting]

@@ -8,13 +8,21 @@ from typing import Any, cast
 
 import pytest
 
-from braidlog.broker.coordination import MARKER, BrokerRegistration, ClusterMembers, ZooKeeperCoordination
-from braidlog.cluster import paths, records
+from braidlog.broker import coordination
+from braidlog.broker.coordination import (
+    MARKER,
+    BrokerRegistration,
+    ClusterMembers,
+    ZooKeeperCoordination,
+    announce_failed_directory,
+)
+from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.cluster.records import BrokerRecord, FeaturesRecord
 from braidlog.cluster.registration import register
 from braidlog.cluster.sessions import EmbeddedSession
+from braidlog.cluster.store import StoreUnavailableError
 from braidlog.cluster.store_client import CurrentSession, StoreClient
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import ManualClock
@@ -118,9 +126,9 @@ async def test_a_new_session_is_a_new_registration(scene: Scene) -> None:
             again.set()
 
     record = BrokerRecord(ENDPOINTS, PROTOCOLS)
-    registration = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append)
-    await registration.register(scene.session)
-    scene.client.add_listener(registration)
+    ours = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append)
+    await ours.register(scene.session)
+    scene.client.add_listener(ours)
     await scene.expire()
     await again.wait()
     assert epochs[1] > epochs[0]
@@ -128,7 +136,7 @@ async def test_a_new_session_is_a_new_registration(scene: Scene) -> None:
     other = scene.store.connect()
     await scene.session.delete(paths.broker(1))
     await register(other, BrokerId(1), record)
-    await registration.session_opened(scene.client.session)
+    await ours.session_opened(scene.client.session)
     assert "broker id 1 is registered by another broker" in str(fatal[0])
 
 
@@ -151,3 +159,23 @@ async def test_features_are_ours_to_offer_only_among_our_own(scene: Scene) -> No
     await register(scene.store.connect(), BrokerId(2), BrokerRecord(ENDPOINTS, PROTOCOLS))
     assert not await announce(1, 2)
     assert await announce(1)
+
+
+async def test_a_failed_directory_is_announced_once_the_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordination, "_ANNOUNCE_AGAIN_S", 0)
+    store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
+    session = store.connect()
+    await registration.prepare_store(session)
+    create, refusals = session.create, [StoreUnavailableError("no connection")]
+
+    async def create_later(*args: object, **more: object) -> str:
+        if refusals:
+            raise refusals.pop()
+        return await create(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session, "create", create_later)
+    await announce_failed_directory(session, BrokerId(7))
+    (name,) = await session.children(paths.LOG_DIR_EVENTS)
+    path = f"{paths.LOG_DIR_EVENTS}/{name}"
+    assert records.decode_log_dir_event(path, (await session.get(path)).data) == 7
+    await store.close()

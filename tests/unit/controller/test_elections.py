@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.cluster.image import PartitionInfo
 from braidlog.cluster.store import SetData
-from braidlog.controller.elections import elect_leaders
+from braidlog.controller.elections import all_partitions, elect_leaders
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import TopicPartition
@@ -66,7 +66,7 @@ def test_unknown_partitions_and_types() -> None:
     _, results = elect_leaders(start, PREFERRED, [TopicPartition("no", 0), TopicPartition("t", 5)])
     assert all(isinstance(each.error, errors.UnknownTopicOrPartitionError) for each in results)
     with pytest.raises(errors.InvalidRequestError):
-        elect_leaders(start, 7, None)
+        elect_leaders(start, 7, [])
 
 
 def test_all_partitions_answer_only_where_something_is_to_do() -> None:
@@ -75,7 +75,7 @@ def test_all_partitions_answer_only_where_something_is_to_do() -> None:
         topic("t", partition(2, (1, 2), (1, 2)), partition(2, (2,), (1, 2))),
         brokers={1: None, 2: None},
     )
-    _, results = elect_leaders(start, PREFERRED, None)
+    _, results = elect_leaders(start, PREFERRED, all_partitions(start.image), only_needed=True)
     assert [(each.partition, type(each.error)) for each in results] == [
         (T0, type(None)),
         (TopicPartition("t", 1), errors.PreferredLeaderNotAvailableError),

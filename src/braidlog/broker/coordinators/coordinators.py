@@ -93,6 +93,8 @@ class Coordinators:
         settings.on_change(self._settings_changed)
         self._registry = registry
         self._cache = cache
+        # What was read before this listens.
+        self._take_overrides(ImageDelta(configs_changed=dict(cache.image.configs.items())))
         self._image_topics = ImageTopics(cache)
         self.topics = InternalTopics(creation, cache, settings, tasks)
 
@@ -150,8 +152,9 @@ class Coordinators:
         # First, as a shard that is loaded gives members the sessions that their group sets.
         self._take_overrides(delta)
         for topic in delta.topics_created:
-            for partition in self._registry.partitions_of(topic.name):
-                self.leadership_changed(partition)
+            if topic.internal:
+                for partition in self._registry.partitions_of(topic.name):
+                    self.leadership_changed(partition)
         if delta.topics_deleted:
             deleted = [topic.name for topic in delta.topics_deleted]
             self.groups.submit_to_all(lambda shard, now: shard.topics_deleted(deleted, now))

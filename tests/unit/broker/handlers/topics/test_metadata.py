@@ -1,8 +1,13 @@
+"""What clients are told of partitions whose data directory failed: as Apache Kafka 3.9.1 did when it was asked."""
+
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from braidlog.broker.handlers.topics.metadata import TopicDescriber
+from braidlog.broker.server import Server
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage, no_leader
 from braidlog.core.protocol_errors import (
     NONE,
@@ -14,7 +19,10 @@ from braidlog.core.types import BrokerId
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.topic_metrics import TopicMetrics
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from support.control_requests import broker, led_by
+from support.in_process_server import answer, on_server
+from support.offline_directories import PARTITIONS, lose_a_directory, reported
 
 # Broker 2 is reached by other brokers alone; 3 is dead.
 BROKERS = {BrokerId(1): broker(1, "CLIENTS", "BROKERS"), BrokerId(2): broker(2, "BROKERS")}
@@ -66,3 +74,17 @@ def test_partitions_that_are_not_known_yet_are_left_out() -> None:
     topic = TopicImage("orders", b"i" * 16, (no_leader(()), led_by(1)))
     described = TopicDescriber(ClusterImage(brokers=BROKERS), PartitionRegistry(), "CLIENTS", 12).describe(topic, 0)
     assert [partition.partition_index for partition in described.partitions] == [1]
+
+
+def test_metadata_names_no_leader_and_the_offline_replica(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        lost = await lose_a_directory(server)
+        here = (NONE, 1, [1], [1], [])
+        gone = (LeaderNotAvailableError.code, -1, [1], [1], [1])
+        expected = {index: gone if index in lost else here for index in range(PARTITIONS)}
+        for topics in ([MetadataRequestTopic(name="records")], None):
+            metadata = await answer(server, "Metadata", 12, MetadataRequest(topics=topics))
+            assert reported(metadata.topics[0].partitions) == expected
+            assert metadata.topics[0].error_code == NONE
+
+    on_server(tmp_path, check, broker_id="1", log_dirs=f"{tmp_path}/a,{tmp_path}/b")
