@@ -5,7 +5,7 @@
         zookeeper.servers[0].kill()
 
 Every server is a process of its own that can be stopped, killed, paused and started again on its data. It ends with the
-process that started it, however that ends.
+thread that started it, however that ends; so start it in one that stays, as the main thread does.
 """
 
 from __future__ import annotations

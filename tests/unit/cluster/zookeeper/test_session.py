@@ -223,6 +223,29 @@ def test_watches_outlive_a_connection_and_fire_before_the_change_is_read(zookeep
     run(body())
 
 
+def test_thousands_of_watches_outlive_a_connection(zookeeper: ZooKeeper) -> None:
+    async def body() -> None:
+        async with link(zookeeper, session_timeout_ms=30_000) as both:
+            near, far = await both.near.open(), await both.far.open()
+            names = [f"/{'long' * 40}-{number}" for number in range(2_000)]
+            for at in range(0, len(names), 500):
+                await far.multi([Create(name) for name in names[at : at + 500]])
+            await near.sync()
+            events: list[WatchEvent] = []
+            await asyncio.gather(*(near.get(name, events.append) for name in names))
+            both.break_off()
+            await until(lambda: not near._connected)
+            both.restore()
+            await near.sync()
+            assert events == []
+            for at in range(0, len(names), 500):
+                await far.multi([SetData(name, b"1") for name in names[at : at + 500]])
+            await near.sync()
+            assert sorted(events) == sorted(WatchEvent(EventKind.DATA_CHANGED, name) for name in names)
+
+    run(body())
+
+
 def test_silence_ends_the_lease_then_calls_and_at_last_the_session(zookeeper: ZooKeeper) -> None:
     async def body() -> None:
         async with link(zookeeper, SHORT_MS) as both:
