@@ -236,6 +236,8 @@ class ZooKeeper:
             "clientPort": str(server.port),
             "clientPortAddress": "127.0.0.1",
             "tickTime": str(TICK_MS),
+            # Twenty ticks would be the longest, too little for a busy machine.
+            "maxSessionTimeout": "60000",
             "initLimit": "40",
             "syncLimit": "20",
             "maxClientCnxns": "0",
