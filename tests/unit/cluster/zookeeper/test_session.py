@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -437,6 +438,38 @@ def test_a_zookeeper_that_is_not_there_is_told_in_one_line() -> None:
         assert "zookeeper.connect" in told
 
     run(body())
+
+
+def test_names_that_are_not_known_are_told_in_one_line() -> None:
+    async def body() -> None:
+        sessions = Sessions(settings_for("zookeeper.invalid:2181", connection_timeout_ms=1_000))
+        with pytest.raises(StoreUnavailableError, match=r"zookeeper\.invalid.*no host name") as refused:
+            await sessions.open()
+        assert "\n" not in str(refused.value)
+
+    run(body())
+
+
+def test_sessions_outlive_a_server_that_is_killed_and_started_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        sessions = Sessions(settings_for(alone.connect))
+        session = await sessions.open()
+        await session.create("/e", b"1", ephemeral=True)
+        events: list[WatchEvent] = []
+        await session.get("/e", events.append)
+        (server,) = alone.servers
+        await asyncio.to_thread(server.kill)
+        await until(lambda: not session._connected)
+        server.start()
+        assert (await session.get("/e")).stat.ephemeral_owner == session.session_id
+        assert events == []
+        await session.set("/e", b"2")
+        await session.sync()
+        assert events == [WatchEvent(EventKind.DATA_CHANGED, "/e")]
+        await sessions.close()
+
+    with ZooKeeper(directory=tmp_path) as alone:
+        run(body())
 
 
 def test_what_is_in_flight_is_bounded(zookeeper: ZooKeeper) -> None:
