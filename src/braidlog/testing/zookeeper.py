@@ -169,7 +169,9 @@ class ZooKeeperServer:
 
     def pause(self) -> None:
         """It keeps its connections and says nothing, as a stalled machine does."""
-        self._signal(signal.SIGSTOP)
+        child = self._signal(signal.SIGSTOP)
+        # Its threads stop one by one; this returns when the last has.
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._paused = True
 
     def resume(self) -> None:
@@ -183,10 +185,11 @@ class ZooKeeperServer:
             return ""
         return "\n".join(lines[-last:])
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
             raise ZooKeeperFailed(f"ZooKeeper {self.number} is not running")
         self._child.send_signal(number)
+        return self._child
 
     def _end(self, number: signal.Signals) -> None:
         child, self._child = self._child, None
