@@ -24,38 +24,6 @@ from braidlog.cluster.store import (
 from braidlog.core.clock import ManualClock
 
 
-@pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b", "/a/...", "/brokers/topics/ä"])
-def test_valid_paths(path: str) -> None:
-    check_path(path)
-
-
-@pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/a/./b", "/a\0b", "/a\nb"])
-def test_a_path_that_breaks_the_rules_is_named(path: str) -> None:
-    with pytest.raises(InvalidPathError) as refused:
-        check_path(path)
-    assert path.strip("\0\n") in str(refused.value) or repr(path) in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        NoNodeError("/a"),
-        NodeExistsError("/a"),
-        BadVersionError("/a", 3, 5),
-        NotEmptyError("/a"),
-        NoChildrenForEphemeralsError("/a"),
-    ],
-    ids=lambda each: type(each).__name__,
-)
-def test_refusals_name_the_node(error: StoreError) -> None:
-    assert "/a" in str(error)
-
-
-def test_a_wrong_version_names_both() -> None:
-    assert "3" in str(BadVersionError("/a", 3, 5))
-    assert "5" in str(BadVersionError("/a", 3, 5))
-
-
 def test_a_lease_counts_from_the_sending_of_what_was_answered() -> None:
     clock = ManualClock()
     lease = SessionLease(clock.monotonic, 10.0)
@@ -97,3 +65,35 @@ def test_a_request_is_as_long_as_its_paths_and_data_at_least() -> None:
     operations = [Create("/ä", bytes(100)), SetData("/b", bytes(50)), Delete("/c"), Check("/d", 1)]
     assert request_bytes(operations) >= 3 + 100 + 2 + 50 + 2 + 2
     assert request_bytes(operations) == sum(request_bytes([each]) for each in operations)
+
+
+@pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b", "/a/...", "/brokers/topics/ä"])
+def test_valid_paths(path: str) -> None:
+    check_path(path)
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/a/./b", "/a\0b", "/a\nb"])
+def test_a_path_that_breaks_the_rules_is_named(path: str) -> None:
+    with pytest.raises(InvalidPathError) as refused:
+        check_path(path)
+    assert path.strip("\0\n") in str(refused.value) or repr(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoNodeError("/a"),
+        NodeExistsError("/a"),
+        BadVersionError("/a", 3, 5),
+        NotEmptyError("/a"),
+        NoChildrenForEphemeralsError("/a"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_refusals_name_the_node(error: StoreError) -> None:
+    assert "/a" in str(error)
+
+
+def test_a_wrong_version_names_both() -> None:
+    assert "3" in str(BadVersionError("/a", 3, 5))
+    assert "5" in str(BadVersionError("/a", 3, 5))
