@@ -25,7 +25,7 @@ $(VENV)/.spark: $(VENV)/.run
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.spark
-	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[dev,interop,spark]"
+	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[dev,interop,spark,cluster]"
 	touch $@
 
 # What the site of the documents is built with; no test needs it.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from braidlog.cluster.store import (
     Delete,
     EventKind,
     InvalidPathError,
+    LeaseExpiredError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -40,7 +42,7 @@ def on_store(body: Body) -> Callable[[StoreContract], None]:
             async with self.cluster() as connect:
                 await asyncio.wait_for(body(self, connect), 30)
 
-        asyncio.run(run())
+        self.run(run())
 
     test.__name__ = body.__name__
     test.__doc__ = body.__doc__
@@ -55,6 +57,9 @@ class StoreContract:
     async def expire(self, session: CoordinationStore) -> None:
         """Make the store end this session."""
         raise NotImplementedError
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(work)
 
     @on_store
     async def test_created_node_is_read_back(self, connect: Connect) -> None:
@@ -155,12 +160,14 @@ class StoreContract:
         mine, other = await connect(), await connect()
         await mine.create("/e", ephemeral=True)
         await other.create("/f", ephemeral=True)
+        await other.sync()
         stat = await other.exists("/e")
         assert stat is not None
         assert stat.ephemeral_owner == mine.session_id
         with pytest.raises(NoChildrenForEphemeralsError):
             await other.create("/e/child")
         await mine.close()
+        await other.sync()
         assert await other.exists("/e") is None
         assert await other.exists("/f") is not None
         with pytest.raises(SessionExpiredError):
@@ -173,14 +180,38 @@ class StoreContract:
         gone = asyncio.Event()
         mine.on_expiry(lambda: reported.append("expired"))
         await mine.create("/e", ephemeral=True)
+        await other.sync()
         await other.exists("/e", lambda event: gone.set())
         await self.expire(mine)
         await gone.wait()
         assert reported == ["expired"]
         assert mine.expired
+        assert not mine.lease.valid()
+        mine.on_expiry(lambda: reported.append("late"))
+        assert reported == ["expired", "late"]
         assert await other.exists("/e") is None
         with pytest.raises(SessionExpiredError):
             await mine.create("/again")
+
+    @on_store
+    async def test_the_lease_lasts_while_the_session_is_used_and_ends_with_it(self, connect: Connect) -> None:
+        store = await connect()
+        assert store.lease.valid()
+        await store.create("/a")
+        assert store.lease.valid()
+        await store.close()
+        assert not store.lease.valid()
+        with pytest.raises(LeaseExpiredError):
+            store.lease.check()
+
+    @on_store
+    async def test_what_others_did_before_a_sync_is_read_after_it(self, connect: Connect) -> None:
+        reading, writing = await connect(), await connect()
+        await writing.create("/a")
+        for turn in range(20):
+            await writing.set("/a", str(turn).encode())
+            await reading.sync()
+            assert (await reading.get("/a")).data == str(turn).encode()
 
     @on_store
     async def test_multi_is_all_or_nothing(self, connect: Connect) -> None:
@@ -228,6 +259,7 @@ class StoreContract:
         for turn in range(6):
             path = f"/n{turn}"
             await (one if turn % 2 else two).create(path)
+            await one.sync()
             stat = await one.exists(path)
             assert stat is not None
             seen.append(stat.czxid)
@@ -281,6 +313,7 @@ class StoreContract:
     async def test_watch_event_comes_before_the_change_can_be_read(self, connect: Connect) -> None:
         watching, writing = await connect(), await connect()
         await writing.create("/a", b"0")
+        await watching.sync()
         reported: list[WatchEvent] = []
         await watching.get("/a", reported.append)
 
@@ -294,6 +327,7 @@ class StoreContract:
         reads = [asyncio.ensure_future(read_after(ticks)) for ticks in range(40)]
         await writing.set("/a", b"1")
         await asyncio.gather(*reads)
+        await watching.sync()
         assert reported == [WatchEvent(EventKind.DATA_CHANGED, "/a")]
         assert (await watching.get("/a")).data == b"1"
 

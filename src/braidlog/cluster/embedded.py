@@ -133,9 +133,13 @@ class EmbeddedStore:
 
     def connect(self) -> EmbeddedSession:
         self._last_session += 1
-        session = EmbeddedSession(self, self._last_session)
+        session = EmbeddedSession(self, self._last_session, self._clock.monotonic)
         self._sessions[session.session_id] = session
         return session
+
+    async def open_session(self) -> EmbeddedSession:
+        """`connect` as a `StoreClient` wants it."""
+        return self.connect()
 
     async def expire(self, session: EmbeddedSession) -> None:
         """Lose a session as a partition from a ZooKeeper would; for tests and simulations."""

@@ -110,6 +110,7 @@ def _partition(
             removing=_broker_ids(removing),
             controller_epoch=state.controller_epoch,
             partition_epoch=node.stat.version,
+            leader_recovery_state=state.leader_recovery_state,
         )
     return found
 

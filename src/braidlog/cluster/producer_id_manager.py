@@ -6,7 +6,7 @@ from collections import deque
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.records import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
-from braidlog.cluster.store import BadVersionError, CoordinationStore, ensure_path
+from braidlog.cluster.store import BadVersionError, CoordinationStore, UnknownOutcomeError, ensure_path
 from braidlog.core.errors import FatalError
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
 from braidlog.core.tasks import Tasks
@@ -29,7 +29,8 @@ async def claim_block(store: CoordinationStore, broker_id: BrokerId) -> Producer
         block = ProducerIdBlock(broker_id, first, last)
         try:
             await store.set(path, records.encode_producer_id_block(block), node.stat.version)
-        except BadVersionError:
+        except (BadVersionError, UnknownOutcomeError):
+            await store.sync()  # at worst a block that no broker gives out
             continue
         return block
 

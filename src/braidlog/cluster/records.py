@@ -62,7 +62,8 @@ class PartitionStateRecord(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
-    recovering: bool = False
+    # 1 after an unclean election, until the leader has recovered from it (KIP-704).
+    leader_recovery_state: int = 0
 
 
 class ProducerIdBlock(NamedTuple):
@@ -180,7 +181,8 @@ def decode_topic(path: str, data: bytes) -> TopicRecord:
 
 
 def encode_partition_state(record: PartitionStateRecord) -> bytes:
-    recovery = ',"leader_recovery_state":1' if record.recovering else ""
+    state = record.leader_recovery_state
+    recovery = f',"leader_recovery_state":{state}' if state else ""
     isr = ",".join(map(str, record.isr))
     # By hand, as a topic of a thousand partitions writes a thousand of these.
     return (
@@ -198,9 +200,10 @@ def decode_partition_state(path: str, data: bytes) -> PartitionStateRecord:
         raise BadRecordError(path, f"{missing.args[0]} is missing") from None
     if type(leader) is not int or type(epoch) is not int or type(controller_epoch) is not int:
         raise BadRecordError(path, "leader, leader_epoch and controller_epoch must be numbers")
-    return PartitionStateRecord(
-        leader, epoch, _broker_ids(path, isr, "isr"), controller_epoch, bool(content.get("leader_recovery_state"))
-    )
+    recovery = content.get("leader_recovery_state", 0)
+    if recovery not in (0, 1):
+        raise BadRecordError(path, f"leader_recovery_state {recovery!r} is neither 0 nor 1")
+    return PartitionStateRecord(leader, epoch, _broker_ids(path, isr, "isr"), controller_epoch, recovery)
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
@@ -14,6 +15,7 @@ from braidlog.cluster.store import (
     Operation,
     Outcome,
     SessionExpiredError,
+    SessionLease,
     SetData,
     Stat,
     Watch,
@@ -42,9 +44,10 @@ class SessionHost(Protocol):
 class EmbeddedSession:
     """Reads take their value from the tree in one step and answer when all that it shows is durable."""
 
-    def __init__(self, host: SessionHost, session_id: int) -> None:
+    def __init__(self, host: SessionHost, session_id: int, now: Callable[[], float]) -> None:
         self._host = host
         self._session_id = session_id
+        self._lease = SessionLease(now)
         self._open = True
         self._expired = False
         self._on_expiry: list[Callable[[], None]] = []
@@ -61,8 +64,27 @@ class EmbeddedSession:
     def open(self) -> bool:
         return self._open
 
+    @property
+    def lease(self) -> SessionLease:
+        return self._lease
+
+    @property
+    def session_timeout_s(self) -> float:
+        return 0.0
+
+    @property
+    def max_request_bytes(self) -> int:
+        return sys.maxsize
+
     def on_expiry(self, callback: Callable[[], None]) -> None:
-        self._on_expiry.append(callback)
+        if self._expired:
+            callback()
+        else:
+            self._on_expiry.append(callback)
+
+    async def sync(self) -> None:
+        self._check_open()
+        await self._host.settled()
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         tree = self._readable(path)
@@ -122,12 +144,16 @@ class EmbeddedSession:
 
     async def close(self) -> None:
         self._open = False
+        self._lease.end()
         await self._host.end_session(self)
 
     def lose(self) -> None:
         """The store ended this session."""
+        if not self._open:
+            return
         self._open = False
         self._expired = True
+        self._lease.end()
         for callback in self._on_expiry:
             callback()
 

@@ -27,7 +27,7 @@ _PER_MECHANISM: Final = (
 )  # fmt: skip
 
 # `authorizer.zookeeper.ssl.client.enable` is zookeeper.ssl.client.enable for the ZooKeeper that holds the ACLs.
-_AUTHORIZER: Final = "authorizer."
+AUTHORIZER_PREFIX: Final = "authorizer.zookeeper."
 
 # Settings that are one and the same in another unit; the first that is set counts.
 _SYNONYM_GROUPS: Final = (
@@ -67,8 +67,8 @@ def broker_setting_for(key: str) -> Setting | None:
     """As `broker_setting`, but also for keys with a prefix, those that are only ever dynamic and the unlisted."""
     base = listener_base(key)
     found = broker_setting(base if base is not None else key)
-    if found is None and key.startswith(_AUTHORIZER + "zookeeper."):
-        found = broker_setting(key.removeprefix(_AUTHORIZER))
+    if found is None and key.startswith(AUTHORIZER_PREFIX):
+        found = broker_setting(key.removeprefix("authorizer."))
     return found or dynamic_only_settings().get(key) or unlisted_settings().get(key)
 
 

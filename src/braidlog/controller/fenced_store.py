@@ -1,4 +1,4 @@
-"""The coordination store as the controller changes it: one transaction a commit, fenced by the controller epoch."""
+"""The coordination store as the controller changes it: every transaction is fenced by the controller epoch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.store import (
+    ANY_VERSION,
     BadVersionError,
     Check,
     CoordinationStore,
@@ -15,6 +16,8 @@ from braidlog.cluster.store import (
     Operation,
     SetData,
     StoreError,
+    UnknownOutcomeError,
+    operation_bytes,
 )
 from braidlog.controller.plan import Put, Remove, Step
 from braidlog.core.protocol_errors import NotControllerError
@@ -34,36 +37,71 @@ class FencedStore:
 
     @classmethod
     async def elect(cls, store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> FencedStore:
-        """Raises NotControllerError if another broker is the controller."""
+        """Raises NotControllerError if another broker is the controller.
+
+        A node of this very session is ours, should the answer to its creation have been lost.
+        """
         while True:
-            (node,) = await store.get_many([paths.CONTROLLER_EPOCH])
+            # In this order: while the first is ours, nobody else raises the second.
+            controller, node = await store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
             if node is None:
                 epoch, epoch_version = 1, 0
                 advance: Operation = Create(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch))
             else:
-                epoch = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data) + 1
-                epoch_version = node.stat.version + 1
+                found = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data)
+                if controller is not None and controller.stat.ephemeral_owner == store.session_id:
+                    return cls(store, found, node.stat.version)
+                epoch, epoch_version = found + 1, node.stat.version + 1
                 advance = SetData(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch), node.stat.version)
             claim = Create(paths.CONTROLLER, records.encode_controller(broker_id, now_ms), ephemeral=True)
             try:
                 await store.multi([claim, advance])
-            except BadVersionError:
+            except (BadVersionError, UnknownOutcomeError):
+                # A server that lags behind would show the same again.
+                await store.sync()
                 continue
             except NodeExistsError as taken:
                 if taken.path == paths.CONTROLLER_EPOCH:
+                    await store.sync()
                     continue
                 message = f"another broker is the controller; see {paths.CONTROLLER} in the store"
                 raise NotControllerError(message) from None
             return cls(store, epoch, epoch_version)
 
     async def commit(self, steps: Sequence[Step]) -> None:
-        """One transaction; raises NotControllerError if another broker became the controller."""
+        """One transaction, or several in the order of the steps where they are more than one request may hold.
+
+        Raises NotControllerError if another broker became the controller.
+        """
+        operations = await self._operations(steps)
+        for part in _parts(operations, self._store.max_request_bytes - operation_bytes(self._fence)):
+            while not await self._has_committed(part):
+                pass
+
+    async def _has_committed(self, operations: Sequence[Operation]) -> bool:
+        """False if the answer was lost and nothing has changed: once more, then."""
         try:
-            await self._store.multi([self._fence, *await self._operations(steps)])
+            await self._store.multi([self._fence, *operations])
+        except UnknownOutcomeError:
+            return await self._took_effect(operations)
         except StoreError as refusal:
             if refusal.path == paths.CONTROLLER_EPOCH:
                 raise NotControllerError("another broker became the controller") from refusal
             raise
+        return True
+
+    async def _took_effect(self, operations: Sequence[Operation]) -> bool:
+        """Any operation tells for all of them. Without one that tells, repeating them does no harm."""
+        await self._store.sync()
+        for operation in operations:
+            (node,) = await self._store.get_many([operation.path])
+            if isinstance(operation, Delete):
+                return node is None
+            if isinstance(operation, Create) and not operation.sequential:
+                return node is not None and node.data == operation.data
+            if isinstance(operation, SetData) and operation.version != ANY_VERSION:
+                return node is not None and (node.stat.version, node.data) == (operation.version + 1, operation.data)
+        return False
 
     async def _operations(self, steps: Sequence[Step]) -> list[Operation]:
         """A `Put` becomes Create or SetData, a `Remove` becomes Delete or nothing."""
@@ -85,3 +123,17 @@ class FencedStore:
             else:
                 operations.append(step)
         return operations
+
+
+def _parts(operations: Sequence[Operation], limit: int) -> list[list[Operation]]:
+    """As few as go into one request each; at least one, since also a commit of nothing is fenced."""
+    parts: list[list[Operation]] = [[]]
+    size = 0
+    for operation in operations:
+        each = operation_bytes(operation)
+        if parts[-1] and size + each > limit:
+            parts.append([])
+            size = 0
+        parts[-1].append(operation)
+        size += each
+    return parts

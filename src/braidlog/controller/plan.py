@@ -33,6 +33,14 @@ Step: TypeAlias = Operation | Put | Remove
 class Plan(NamedTuple):
     """`steps` commit as one transaction, then listeners apply `delta`.
 
+    A transaction that is too large for one request of the store is cut in the order of its steps, and a controller that
+    takes over completes any beginning of it:
+
+        created   outermost first: config, topic with its assignment, partitions, states (takeover writes missing ones)
+        changed   a topic's assignment before the states of its partitions
+        removed   innermost first, the mark of the deletion last
+        notices   after the change that they tell of
+
     Only then are the nodes of deleted topics removed: a crash between the two leaves the marks that `steps` wrote, from
     which the next start knows to finish.
     """
@@ -77,7 +85,13 @@ def initial_state(replicas: Sequence[int], alive: Sequence[int], controller_epoc
 
 def state_data(partition: PartitionInfo) -> bytes:
     return records.encode_partition_state(
-        PartitionStateRecord(partition.leader, partition.leader_epoch, partition.isr, partition.controller_epoch)
+        PartitionStateRecord(
+            partition.leader,
+            partition.leader_epoch,
+            partition.isr,
+            partition.controller_epoch,
+            partition.leader_recovery_state,
+        )
     )
 
 

@@ -98,9 +98,9 @@ def test_topics_round_trip(
     assert records.decode_topic("/t", records.encode_topic(record)) == record
 
 
-@given(st.integers(-1, 2**31 - 1), ids, id_lists, ids, st.booleans())
-def test_partition_states_round_trip(leader: int, epoch: int, isr: tuple[int, ...], of: int, recovering: bool) -> None:
-    record = PartitionStateRecord(leader, epoch, isr, of, recovering)
+@given(st.integers(-1, 2**31 - 1), ids, id_lists, ids, st.integers(0, 1))
+def test_partition_states_round_trip(leader: int, epoch: int, isr: tuple[int, ...], of: int, recovery: int) -> None:
+    record = PartitionStateRecord(leader, epoch, isr, of, recovery)
     encoded = records.encode_partition_state(record)
     json.loads(encoded)
     assert records.decode_partition_state("/s", encoded) == record

@@ -90,3 +90,19 @@ async def test_an_id_in_use_is_refused(store: EmbeddedStore) -> None:
     await registration.unregister(one, BrokerId(1))
     await registration.unregister(one, BrokerId(1))
     await registration.register(two, BrokerId(1), RECORD)
+
+
+@on_store
+async def test_features_are_finalised_only_where_we_came_first(store: EmbeddedStore) -> None:
+    session = store.connect()
+    ours = await registration.finalized_features(session, {"group.version": 1}, initialised_here=True)
+    assert (ours.enabled, ours.levels) == (True, {"group.version": 1})
+    # What is there stays, whoever asks.
+    assert await registration.finalized_features(session, {}, initialised_here=False) == ours
+
+
+@on_store
+async def test_elsewhere_features_are_as_kafka_writes_them(store: EmbeddedStore) -> None:
+    session = store.connect()
+    await registration.finalized_features(session, {"group.version": 1}, initialised_here=False)
+    assert (await session.get(paths.FEATURE)).data == b'{"features":{},"version":2,"status":1}'

@@ -6,14 +6,65 @@ import pytest
 
 from braidlog.cluster.store import (
     BadVersionError,
+    Check,
+    Create,
+    Delete,
     InvalidPathError,
+    LeaseExpiredError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    SessionLease,
+    SetData,
     StoreError,
     check_path,
+    request_bytes,
 )
+from braidlog.core.clock import ManualClock
+
+
+def test_a_lease_counts_from_the_sending_of_what_was_answered() -> None:
+    clock = ManualClock()
+    lease = SessionLease(clock.monotonic, 10.0)
+    clock.advance(4)
+    sent = clock.monotonic()
+    clock.advance(4)
+    lease.answered(sent)
+    assert lease.remaining_s() == 6
+    clock.advance(5.9)
+    lease.check()
+    clock.advance(0.1)
+    assert not lease.valid()
+    with pytest.raises(LeaseExpiredError):
+        lease.check()
+
+
+def test_answers_out_of_order_never_shorten_a_lease() -> None:
+    clock = ManualClock()
+    lease = SessionLease(clock.monotonic, 10.0)
+    lease.answered(3.0)
+    lease.answered(1.0)
+    assert lease.deadline == 13.0
+
+
+def test_a_lease_that_ran_out_goes_on_with_an_answer_but_one_that_ended_does_not() -> None:
+    clock = ManualClock()
+    lease = SessionLease(clock.monotonic, 10.0)
+    clock.advance(11)
+    assert not lease.valid()
+    lease.answered(clock.monotonic())
+    assert lease.valid()
+    lease.end()
+    lease.answered(clock.monotonic())
+    assert not lease.valid()
+    assert lease.remaining_s() == 0
+
+
+def test_a_request_is_as_long_as_its_paths_and_data_at_least() -> None:
+    operations = [Create("/ä", bytes(100)), SetData("/b", bytes(50)), Delete("/c"), Check("/d", 1)]
+    assert request_bytes(operations) >= 3 + 100 + 2 + 50 + 2 + 2
+    assert request_bytes(operations) == sum(request_bytes([each]) for each in operations)
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b", "/a/...", "/brokers/topics/ä"])

@@ -76,6 +76,8 @@ def test_a_broker() -> None:
         "braidlog.log.level",
         "braidlog.memory.max",
         "braidlog.store.dir",
+        "braidlog.zookeeper.sasl.password",
+        "braidlog.zookeeper.sasl.username",
     }
     assert theirs.keys() <= ours.keys()
     # While log.retention.ms is set at run time, Kafka shows log.retention.hours with its default beside its source.

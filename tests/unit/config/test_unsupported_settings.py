@@ -44,6 +44,8 @@ REFUSED = [
     {"remote.log.storage.system.enable": "true"},
     {"zookeeper.connect": "z1:2181,z2:2181/kafka"},
     {"zookeeper.metadata.migration.enable": "true"},
+    {"zookeeper.ssl.crl.enable": "true"},
+    {"zookeeper.ssl.ocsp.enable": "true"},
     {"controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093", **KRAFT},
     {"controller.quorum.voters": "2@b:9093", **KRAFT},
     {"controller.quorum.voters": "1@a:9093"},

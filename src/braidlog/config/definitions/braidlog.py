@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.config.rules import ADDRESS_OR_EMPTY, at_least, one_of
-from braidlog.config.setting import LIST, LONG, LOW, MEDIUM, STRING, Setting
+from braidlog.config.setting import LIST, LONG, LOW, MEDIUM, PASSWORD, STRING, Setting
 
 SETTINGS: Final = (
     Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM, rule=ADDRESS_OR_EMPTY,
@@ -17,6 +17,13 @@ SETTINGS: Final = (
     ),
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",
+    ),
+    Setting("braidlog.zookeeper.sasl.username", STRING, None, MEDIUM,
+        doc="User for SASL DIGEST-MD5 towards ZooKeeper; with the password it stands for the section `Client` of the "
+        "JAAS file that Kafka is given by `java.security.auth.login.config`.",
+    ),
+    Setting("braidlog.zookeeper.sasl.password", PASSWORD, None, MEDIUM,
+        doc="Password of that user.",
     ),
     Setting("braidlog.allow.settings.without.effect", LIST, "", LOW,
         doc="Settings that may be there although they protect nothing yet, by name, or `*` for all; each is warned "
