@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
+from braidlog.broker.config_changes import ConfigChangeListener
+from braidlog.broker.control_epochs import ControlEpochs
+from braidlog.broker.coordination import (
+    MARKER,
+    MARKER_VERSIONS,
+    BrokerRegistration,
+    ClusterMembers,
+    announce_failed_directory,
+    make_coordination,
+)
 from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
@@ -16,35 +27,39 @@ from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
+from braidlog.broker.local_control_channel import LocalControlChannel
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.routes import add_routes
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.cluster import paths
-from braidlog.cluster.embedded import EmbeddedStore
-from braidlog.cluster.image import ClusterImage, broker_entity
-from braidlog.cluster.journal import CorruptStoreError
+from braidlog.cluster.control_requests import ControlChannel
+from braidlog.cluster.image import BrokerInfo, ClusterImage, broker_entity
 from braidlog.cluster.producer_id_manager import ProducerIdManager
-from braidlog.cluster.records import BrokerRecord, decode_config
-from braidlog.cluster.registration import cluster_id, generate_broker_id, last_broker_id, prepare_store, register
-from braidlog.cluster.sessions import EmbeddedSession
-from braidlog.cluster.store import StoreFailedError
+from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
+from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreFailedError
+from braidlog.cluster.store_client import CurrentSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
-from braidlog.core.errors import FatalError, StorageFault, UserError
-from braidlog.core.ids import parse_id
+from braidlog.controller.direct_writes import DirectWrites
+from braidlog.core.errors import FatalError, StorageFault
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.metrics import MetricsRegistry
 from braidlog.net.fair_queue import FairQueue
 from braidlog.net.memory import MemoryBudget, default_memory_max
+from braidlog.net.outbound.errors import ClientError
 from braidlog.net.round import Round
 from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
+from braidlog.storage.dirs.log_dir_failures import LogDirFailure
 from braidlog.storage.dirs.log_dir_loader import LoadProgress, LoadReport
 from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
@@ -54,6 +69,8 @@ log = logging.getLogger("braidlog.broker")
 
 # More would only take the interpreter's lock from each other.
 _MOST_CONVERSIONS: Final = 4
+# How long a controller may take to announce a new broker before that is worth a word.
+_ANNOUNCED_S: Final = 10.0
 
 
 class Broker:
@@ -82,12 +99,19 @@ class Broker:
         self.broker_id = BrokerId(-1)
         self.broker_epoch = -1
         self.ready = False
+        self.metrics = MetricsRegistry()
         self.load_report = LoadReport()
         self.handles = HandlePool(environment.files)
         self._on_progress = on_progress
         self._on_fatal = on_fatal
 
     async def start(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
+        """`prepare` and `join`, where there are no sockets to open in between."""
+        await self.prepare(advertised[0].listener)
+        await self.join(advertised, protocols)
+
+    async def prepare(self, inter_broker: str) -> None:
+        """Everything but being part of the cluster; `inter_broker` is the listener between brokers."""
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
@@ -107,58 +131,90 @@ class Broker:
         )
         self.logs = self._make_log_manager(settings)
         self.logs.open()
-        store_dir = settings.get_str("braidlog.store.dir") or self.logs.directories[0].path
+        self.coordination = make_coordination(settings, self.logs, self.environment, self.metrics, self._fatal)
         try:
-            self.store = EmbeddedStore.open(self.environment.journal_files(store_dir), self.environment.clock)
-        except (BlockingIOError, CorruptStoreError) as problem:
-            raise UserError(str(problem)) from problem
-        except OSError as problem:
-            raise FatalError(
-                f"cannot open the coordination store in {store_dir}: {problem}; it has to be a directory that this "
-                "user may write to, on a disk with room"
-            ) from problem
-        self.store.on_failure(self._fatal)
-        self.store.starting = True
-        self.session: EmbeddedSession = self.store.connect()
-        try:
-            await self._start_on_store(settings, advertised, protocols)
-        except StoreFailedError as problem:
-            raise FatalError(f"cannot start without the coordination store in {store_dir}: {problem}") from problem
-        self.store.starting = False
+            await self.coordination.open()
+            self.session = CurrentSession(self.coordination.client)
+            await self._prepare_on_store(settings, inter_broker)
+        except (StoreFailedError, StoreConnectionError, SessionExpiredError) as problem:
+            raise FatalError(f"cannot start without the coordination store: {problem}") from problem
         self._add_handlers(settings)
         self.jobs = JobRunner(self.environment.executors, self.tasks, self._directory_fault, self._fatal)
         self.housekeeping = BackgroundJobs(self.logs, self.moves, self.cleaner)
-        self.jobs.start([*self.housekeeping.jobs(), self.replica_manager.retry_unopened_logs()])
-        self.settings.on_change(self._storage_settings_changed)
-        self.ready = True
 
-    async def _start_on_store(
-        self, settings: BrokerSettings, advertised: tuple[Endpoint, ...], protocols: dict[str, str]
-    ) -> None:
-        await self._resolve_identity(settings)
+    async def _prepare_on_store(self, settings: BrokerSettings, inter_broker: str) -> None:
+        self.cluster_id, self.broker_id = await self.coordination.identity(settings, self.logs)
+        self.logs.claim(self.cluster_id, self.broker_id)
         await self._apply_stored_settings()
-        self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings)
+        epochs = ControlEpochs(lambda: self.broker_epoch)
+        self.metadata_cache = MetadataCache(self.cluster_id, epochs)
+        self.registry.is_known_elsewhere = self.metadata_cache.has_partition
+        self.registry.name_elsewhere = self.metadata_cache.name_of
+        self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings, self.metadata_cache, epochs)
+        # Before anything is read: the settings of brokers may change while logs are loaded.
+        self.metadata_cache.add_listener(self.replica_manager)
+        self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
+        self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
+        await self.config_changes.start()
         self.controller = self._make_controller()
-        self.producer_ids = ProducerIdManager(self.session, self.broker_id, self.tasks)
-        await self._register(advertised, protocols)
+        self.members = ClusterMembers(self.broker_id, self.session, self.tasks)
+        self.metadata_cache.add_listener(self.members)
+        self.direct_writes = self._make_direct_writes()
+        self.topic_creation = AutoTopicCreation(self.controller, self.direct_writes, self.metadata_cache)
+        self.inter_broker = inter_broker
+        if self.coordination.is_cluster:
+            self._connect_to_others()
+        self.producer_ids = ProducerIdManager(self._claim_producer_ids, self.tasks)
         await self._load_logs()
         self.replica_manager.attach(self.logs)
+        if self.coordination.is_cluster:
+            self.logs.failures.on_directory_failed.append(self._directory_failed)
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
-        self.store.on_caught_up(self.replica_manager.leader_epochs_written)
+        self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
         self.moves = ReplicaAlterLogDirs(self.logs)
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
-        self.controller.add_listener(self.replica_manager)
         self.coordinators = self._make_coordinators()
-        self.controller.add_listener(self.coordinators)
-        self.replica_manager.on_log_opened.append(self.coordinators.log_opened)
-        await self.controller.start(bump_leader_epochs=not self.load_report.clean)
-        await self._adopt_unknown_logs()
+        self.metadata_cache.add_listener(self.coordinators)
+        self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
+
+    async def join(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
+        """Enter the cluster: its logs are loaded, and connections to its listeners wait to be accepted."""
+        self._endpoints, self._protocols = advertised, protocols
+        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered, self._fatal)
+        try:
+            await self.registration.register(self.session)
+            for listener in (self.registration, self.config_changes, self.controller):
+                self.coordination.client.add_listener(listener)
+            if self.coordination.is_cluster:
+                await self.controller.start(self._control_channel_to)
+            else:
+                await self.controller.start(self._control_channel_to, bump_leader_epochs=not self.load_report.clean)
+                await self._adopt_unknown_logs()
+        except (StoreFailedError, StoreConnectionError, SessionExpiredError) as problem:
+            raise FatalError(f"cannot start without the coordination store: {problem}") from problem
+        self.coordination.started()
+        self.jobs.start([*self.housekeeping.jobs(), self.replica_manager.retry_unopened_logs()])
+        self.settings.on_change(self._storage_settings_changed)
+        if not self.coordination.is_cluster:
+            self.ready = True
+
+    async def wait_until_announced(self) -> None:
+        """In a cluster, clients can be served once the controller has told this broker of it."""
+        while not self.ready:
+            try:
+                async with asyncio.timeout(_ANNOUNCED_S):
+                    await self.members.announced.wait()
+                self.ready = True
+            except TimeoutError:
+                log.warning(
+                    "the controller has not told this broker of the cluster yet; see its log, and `/controller`"
+                )
 
     @property
     def _epochs_lag(self) -> bool:
         """Whether the leader epochs that an unclean stop asks for would not survive this process."""
-        return self.store.lags and not self.load_report.clean
+        return self.coordination.lags and not self.load_report.clean
 
     def _make_log_manager(self, settings: BrokerSettings) -> LogManager:
         return LogManager(
@@ -173,31 +229,6 @@ class Broker:
             new_id=self.environment.new_id,
             jitter=self.environment.random,
         )
-
-    async def _resolve_identity(self, settings: BrokerSettings) -> None:
-        """Cluster and broker id: the store's word first, then the data directories', then the settings'."""
-        stored_cluster = self.logs.stored_cluster_id()
-        await prepare_store(self.session)
-        new_id = self.environment.new_id
-        if stored_cluster is not None:
-            known = parse_id(stored_cluster)
-            self.cluster_id = await cluster_id(self.session, lambda: known)
-        else:
-            self.cluster_id = await cluster_id(self.session, new_id)
-        configured = settings.broker_id
-        stored = self.logs.stored_node_id()
-        if configured >= 0:
-            self.broker_id = BrokerId(configured)
-        elif stored is not None:
-            self.broker_id = BrokerId(stored)
-        elif settings.get_bool("broker.id.generation.enable"):
-            reserved = settings.get_int("reserved.broker.max.id")
-            # An embedded store has this one broker: should its directories forget the id, the store has not.
-            known_id = await last_broker_id(self.session, reserved)
-            self.broker_id = known_id or await generate_broker_id(self.session, reserved)
-        else:
-            raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
-        self.logs.claim(self.cluster_id, self.broker_id)
 
     async def _apply_stored_settings(self) -> None:
         """What was changed at run time before this start counts for the start, too."""
@@ -217,12 +248,59 @@ class Broker:
             self.environment.new_id,
         )
 
+    def _make_direct_writes(self) -> DirectWrites:
+        return DirectWrites(
+            lambda: self.session,
+            lambda: self.metadata_cache.image,
+            lambda: self.settings.current,
+            self.environment.clock,
+            self.environment.random,
+            self.environment.new_id,
+        )
+
+    def _connect_to_others(self) -> None:
+        # A broker that is alone starts without these.
+        from braidlog.broker.interbroker.controller_channel import ControllerClient
+        from braidlog.broker.interbroker.network import InterBrokerNetwork
+        from braidlog.broker.interbroker.remote_control_channel import RemoteControlChannels
+
+        network = InterBrokerNetwork(
+            self.broker_id,
+            self.inter_broker,
+            lambda: self.settings.current,
+            self.environment.random,
+            self.environment.connector,
+        )
+        self._remote_channels = RemoteControlChannels(network)
+        self.controller_client = ControllerClient(network, lambda: self.metadata_cache.image)
+
+    def _control_channel_to(self, broker: BrokerInfo) -> ControlChannel:
+        if broker.id == self.broker_id:
+            return self.control_channel
+        return self._remote_channels.connect(broker)
+
+    async def _claim_producer_ids(self) -> ProducerIdBlock:
+        if self.controller.active or not self.coordination.is_cluster:
+            return await self.controller.allocate_producer_ids(self.broker_id, self.broker_epoch)
+        try:
+            return await self.controller_client.allocate_producer_ids(self.broker_id, self.broker_epoch)
+        except ClientError as problem:
+            raise CoordinatorLoadInProgressError(f"no producer ids could be had: {problem}") from problem
+
+    def finalises_features(self) -> bool:
+        return not self.coordination.is_cluster or self.members.all_ours
+
+    def has_session(self) -> bool:
+        """Whether the cluster still counts on this broker."""
+        return self.session.lease.valid()
+
     def _make_coordinators(self) -> Coordinators:
         return Coordinators(
             self.broker_id,
             self.registry,
             self.committer,
-            self.controller,
+            self.topic_creation,
+            self.metadata_cache,
             self.settings,
             self.environment,
             self.tasks,
@@ -232,17 +310,21 @@ class Broker:
 
     async def advertise(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         """Advertise other addresses to clients from now on."""
-        await self._register(advertised, protocols)
+        self._endpoints, self._protocols = advertised, protocols
+        await self.registration.register(self.session)
         await self.controller.read_brokers()
 
-    async def _register(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
-        record = BrokerRecord(
-            endpoints=advertised,
-            security_protocols=protocols,
+    def _registration_record(self) -> BrokerRecord:
+        return BrokerRecord(
+            endpoints=self._endpoints,
+            security_protocols=self._protocols,
             rack=self.settings.current.get_str("broker.rack") or None,
+            features={MARKER: MARKER_VERSIONS} if self.coordination.is_cluster else {},
             timestamp_ms=self.environment.clock.wall_ms(),
         )
-        self.broker_epoch = await register(self.session, self.broker_id, record)
+
+    def _registered(self, epoch: int) -> None:
+        self.broker_epoch = epoch
 
     async def _load_logs(self) -> None:
         loop = asyncio.get_running_loop()
@@ -258,7 +340,7 @@ class Broker:
 
     async def _adopt_unknown_logs(self) -> None:
         """Logs of topics that the store does not know: a data directory that came from an Apache Kafka."""
-        image = self.controller.image
+        image = self.metadata_cache.image
         for topic in topics_to_adopt(self.logs, image):
             if image.topics:
                 log.warning("set aside %s: this cluster has no such topic", topic.name)
@@ -282,6 +364,8 @@ class Broker:
         )
         self.produce.add_or_verify = self.coordinators.add_partitions_manager.add_or_verify
         self.produce.verifies = self.verifies_transactions
+        if self.coordination.is_cluster and settings.get_str("braidlog.session.loss") == "refuse":
+            self.produce.has_session = self.has_session
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,
@@ -319,6 +403,11 @@ class Broker:
             raise problem
         self._on_fatal(problem)
 
+    def _directory_failed(self, failure: LogDirFailure) -> None:
+        self.tasks.spawn(
+            f"announcing that {failure.path} failed", announce_failed_directory(self.session, self.broker_id)
+        )
+
     def _directory_fault(self, fault: StorageFault) -> None:
         try:
             self.logs.failures.fail(fault)
@@ -326,6 +415,19 @@ class Broker:
             self._fatal(problem)
 
     # Stopping
+
+    async def leave(self) -> None:
+        """While requests are still served: let other brokers take over what this one leads."""
+        if not self.coordination.is_cluster or not self.has_session():
+            return
+        from braidlog.broker.interbroker.controller_channel import move_leaders_away
+
+        async def ask() -> Sequence[TopicPartition]:
+            if self.controller.active:
+                return await self.controller.controlled_shutdown(self.broker_id, self.broker_epoch)
+            return await self.controller_client.controlled_shutdown(self.broker_id, self.broker_epoch)
+
+        await move_leaders_away(self.settings.current, ask)
 
     async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
         """Let requests in progress finish; those that wait for data are answered now."""
@@ -358,7 +460,7 @@ class Broker:
         # The next start has to begin new leader epochs as well, where this one could not make its own durable.
         close = partial(self.logs.close, self.broker_epoch, mark_clean=not self._epochs_lag)
         await loop.run_in_executor(self.environment.executors.of("loading"), close)
-        await self.store.close()
+        await self.coordination.close()
         self.environment.executors.close()
 
 

@@ -58,8 +58,19 @@ def http_pages(server: Server) -> dict[str, Callable[[], Page]]:
     return {
         "/metrics": lambda: Page(200, metrics.text(), CONTENT_TYPE),
         "/healthz": lambda: _health(server),
-        "/readyz": lambda: Page(200, "ready\n") if server.broker.ready else Page(503, "not ready\n"),
+        "/readyz": lambda: _readiness(server),
     }
+
+
+def _readiness(server: Server) -> Page:
+    """Without a session the broker goes on serving, unless it is to refuse what it alone would acknowledge."""
+    broker = server.broker
+    if not broker.ready:
+        return Page(503, "not ready\n")
+    if broker.has_session():
+        return Page(200, "ready\n")
+    refuses = broker.produce.has_session is not None
+    return Page(503 if refuses else 200, "no ZooKeeper session: serving what this broker leads, changing nothing\n")
 
 
 def _health(server: Server) -> Page:
@@ -73,7 +84,7 @@ def _health(server: Server) -> Page:
 
 def broker_metrics(server: Server) -> MetricsRegistry:
     """Every metric of a broker that has started."""
-    registry = MetricsRegistry()
+    registry = server.broker.metrics
     _topics(registry, server)
     _requests(registry, server)
     _connections(registry, server)
@@ -233,23 +244,13 @@ def _logs(registry: MetricsRegistry, server: Server) -> None:
 
 
 def _controller(registry: MetricsRegistry, server: Server) -> None:
-    controller = server.broker.controller
+    gauges = server.broker.controller.gauges
     prefix = "kafka_controller_kafkacontroller_"
-
-    def count(wanted: Callable[[int, tuple[int, ...]], bool]) -> float:
-        topics = controller.image.topics.values()
-        return sum(1 for topic in topics for each in topic.partitions if wanted(each.leader, each.replicas))
-
-    registry.read(
-        prefix + "activecontrollercount",
-        lambda: 1 if controller.image.controller_id == server.broker.broker_id else 0,
-    )
-    registry.read(prefix + "offlinepartitionscount", lambda: count(lambda leader, replicas: leader < 0))
-    registry.read(
-        prefix + "preferredreplicaimbalancecount", lambda: count(lambda leader, replicas: leader != replicas[0])
-    )
-    registry.read(prefix + "globaltopiccount", lambda: len(controller.image.topics))
-    registry.read(prefix + "globalpartitioncount", lambda: controller.image.partition_count)
+    registry.read(prefix + "activecontrollercount", lambda: gauges.active_controller_count)
+    registry.read(prefix + "offlinepartitionscount", lambda: gauges.offline_partitions_count)
+    registry.read(prefix + "preferredreplicaimbalancecount", lambda: gauges.preferred_replica_imbalance_count)
+    registry.read(prefix + "globaltopiccount", lambda: gauges.global_topic_count)
+    registry.read(prefix + "globalpartitioncount", lambda: gauges.global_partition_count)
 
 
 def _process(registry: MetricsRegistry, server: Server) -> None:

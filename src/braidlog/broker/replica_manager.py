@@ -1,4 +1,7 @@
-"""Makes this broker's partitions what the cluster's image says: logs created, deleted, reconfigured, roles taken."""
+"""Makes this broker's partitions what the controller asks for: logs created and deleted, roles taken and ended.
+
+LeaderAndIsr and StopReplica say what to do; the metadata cache says which overrides the logs have.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,31 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.time_slicing import TimeSlice
-from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage
+from braidlog.cluster.control_requests import (
+    ControlResponse,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+    StopReplica,
+    StopReplicaPartition,
+)
+from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import early_expiry, log_settings
 from braidlog.core.errors import FatalError, StorageFault, is_disk_full
-from braidlog.core.protocol_errors import KafkaStorageError
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import (
+    NONE,
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    KafkaStorageError,
+    StaleControllerEpochError,
+    UnknownTopicOrPartitionError,
+)
 from braidlog.core.types import BrokerId, TopicPartition
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
@@ -39,26 +59,33 @@ def _raise(problem: Exception) -> None:
 
 
 class ReplicaManager:
-    """Listens to the controller's image, and to directories that fail."""
+    """Obeys the controller, follows the overrides in the metadata cache, and hears of directories that fail."""
 
-    def __init__(self, broker_id: BrokerId, registry: PartitionRegistry, settings: DynamicBrokerSettings) -> None:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        registry: PartitionRegistry,
+        settings: DynamicBrokerSettings,
+        cache: MetadataCache,
+        epochs: ControlEpochs,
+    ) -> None:
         self._broker_id = broker_id
         self._registry = registry
         self._settings = settings
-        self._image = ClusterImage()
+        self._cache = cache
+        self._epochs = epochs
         self._manager: LogManager | None = None
         self.on_fatal: Callable[[Exception], None] = _raise
         self._meters: dict[str, TopicMetrics] = {}
-        # The first image has the partitions of the time before this start; what comes later is new.
-        self._first_image_applied = False
+        self._inherited: tuple[BrokerSettings, LogSettings] | None = None
         # What was last said of each topic's retention; under the empty name, of those that only inherit.
         self._retention_warnings: dict[str, str | None] = {}
         # Partitions without a log because the disk has no room for it.
         self._unopened: dict[TopicPartition, Partition] = {}
-        # Whether the leader epochs of the first image are not durable; asked once, when it comes.
+        # Whether the leader epochs that this start asked for are not durable.
         self.epochs_lag: Callable[[], bool] = lambda: False
-        # Called when such a partition has its log at last.
-        self.on_log_opened: list[Callable[[Partition], None]] = []
+        # Called when this broker began or ceased to lead a partition, or leads one that has its log only now.
+        self.on_leadership_change: list[Callable[[Partition], None]] = []
         settings.on_change(self._broker_settings_changed)
 
     @property
@@ -71,48 +98,61 @@ class ReplicaManager:
         manager.registry.on_log_moved.append(self._log_moved)
 
     def settings_of(self, topic: str) -> LogSettings:
-        """Effective settings; logs that are opened before the first image get theirs with it."""
-        return log_settings(self._image.topic_config(topic), self._settings.current)
+        """Effective settings; logs that are opened before the cache has their topic get theirs with it."""
+        overrides = self._cache.image.topic_config(topic)
+        current = self._settings.current
+        if overrides:
+            return log_settings(overrides, current)
+        # Most topics have none: they share one value for as long as the broker's settings stay.
+        if self._inherited is None or self._inherited[0] is not current:
+            self._inherited = current, log_settings({}, current)
+        return self._inherited[1]
 
-    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        try:
-            await self._follow(image, delta)
-        except FatalError as problem:
-            # The last data directory failed: that ends the broker, which the publisher of the image cannot know.
-            self.on_fatal(problem)
+    # What the controller asks for
 
-    async def _follow(self, image: ClusterImage, delta: ImageDelta) -> None:
-        self._image = image
+    async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
+        error = self._epochs.check(request)
+        if error != NONE:
+            return ControlResponse(error)
+        await self._cache.prepare_topics({state.topic: state.topic_id for state in request.partitions})
         # Making and deleting logs takes system calls: others are served in between.
         time_slice = TimeSlice()
-        for topic in delta.topics_deleted:
-            await self._delete(topic, time_slice)
-        changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
-        for topic in changed:
-            for index in range(len(topic.partitions)):
-                self._apply(topic, index)
-                await time_slice.yield_if_over()
-        self._first_image_applied = True
-        for entity in [*delta.configs_changed, *delta.configs_deleted]:
-            self._config_changed(entity)
+        errors: dict[TopicPartition, int] = {}
+        for state in request.partitions:
+            key = TopicPartition(state.topic, state.partition)
+            try:
+                errors[key] = self._take_role(state)
+            except FatalError as problem:
+                # The last data directory failed: that ends the broker, which the controller cannot know.
+                self.on_fatal(problem)
+                errors[key] = KafkaStorageError.code
             await time_slice.yield_if_over()
-        # One of those without settings of its own stands for all of them.
-        plain = next((topic for topic in delta.topics_created if not image.topic_config(topic.name)), None)
-        for topic in delta.topics_created:
-            if topic is plain or image.topic_config(topic.name):
-                self._check_retention(topic.name, self.settings_of(topic.name))
+        return ControlResponse(NONE, errors)
 
-    def _apply(self, topic: TopicImage, index: int) -> None:
-        """Take the role in one partition."""
-        info = topic.partitions[index]
+    def _take_role(self, state: LeaderAndIsrPartition) -> int:
+        """Lead or follow one partition; the error that the controller is told, which is none for what is known."""
+        info = state.info
+        partition = self._registry.get(state.topic, state.partition)
+        if partition is not None:
+            if state.topic_id != ZERO_ID and state.topic_id != partition.topic_id:
+                return InconsistentTopicIdError.code
+            if info.leader_epoch < partition.leader_epoch:
+                return StaleControllerEpochError.code
+            if info.leader_epoch == partition.leader_epoch:
+                return KafkaStorageError.code if partition.log is None else NONE
         if self._broker_id not in info.replicas:
-            return
-        partition = self._registry.get(topic.name, index)
+            if partition is not None:
+                self._end_role(partition)
+            return UnknownTopicOrPartitionError.code
         if partition is None:
-            meter = self._meters.setdefault(topic.name, TopicMetrics())
-            partition = Partition(topic.name, index, topic.topic_id, self._broker_id, meter)
-            partition.epoch_unwritten = not self._first_image_applied and self.epochs_lag()
-            self._open(partition)
+            meter = self._meters.setdefault(state.topic, TopicMetrics())
+            partition = Partition(state.topic, state.partition, state.topic_id, self._broker_id, meter)
+            partition.epoch_unwritten = not state.is_new and self.epochs_lag()
+            try:
+                self._open(partition, state.is_new)
+            except InconsistentTopicIdError as problem:
+                log.error("%s is not served: %s", TopicPartition(state.topic, state.partition), problem.message)
+                return problem.code
             self._registry.add(partition)
         try:
             partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
@@ -120,19 +160,77 @@ class ReplicaManager:
             # Its directory is offline now, and the partition without a log.
             self._require_manager().failures.fail(fault)
             partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
+        self._leadership_changed(partition)
+        return KafkaStorageError.code if partition.log is None else NONE
 
-    def _open(self, partition: Partition) -> None:
+    async def stop_replicas(self, request: StopReplica) -> ControlResponse:
+        error = self._epochs.check(request)
+        if error != NONE:
+            return ControlResponse(error)
+        time_slice = TimeSlice()
+        errors: dict[TopicPartition, int] = {}
+        for each in request.partitions:
+            key = TopicPartition(each.topic, each.partition)
+            try:
+                errors[key] = self._stop_replica(key, each)
+            except FatalError as problem:
+                self.on_fatal(problem)
+                errors[key] = KafkaStorageError.code
+            await time_slice.yield_if_over()
+        return ControlResponse(NONE, errors)
+
+    def _stop_replica(self, key: TopicPartition, wanted: StopReplicaPartition) -> int:
+        partition = self._registry.get(key.topic, key.partition)
+        if partition is not None:
+            if 0 <= wanted.leader_epoch < partition.leader_epoch:
+                return FencedLeaderEpochError.code
+            self._end_role(partition)
+        if wanted.delete:
+            return self._delete(key, partition)
+        return KafkaStorageError.code if partition is not None and partition.log is None else NONE
+
+    def _delete(self, key: TopicPartition, partition: Partition | None) -> int:
+        """Also of a partition that is not held: its deletion may have been decided while this broker was down."""
+        if partition is not None:
+            self._registry.remove(key.topic, key.partition)
+            # What a thread still unpacks for it is refused.
+            partition.log = None
+            if not self._registry.partitions_of(key.topic):
+                self._meters.pop(key.topic, None)
+                self._retention_warnings.pop(key.topic, None)
+        try:
+            self._require_manager().delete(key)
+        except KafkaStorageError as problem:
+            log.warning("deleting %s: %s", key, problem.message)
+            return problem.code
+        return NONE
+
+    def _end_role(self, partition: Partition) -> None:
+        partition.stop()
+        self._leadership_changed(partition)
+
+    def _leadership_changed(self, partition: Partition) -> None:
+        for listener in self.on_leadership_change:
+            listener(partition)
+
+    # Logs
+
+    def _open(self, partition: Partition, is_new: bool) -> None:
         manager = self._require_manager()
         key = TopicPartition(partition.topic, partition.index)
         try:
             # An old partition without a log may lie in a directory that is offline: an empty log must not replace it.
-            partition.log = manager.create(key, topic_id=partition.topic_id, is_new=self._first_image_applied)
+            partition.log = manager.create(key, topic_id=partition.topic_id, is_new=is_new)
         except KafkaStorageError as problem:
             fault = problem.__cause__
             if isinstance(fault, StorageFault) and is_disk_full(fault):
                 self._unopened[key] = partition
             log.error("%s stays offline: %s", key, problem.message)
             return
+        settings = self.settings_of(partition.topic)
+        if partition.log.settings != settings:
+            # They have changed since it was opened.
+            partition.log.update_settings(settings)
         if not self._sync_if_asked(partition.log, partition.topic):
             partition.log = None
             return
@@ -149,14 +247,13 @@ class ReplicaManager:
             del self._unopened[key]
             if self._registry.get(key.topic, key.partition) is not partition:
                 continue
-            self._open(partition)
+            # It is known to be in no directory that is offline: there was just no room.
+            self._open(partition, is_new=True)
             if partition.log is not None:
                 log.info("%s is back: there is room for its log", key)
-                partition.log.update_settings(self.settings_of(key.topic))
                 if partition.leader == self._broker_id:
                     partition.log.begin_leader_epoch(partition.leader_epoch)
-                for listener in self.on_log_opened:
-                    listener(partition)
+                    self._leadership_changed(partition)
             yield None
 
     def leader_epochs_written(self) -> None:
@@ -174,26 +271,26 @@ class ReplicaManager:
                 return False
         return True
 
-    async def _delete(self, topic: TopicImage, time_slice: TimeSlice) -> None:
-        manager = self._require_manager()
-        self._meters.pop(topic.name, None)
-        self._retention_warnings.pop(topic.name, None)
-        for partition in self._registry.remove_topic(topic.name):
-            partition.log = None
-            try:
-                manager.delete(TopicPartition(partition.topic, partition.index))
-            except KafkaStorageError as problem:
-                log.warning("deleting %s-%d: %s", partition.topic, partition.index, problem.message)
-            await time_slice.yield_if_over()
-
     # Settings
+
+    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        time_slice = TimeSlice()
+        for entity in [*delta.configs_changed, *delta.configs_deleted]:
+            self._config_changed(entity)
+            await time_slice.yield_if_over()
+        held = [topic.name for topic in delta.topics_created if self._registry.partitions_of(topic.name)]
+        # One of those without settings of its own stands for all of them.
+        plain = next((name for name in held if not image.topic_config(name)), None)
+        for name in held:
+            if name is plain or image.topic_config(name):
+                self._check_retention(name, self.settings_of(name))
 
     def _config_changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
         if kind == "topics":
             self._update_logs(name)
         elif kind == "brokers":
-            image = self._image
+            image = self._cache.image
             self._settings.apply_dynamic(image.default_broker_config(), image.broker_config(self._broker_id))
 
     def _broker_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
@@ -202,15 +299,18 @@ class ReplicaManager:
             self._update_logs(topic)
 
     def _update_logs(self, topic: str) -> None:
+        held = self._registry.partitions_of(topic)
+        if not held:
+            return
         settings = self.settings_of(topic)
-        for partition in self._registry.partitions_of(topic):
+        for partition in held:
             if partition.log is not None:
                 partition.log.update_settings(settings)
         self._check_retention(topic, settings)
 
     def _check_retention(self, topic: str, settings: LogSettings) -> None:
         """Once for each topic and each change; ten thousand topics that only inherit are worth one line."""
-        inherits = _RETENTION_KEYS.isdisjoint(self._image.topic_config(topic))
+        inherits = _RETENTION_KEYS.isdisjoint(self._cache.image.topic_config(topic))
         problem = early_expiry(settings)
         name = "" if inherits else topic
         if self._retention_warnings.get(name) != problem:

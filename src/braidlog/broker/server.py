@@ -19,7 +19,7 @@ from braidlog.broker.environment import Environment, system_environment
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
-from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners
+from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners, shared_with_brokers
 from braidlog.config.unsupported_settings import without_effect
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import InvalidConfigError
@@ -86,12 +86,19 @@ class Server:
         if idle:
             log.info("set, but without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
         listeners = parse_listeners(self.settings)
+        shared = shared_with_brokers(self.settings, listeners)
+        if shared is not None:
+            log.warning("%s", shared)
         sockets = self._bind(listeners)
         try:
             names = [endpoint.listener for endpoint in listeners.bound]
             ports = [int(sock.getsockname()[1]) for sock in sockets]
             advertised = _advertised(listeners, dict(zip(names, ports, strict=True)))
-            await self.broker.start(advertised, listeners.protocols)
+            await self.broker.prepare(listeners.inter_broker)
+            for sock in sockets:
+                # Who hears of this broker can connect at once, and is answered a little later.
+                sock.listen(self.settings.get_int("socket.listen.backlog.size"))
+            await self.broker.join(advertised, listeners.protocols)
         except BaseException:
             for sock in sockets:
                 sock.close()
@@ -103,12 +110,20 @@ class Server:
         )
         self._listen(listeners, listeners.bound, sockets)
         self.advertised = advertised
+        await self._wait_until_announced()
         # What was changed at run time in an earlier life is known only now.
         await self._reconfigure_listeners()
         await self._start_side_port()
         self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
         self.broker.tasks.spawn("memory", self._watch_memory())
         return self.advertised
+
+    async def _wait_until_announced(self) -> None:
+        """Or until the broker is to stop."""
+        announced = self.broker.tasks.spawn("announcement", self.broker.wait_until_announced())
+        stopped = self.broker.tasks.spawn("stop while starting", self._stop.wait())
+        await asyncio.wait([announced, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
 
     def request_stop(self) -> None:
         """On the loop's thread."""
@@ -309,6 +324,7 @@ class Server:
 
     async def _shut_down(self) -> None:
         began = time.monotonic()
+        await self.broker.leave()
         log.info("stopping: no new connections, requests in progress finish first")
         for listener in self.listeners:
             listener.stop_accepting()

@@ -14,7 +14,6 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from braidlog.client.backoff import ExponentialBackoff
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import EMPTY, NO_LEADER, ClusterView, TopicView, view_of, with_leader
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, RequestTimeout
@@ -30,6 +29,7 @@ from braidlog.core.protocol_errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 log = logging.getLogger("braidlog.client")

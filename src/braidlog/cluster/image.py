@@ -1,7 +1,7 @@
 """The cluster as one immutable value: who is registered, which topics exist, who leads, which configs override.
 
 A change is an `ImageDelta`; `ClusterImage.apply` gives the next image at a cost that follows the change, and
-listeners get both. Handlers keep no copy: they ask the controller for the current image at every request.
+listeners get both. Handlers keep no copy: they ask the metadata cache for the current image at every request.
 """
 
 from __future__ import annotations

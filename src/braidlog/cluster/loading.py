@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -25,8 +26,11 @@ class Loaded(NamedTuple):
     deleting: tuple[TopicImage, ...]
 
 
-async def load(store: CoordinationStore, brokers_watch: Watch | None = None) -> Loaded:
-    """Call it with the paths prepared (`registration.prepare_store`). The watch hears of brokers that come or go."""
+async def load(
+    store: CoordinationStore, brokers_watch: Watch | None = None, broker_data_watch: Watch | None = None
+) -> Loaded:
+    """Call it with the paths prepared (`registration.prepare_store`). The watches hear of brokers that come, go or
+    change what they registered."""
     cluster_node, controller_node = await store.get_many([paths.CLUSTER_ID, paths.CONTROLLER])
     cluster_id = records.decode_cluster_id(paths.CLUSTER_ID, cluster_node.data) if cluster_node else ""
     controller = records.decode_controller(paths.CONTROLLER, controller_node.data) if controller_node else NO_BROKER
@@ -36,7 +40,7 @@ async def load(store: CoordinationStore, brokers_watch: Watch | None = None) -> 
     image = ClusterImage(
         cluster_id=cluster_id,
         controller_id=BrokerId(controller),
-        brokers=await load_brokers(store, brokers_watch),
+        brokers=await load_brokers(store, brokers_watch, broker_data_watch),
         topics=LayeredMap({topic.name: topic for topic in kept}),
         topic_names=LayeredMap({topic.topic_id: topic.name for topic in kept}),
         metric_names=LayeredMap(
@@ -48,8 +52,13 @@ async def load(store: CoordinationStore, brokers_watch: Watch | None = None) -> 
     return Loaded(image, tuple(topic for topic in topics if topic.name in deleting))
 
 
-async def load_brokers(store: CoordinationStore, watch: Watch | None = None) -> dict[BrokerId, BrokerInfo]:
+async def load_brokers(
+    store: CoordinationStore, watch: Watch | None = None, data_watch: Watch | None = None
+) -> dict[BrokerId, BrokerInfo]:
+    """`data_watch` hears of brokers that change what they registered."""
     ids = sorted(int(name) for name in await store.children(paths.BROKER_IDS, watch))
+    if data_watch is not None:
+        await asyncio.gather(*(store.exists(paths.broker(each), data_watch) for each in ids))
     nodes = await store.get_many([paths.broker(each) for each in ids])
     brokers: dict[BrokerId, BrokerInfo] = {}
     for each, node in zip(ids, nodes, strict=True):

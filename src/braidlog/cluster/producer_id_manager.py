@@ -1,16 +1,20 @@
-"""Producer ids: each broker claims blocks of a thousand in the store and gives them out one by one."""
+"""Producer ids: each broker gets blocks of a thousand, by the controller's hand, and gives them out one by one."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.records import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from braidlog.cluster.store import BadVersionError, CoordinationStore, UnknownOutcomeError, ensure_path
 from braidlog.core.errors import FatalError
-from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, ProtocolError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, ProducerId
+
+log = logging.getLogger("braidlog.cluster")
 
 _MAX_PRODUCER_ID = (1 << 63) - 1
 
@@ -38,9 +42,9 @@ async def claim_block(store: CoordinationStore, broker_id: BrokerId) -> Producer
 class ProducerIdManager:
     """Never gives an id twice; what a stopped broker had left of its block is skipped for good."""
 
-    def __init__(self, store: CoordinationStore, broker_id: BrokerId, tasks: Tasks) -> None:
-        self._store = store
-        self._broker_id = broker_id
+    def __init__(self, claim: Callable[[], Awaitable[ProducerIdBlock]], tasks: Tasks) -> None:
+        """`claim` gets the next block from the controller."""
+        self._claim_block = claim
         self._tasks = tasks
         self._claiming = False
         # Two producers that meet an empty block each claim one: the second block waits here for its turn.
@@ -53,7 +57,7 @@ class ProducerIdManager:
     async def reserve(self) -> None:
         """Have an id at hand: the next `take`, if nothing else is awaited before it, cannot fail."""
         while not self._blocks:
-            self._blocks.append(await claim_block(self._store, self._broker_id))
+            self._blocks.append(await self._claim_block())
 
     def take(self) -> ProducerId:
         """An id at once; where there is none a block is claimed, and the client is to try again."""
@@ -70,5 +74,8 @@ class ProducerIdManager:
     async def _claim(self) -> None:
         try:
             await self.reserve()
+        except ProtocolError as problem:
+            # Whoever asks next claims again.
+            log.warning("no producer ids could be claimed: %s", problem)
         finally:
             self._claiming = False

@@ -12,6 +12,8 @@
 /feature                                    v2   (reads v1, v2)         `FeaturesRecord`
 /isr_change_notification/isr_change_N       v1                          partitions
 /log_dir_event_notification/log_dir_event_N v1                          broker id
+/admin/reassign_partitions                  v1                          partitions and replicas
+/admin/preferred_replica_election           v1                          partitions
 """
 
 from __future__ import annotations
@@ -317,6 +319,31 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
     return number(path, read_json(path, data), "broker")
+
+
+def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    wanted = [
+        {"topic": each.topic, "partition": each.partition, "replicas": list(brokers)}
+        for each, brokers in replicas.items()
+    ]
+    return write_json({"version": 1, "partitions": wanted})
+
+
+def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    partitions = read_json(path, data).get("partitions")
+    if not isinstance(partitions, list) or not all(isinstance(each, dict) for each in partitions):
+        raise BadRecordError(path, "partitions must be a list")
+    return {
+        TopicPartition(text(path, each, "topic"), number(path, each, "partition")): _broker_ids(
+            path, each.get("replicas"), "replicas"
+        )
+        for each in partitions
+    }
+
+
+def decode_preferred_election(path: str, data: bytes) -> list[TopicPartition]:
+    """Written as ISR change notifications are."""
+    return decode_isr_change(path, data)
 
 
 def number(path: str, content: Mapping[str, Any], key: str) -> int:

@@ -1,1 +1,1 @@
-"""Decides changes to topics, configs and leaders as pure plans; only `controller` and `fenced_store` do I/O."""
+"""Decides changes to topics, brokers and leaders as pure plans; a few shells commit them and tell brokers."""

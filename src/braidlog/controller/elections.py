@@ -1,11 +1,12 @@
-"""Decides who leads: on request (KIP-183, KIP-460), and when a controller takes over and finds leaders gone."""
+"""Decides who leads on request (KIP-183, KIP-460), and which preferred leaders are to be elected by themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, TopicImage
-from braidlog.controller.plan import ControllerContext, Plan, Step, initial_state, with_partitions, write_state
+from braidlog.cluster.image import ClusterImage, PartitionInfo
+from braidlog.controller.partitions import RECOVERING, clean_leader, states_plan, unclean_leader, with_leader
+from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.requests import ElectionType, PartitionResult
 from braidlog.core.protocol_errors import (
     ElectionNotNeededError,
@@ -15,36 +16,31 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.core.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
+from braidlog.core.types import BrokerId, TopicPartition
 
 
 def elect_leaders(
-    context: ControllerContext, election_type: int, partitions: Sequence[TopicPartition] | None
+    context: ControllerContext, election_type: int, partitions: Sequence[TopicPartition], *, only_needed: bool = False
 ) -> tuple[Plan, list[PartitionResult]]:
-    """For None, every partition that needs it: those that do not are left out of the answer."""
+    """With `only_needed`, partitions that need no election are left out of the answer."""
     if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise InvalidRequestError(f"election type {election_type} is unknown (0 preferred, 1 unclean)")
-    image = context.image
-    wanted = all_partitions(image) if partitions is None else list(dict.fromkeys(partitions))
+    elect = _preferred if election_type == ElectionType.PREFERRED else _unclean
     changes: dict[str, dict[int, PartitionInfo]] = {}
     results: list[PartitionResult] = []
-    for each in wanted:
+    for each in dict.fromkeys(partitions):
         try:
-            before = _existing(image, each)
-            if election_type == ElectionType.PREFERRED:
-                leader, isr = _preferred(before, image, each)
-            else:
-                leader, isr = _unclean(before, image, each)
+            after = elect(context, _existing(context.image, each), each)
         except ElectionNotNeededError as error:
-            if partitions is not None:
+            if not only_needed:
                 results.append(PartitionResult(each, error))
             continue
         except ProtocolError as error:
             results.append(PartitionResult(each, error))
             continue
-        changes.setdefault(each.topic, {})[each.partition] = with_leader(context, before, leader, isr)
+        changes.setdefault(each.topic, {})[each.partition] = after
         results.append(PartitionResult(each))
-    return state_plan(image, changes), results
+    return states_plan(context, changes), results
 
 
 def _existing(image: ClusterImage, partition: TopicPartition) -> PartitionInfo:
@@ -54,94 +50,55 @@ def _existing(image: ClusterImage, partition: TopicPartition) -> PartitionInfo:
     return found
 
 
-def _preferred(
-    before: PartitionInfo, image: ClusterImage, where: TopicPartition
-) -> tuple[BrokerId, tuple[BrokerId, ...]]:
+def _preferred(context: ControllerContext, before: PartitionInfo, where: TopicPartition) -> PartitionInfo:
     preferred = before.replicas[0]
     if before.leader == preferred:
         raise ElectionNotNeededError(f"broker {preferred} leads {where} already")
-    if preferred not in image.brokers or preferred not in before.isr:
-        state = "not registered" if preferred not in image.brokers else "not in sync"
+    if not _may_lead(context, before, where, preferred):
+        state = "not registered" if preferred not in context.image.brokers else "not in sync"
         raise PreferredLeaderNotAvailableError(
             f"broker {preferred}, which should lead {where}, is {state}: try again once it has caught up"
         )
-    return preferred, before.isr
+    return with_leader(context, before, preferred, before.isr)
 
 
-def _unclean(
-    before: PartitionInfo, image: ClusterImage, where: TopicPartition
-) -> tuple[BrokerId, tuple[BrokerId, ...]]:
-    if before.leader in image.brokers:
+def _may_lead(context: ControllerContext, info: PartitionInfo, where: TopicPartition, broker: BrokerId) -> bool:
+    return context.online(broker, where) and broker in info.isr and broker not in context.shutting_down
+
+
+def _unclean(context: ControllerContext, before: PartitionInfo, where: TopicPartition) -> PartitionInfo:
+    if context.online(before.leader, where):
         raise ElectionNotNeededError(f"{where} has a live leader, broker {before.leader}")
-    clean = _clean(before, image)
-    if clean is not None:
-        return clean
-    alive = [replica for replica in before.replicas if replica in image.brokers]
-    if not alive:
-        raise EligibleLeadersNotAvailableError(f"none of the replicas {list(before.replicas)} of {where} is alive")
-    # Whatever this replica lacks is lost: the ones that had it must copy from it.
-    return alive[0], (alive[0],)
-
-
-def _clean(before: PartitionInfo, image: ClusterImage) -> tuple[BrokerId, tuple[BrokerId, ...]] | None:
-    """The first live in-sync replica in the order of the assignment, with all live in-sync ones."""
-    isr = tuple(each for each in before.isr if each in image.brokers)
-    leader = next((each for each in before.replicas if each in isr), None)
-    return None if leader is None else (leader, isr)
-
-
-def take_over(context: ControllerContext, bump_leader_epochs: bool) -> Plan:
-    """What a controller finds undone: partitions without a state, and leaders that are gone.
-
-    `bump_leader_epochs` also starts a new epoch wherever nothing else changes: after an unclean stop a log may have
-    lost its unsynced tail, and what is then written at those offsets must not look like what readers saw before.
-    """
-    image = context.image
-    changes: dict[str, dict[int, PartitionInfo]] = {}
-    for topic in image.topics.values():
-        for index, before in enumerate(topic.partitions):
-            after = _taken_over(context, before, bump_leader_epochs)
-            if after is not before:
-                changes.setdefault(topic.name, {})[index] = after
-    return state_plan(image, changes)
-
-
-def _taken_over(context: ControllerContext, before: PartitionInfo, bump: bool) -> PartitionInfo:
-    image = context.image
-    if before.partition_epoch == -1:
-        alive = [each for each in before.replicas if each in image.brokers]
-        return initial_state(before.replicas, alive, context.controller_epoch) if alive else before
-    if before.leader in image.brokers:
-        return with_leader(context, before, before.leader, before.isr) if bump else before
-    clean = _clean(before, image)
+    clean = clean_leader(context, before, where)
     if clean is not None:
         return with_leader(context, before, *clean)
-    # The last in-sync replica stays listed: it alone may lead again without losing anything.
-    return before if before.leader == NO_BROKER else with_leader(context, before, NO_BROKER, before.isr)
+    leader = unclean_leader(context, before, where)
+    if leader is None:
+        raise EligibleLeadersNotAvailableError(f"none of the replicas {list(before.replicas)} of {where} is alive")
+    return with_leader(context, before, leader, (leader,), RECOVERING)
 
 
-def with_leader(
-    context: ControllerContext, before: PartitionInfo, leader: BrokerId, isr: tuple[BrokerId, ...]
-) -> PartitionInfo:
-    return before._replace(
-        leader=leader,
-        leader_epoch=LeaderEpoch(before.leader_epoch + 1),
-        isr=isr,
-        controller_epoch=context.controller_epoch,
-        partition_epoch=before.partition_epoch + 1,
-    )
-
-
-def state_plan(image: ClusterImage, changes: dict[str, dict[int, PartitionInfo]]) -> Plan:
-    """Write the new states of these partitions."""
-    steps: list[Step] = []
-    changed: list[tuple[TopicImage, TopicImage]] = []
-    for name, partitions in changes.items():
-        topic = image.topics[name]
-        for index, after in partitions.items():
-            steps += write_state(name, index, topic.partitions[index], after)
-        changed.append((topic, with_partitions(topic, partitions, topic.version)))
-    return Plan(steps, ImageDelta(topics_changed=tuple(changed)))
+def imbalanced(context: ControllerContext) -> list[TopicPartition]:
+    """Partitions to be led by their preferred replica again: of brokers that lead too few of those they should."""
+    image = context.image
+    preferred: dict[BrokerId, int] = {}
+    others: dict[BrokerId, list[TopicPartition]] = {}
+    for topic in image.topics.values():
+        for index, info in enumerate(topic.partitions):
+            first = info.replicas[0]
+            preferred[first] = preferred.get(first, 0) + 1
+            if info.leader != first:
+                others.setdefault(first, []).append(TopicPartition(topic.name, index))
+    percentage = context.settings.get_int("leader.imbalance.per.broker.percentage")
+    wanted: list[TopicPartition] = []
+    for broker, partitions in others.items():
+        if broker in image.brokers and len(partitions) * 100 > percentage * preferred[broker]:
+            for where in partitions:
+                info = _existing(image, where)
+                served = not info.reassigning and where.topic not in context.deletions
+                if served and _may_lead(context, info, where, broker):
+                    wanted.append(where)
+    return wanted
 
 
 def all_partitions(image: ClusterImage) -> list[TopicPartition]:

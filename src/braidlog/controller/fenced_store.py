@@ -13,6 +13,7 @@ from braidlog.cluster.store import (
     Create,
     Delete,
     NodeExistsError,
+    NoNodeError,
     Operation,
     SetData,
     StoreError,
@@ -27,49 +28,61 @@ from braidlog.core.types import BrokerId
 class FencedStore:
     """Made by `elect`: one ephemeral node names the controller, and each new one raises the epoch.
 
-    Every commit checks the version of the epoch's node, so a broker that was replaced without knowing changes nothing.
+    Every commit checks the version of the epoch's node, so a broker that was replaced without knowing changes nothing;
+    and it checks the session's lease first.
     """
 
     def __init__(self, store: CoordinationStore, epoch: int, epoch_version: int) -> None:
         self._store = store
         self.epoch = epoch
         self._fence = Check(paths.CONTROLLER_EPOCH, epoch_version)
+        self._revoked = False
 
     @classmethod
     async def elect(cls, store: CoordinationStore, broker_id: BrokerId, now_ms: int) -> FencedStore:
         """Raises NotControllerError if another broker is the controller.
 
-        A node of this very session is ours, should the answer to its creation have been lost.
+        A node of our own session is ours: a claim whose answer was lost, or a resignation that did not reach the store.
+        In the latter case a new epoch begins, as requests of the old one may still be under way.
         """
+        tried: set[int] = set()
         while True:
             # In this order: while the first is ours, nobody else raises the second.
-            controller, node = await store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
-            if node is None:
+            claimed, epoch_node = await store.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+            if claimed is not None and claimed.stat.ephemeral_owner != store.session_id:
+                raise NotControllerError(f"another broker is the controller; see {paths.CONTROLLER} in the store")
+            if epoch_node is None:
                 epoch, epoch_version = 1, 0
                 advance: Operation = Create(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch))
             else:
-                found = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data)
-                if controller is not None and controller.stat.ephemeral_owner == store.session_id:
-                    return cls(store, found, node.stat.version)
-                epoch, epoch_version = found + 1, node.stat.version + 1
-                advance = SetData(paths.CONTROLLER_EPOCH, records.encode_controller_epoch(epoch), node.stat.version)
-            claim = Create(paths.CONTROLLER, records.encode_controller(broker_id, now_ms), ephemeral=True)
+                found = records.decode_controller_epoch(paths.CONTROLLER_EPOCH, epoch_node.data)
+                if claimed is not None and found in tried:
+                    return cls(store, found, epoch_node.stat.version)
+                epoch, epoch_version = found + 1, epoch_node.stat.version + 1
+                data = records.encode_controller_epoch(epoch)
+                advance = SetData(paths.CONTROLLER_EPOCH, data, epoch_node.stat.version)
+            if claimed is None:
+                name = records.encode_controller(broker_id, now_ms)
+                claim: Operation = Create(paths.CONTROLLER, name, ephemeral=True)
+            else:
+                claim = Check(paths.CONTROLLER, claimed.stat.version)
+            store.lease.check()
             try:
                 await store.multi([claim, advance])
-            except (BadVersionError, UnknownOutcomeError):
-                # A server that lags behind would show the same again.
+            except (BadVersionError, NodeExistsError, NoNodeError, UnknownOutcomeError) as problem:
+                if isinstance(problem, UnknownOutcomeError):
+                    tried.add(epoch)
+                # Another broker was faster, or we were without hearing of it. A server that lags would not show it.
                 await store.sync()
                 continue
-            except NodeExistsError as taken:
-                if taken.path == paths.CONTROLLER_EPOCH:
-                    await store.sync()
-                    continue
-                message = f"another broker is the controller; see {paths.CONTROLLER} in the store"
-                raise NotControllerError(message) from None
             return cls(store, epoch, epoch_version)
 
+    def revoke(self) -> None:
+        """This broker is not the controller any more: nothing is committed from here on."""
+        self._revoked = True
+
     async def commit(self, steps: Sequence[Step]) -> None:
-        """One transaction, or several in the order of the steps where they are more than one request may hold.
+        """One transaction, or several where the store does not take that much at once.
 
         Raises NotControllerError if another broker became the controller.
         """
@@ -77,9 +90,12 @@ class FencedStore:
         for part in _parts(operations, self._store.max_request_bytes - operation_bytes(self._fence)):
             while not await self._has_committed(part):
                 pass
+        self._check_in_office()
 
     async def _has_committed(self, operations: Sequence[Operation]) -> bool:
         """False if the answer was lost and nothing has changed: once more, then."""
+        self._check_in_office()
+        self._store.lease.check()
         try:
             await self._store.multi([self._fence, *operations])
         except UnknownOutcomeError:
@@ -102,6 +118,16 @@ class FencedStore:
             if isinstance(operation, SetData) and operation.version != ANY_VERSION:
                 return node is not None and (node.stat.version, node.data) == (operation.version + 1, operation.data)
         return False
+
+    def _check_in_office(self) -> None:
+        if self._revoked:
+            raise NotControllerError("this broker is not the controller any more")
+
+    async def give_up(self) -> None:
+        """Remove the node that names us, so that another broker is elected at once."""
+        self.revoke()
+        self._store.lease.check()
+        await self._store.multi([self._fence, Delete(paths.CONTROLLER)])
 
     async def _operations(self, steps: Sequence[Step]) -> list[Operation]:
         """A `Put` becomes Create or SetData, a `Remove` becomes Delete or nothing."""

@@ -1,9 +1,9 @@
-"""What a decision gives: the store operations that make it true, and what they change in the image."""
+"""What a decision gives: store operations that make it true, what they change, and what brokers are told of it."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from braidlog.cluster import paths, records
@@ -11,11 +11,12 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, Topi
 from braidlog.cluster.records import PartitionStateRecord, TopicRecord
 from braidlog.cluster.store import Create, Operation, SetData
 from braidlog.config.broker import BrokerSettings
-from braidlog.core.types import BrokerId, LeaderEpoch
+from braidlog.controller.replicas import ReplicaState
+from braidlog.core.types import BrokerId, LeaderEpoch, TopicPartition
 
 
 class Put(NamedTuple):
-    """Create the node or, if it is there, replace its data; the loop looks which before it commits."""
+    """Create the node or, if it is there, replace its data; the shell looks which before it commits."""
 
     path: str
     data: bytes = b""
@@ -30,23 +31,76 @@ class Remove(NamedTuple):
 Step: TypeAlias = Operation | Put | Remove
 
 
-class Plan(NamedTuple):
-    """`steps` commit as one transaction, then listeners apply `delta`.
+class RoleChange(NamedTuple):
+    """Brokers that get LeaderAndIsr for a partition; `new` are those whose replica never was online."""
 
-    A transaction that is too large for one request of the store is cut in the order of its steps, and a controller that
-    takes over completes any beginning of it:
+    where: TopicPartition
+    brokers: tuple[BrokerId, ...]
+    new: tuple[BrokerId, ...] = ()
+
+
+class Stop(NamedTuple):
+    broker: BrokerId
+    where: TopicPartition
+    delete: bool
+
+
+class RequestBatch(NamedTuple):
+    """What goes out together: each broker gets LeaderAndIsr, UpdateMetadata, StopReplica, in this order.
+
+    Partitions with a role change are in the UpdateMetadata, too. Values are taken from the state after the plan.
+    """
+
+    roles: Sequence[RoleChange] = ()
+    metadata: Sequence[TopicPartition] = ()
+    stops: Sequence[Stop] = ()
+    # Send UpdateMetadata also where it names no partition: the brokers have changed.
+    brokers_changed: bool = False
+    # Who gets the UpdateMetadata; None is every live broker.
+    metadata_to: tuple[BrokerId, ...] | None = None
+
+
+class Deletion(NamedTuple):
+    """A topic on its way out. It leaves the image when its deletion begins."""
+
+    topic: TopicImage
+    # False while one of its partitions is being reassigned: the topic is still served.
+    begun: bool = True
+    # Replicas that are not deleted yet, by partition and broker.
+    replicas: Mapping[tuple[int, BrokerId], ReplicaState] = {}
+    # All replicas are gone, but the store had no room for removing the nodes.
+    unremoved: bool = False
+
+    @property
+    def suspended(self) -> bool:
+        """Nothing goes on until a broker starts or a reassignment ends."""
+        return not self.begun or ReplicaState.DELETION_INELIGIBLE in self.replicas.values()
+
+    @property
+    def finished(self) -> bool:
+        """All replicas are gone, the nodes of the topic may follow."""
+        return self.begun and not self.replicas
+
+
+class Plan(NamedTuple):
+    """`steps` are committed first; then the rest counts, and `requests` go out. None leaves things as they are.
+
+    Steps that are too many for one request of the store are cut in their order, and a controller that takes over
+    completes any beginning of them:
 
         created   outermost first: config, topic with its assignment, partitions, states (takeover writes missing ones)
-        changed   a topic's assignment before the states of its partitions
+        moved     the assignment before the states at the start of a reassignment, after them at its end
         removed   innermost first, the mark of the deletion last
         notices   after the change that they tell of
-
-    Only then are the nodes of deleted topics removed: a crash between the two leaves the marks that `steps` wrote, from
-    which the next start knows to finish.
     """
 
     steps: Sequence[Step] = ()
     delta: ImageDelta = ImageDelta()
+    requests: Sequence[RequestBatch] = ()
+    # By topic; None for those whose deletion is done.
+    deletions: Mapping[str, Deletion | None] | None = None
+    offline_dirs: Mapping[BrokerId, frozenset[TopicPartition]] | None = None
+    shutting_down: frozenset[BrokerId] | None = None
 
 
 class ControllerContext(NamedTuple):
@@ -57,8 +111,35 @@ class ControllerContext(NamedTuple):
     settings: BrokerSettings
     rng: random.Random
     new_id: Callable[[], bytes]
-    # Deleted topics that are still in the store.
-    unremoved: frozenset[str] = frozenset()
+    deletions: Mapping[str, Deletion] = {}
+    # Replicas in failed data directories of live brokers.
+    offline_dirs: Mapping[BrokerId, frozenset[TopicPartition]] = {}
+    # Brokers that asked for a controlled shutdown: still there, but not to lead.
+    shutting_down: frozenset[BrokerId] = frozenset()
+    # Whether a topic whose name is about to become free may be waited for.
+    patient: bool = True
+
+    def online(self, broker: BrokerId, where: TopicPartition) -> bool:
+        """Whether the replica's broker and data directory are there."""
+        return broker in self.image.brokers and not (
+            self.offline_dirs and where in self.offline_dirs.get(broker, frozenset())
+        )
+
+    def online_replicas(self, info: PartitionInfo, where: TopicPartition) -> tuple[BrokerId, ...]:
+        return tuple(each for each in info.replicas if self.online(each, where))
+
+    def after(self, plan: Plan) -> ControllerContext:
+        """The context that the next decision sees once the plan is committed."""
+        deletions = self.deletions
+        if plan.deletions is not None:
+            merged = {**deletions, **plan.deletions}
+            deletions = {name: deletion for name, deletion in merged.items() if deletion is not None}
+        return self._replace(
+            image=self.image if plan.delta.empty else self.image.apply(plan.delta),
+            deletions=deletions,
+            offline_dirs=self.offline_dirs if plan.offline_dirs is None else plan.offline_dirs,
+            shutting_down=self.shutting_down if plan.shutting_down is None else plan.shutting_down,
+        )
 
 
 def initial_states(
@@ -130,6 +211,6 @@ def write_state(topic: str, index: int, before: PartitionInfo, after: PartitionI
     return [SetData(path, state_data(after), before.partition_epoch)]
 
 
-def with_partitions(topic: TopicImage, changed: dict[int, PartitionInfo], version: int) -> TopicImage:
+def with_partitions(topic: TopicImage, changed: Mapping[int, PartitionInfo], version: int) -> TopicImage:
     partitions = tuple(changed.get(index, each) for index, each in enumerate(topic.partitions))
     return TopicImage(topic.name, topic.topic_id, partitions, version)

@@ -1,10 +1,11 @@
 """Decides about moving replicas between brokers (KIP-455).
 
-    start      replicas = target + the ones to remove; `adding` are the new ones
-    finish     once every target is in sync: replicas = target, the rest leaves the ISR, a target leads
+    start      replicas = target + the ones to remove; `adding` are the new ones, told to copy
+    finish     once every target is in sync: replicas = target, a target leads, the rest deletes its logs
     cancel     replicas = the ones before the start
 
-A target that is in sync already, as every target on a single broker is, finishes at its start.
+Every step raises the leader epoch. A target that is in sync already finishes at its start. The assignment is written
+before the state at a start and after it at a finish, so that a controller that takes over in between can complete it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,20 @@ from collections.abc import Sequence
 from braidlog.cluster import paths
 from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, TopicImage
 from braidlog.cluster.store import SetData
-from braidlog.controller.elections import all_partitions, with_leader
+from braidlog.controller.elections import all_partitions
+from braidlog.controller.partitions import told, with_leader
 from braidlog.controller.placement import check_replicas
-from braidlog.controller.plan import ControllerContext, Plan, Step, topic_data, with_partitions, write_state
+from braidlog.controller.plan import (
+    ControllerContext,
+    Plan,
+    RequestBatch,
+    RoleChange,
+    Step,
+    Stop,
+    topic_data,
+    with_partitions,
+    write_state,
+)
 from braidlog.controller.requests import OngoingReassignment, PartitionResult, Reassignment
 from braidlog.core.protocol_errors import (
     InvalidReplicaAssignmentError,
@@ -24,7 +36,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.core.types import BrokerId, TopicPartition
+from braidlog.core.types import NO_BROKER, BrokerId, TopicPartition
 
 
 def alter_reassignments(
@@ -37,7 +49,7 @@ def alter_reassignments(
     for where, replicas in {request.partition: request.replicas for request in requests}.items():
         try:
             before = image.partition(where)
-            if before is None:
+            if before is None or where.topic in context.deletions:
                 raise UnknownTopicOrPartitionError(f"The partition {where} does not exist.")
             after = _cancelled(context, where, before) if replicas is None else _moved(context, where, before, replicas)
         except ProtocolError as error:
@@ -46,7 +58,25 @@ def alter_reassignments(
         if after != before:
             changes.setdefault(where.topic, {})[where.partition] = after
         results.append(PartitionResult(where))
-    return _plan(image, changes), results
+    return _plan(context, changes), results
+
+
+def complete(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Plan:
+    """Finish those of these moves whose targets are all in sync."""
+    changes: dict[str, dict[int, PartitionInfo]] = {}
+    for where in partitions:
+        info = context.image.partition(where)
+        if info is not None and is_complete(info):
+            changes.setdefault(where.topic, {})[where.partition] = _finished(context, where, info, target_of(info))
+    return _plan(context, changes)
+
+
+def target_of(info: PartitionInfo) -> tuple[BrokerId, ...]:
+    return tuple(each for each in info.replicas if each not in info.removing)
+
+
+def is_complete(info: PartitionInfo) -> bool:
+    return info.reassigning and all(each in info.isr for each in target_of(info))
 
 
 def list_reassignments(image: ClusterImage, partitions: Sequence[TopicPartition] | None) -> list[OngoingReassignment]:
@@ -68,18 +98,30 @@ def _moved(
     adding = tuple(each for each in target if each not in origin)
     removing = tuple(each for each in origin if each not in target)
     started = before._replace(replicas=target + removing, adding=adding, removing=removing)
-    if any(each not in before.isr for each in adding) or not any(each in before.isr for each in target):
-        return started
-    return _finished(context, started, target)
+    if started == before:
+        return before
+    if all(each in before.isr for each in target):
+        return _finished(context, where, started, target)
+    # Replicas that an earlier target was adding, and this one does not want, leave the ISR.
+    isr = tuple(each for each in before.isr if each in started.replicas)
+    leader = before.leader if before.leader in isr or before.leader == NO_BROKER else _leader(context, where, isr, isr)
+    return started if before.partition_epoch == -1 else with_leader(context, started, leader, isr or before.isr)
 
 
-def _finished(context: ControllerContext, moving: PartitionInfo, target: tuple[BrokerId, ...]) -> PartitionInfo:
+def _finished(
+    context: ControllerContext, where: TopicPartition, moving: PartitionInfo, target: tuple[BrokerId, ...]
+) -> PartitionInfo:
     isr = tuple(each for each in moving.isr if each in target)
     settled = moving._replace(replicas=target, adding=(), removing=())
-    if isr == moving.isr and moving.leader in target:
-        return settled
-    leader = moving.leader if moving.leader in target else next(each for each in target if each in isr)
+    live = context.online(moving.leader, where)
+    leader = moving.leader if moving.leader in target and live else _leader(context, where, target, isr)
     return with_leader(context, settled, leader, isr)
+
+
+def _leader(
+    context: ControllerContext, where: TopicPartition, order: Sequence[BrokerId], isr: Sequence[BrokerId]
+) -> BrokerId:
+    return next((each for each in order if each in isr and context.online(each, where)), NO_BROKER)
 
 
 def _cancelled(context: ControllerContext, where: TopicPartition, before: PartitionInfo) -> PartitionInfo:
@@ -91,19 +133,36 @@ def _cancelled(context: ControllerContext, where: TopicPartition, before: Partit
             f"none of the former replicas {list(origin)} of {where} is in sync any more: "
             "let the reassignment finish, or reassign to other brokers"
         )
-    return _finished(context, before, origin)
+    return _finished(context, where, before, origin)
 
 
-def _plan(image: ClusterImage, changes: dict[str, dict[int, PartitionInfo]]) -> Plan:
-    """The assignment in the topic's node, and the states of those partitions whose leader or ISR changed."""
-    steps: list[Step] = []
+def _plan(context: ControllerContext, changes: dict[str, dict[int, PartitionInfo]]) -> Plan:
+    """The assignment in the topic's node and the states; those who left the assignment delete their logs."""
+    before_topic: list[Step] = []
+    after_topic: list[Step] = []
+    assignments: list[Step] = []
     changed: list[tuple[TopicImage, TopicImage]] = []
+    roles: list[RoleChange] = []
+    stops: list[Stop] = []
     for name, partitions in changes.items():
-        before = image.topics[name]
+        before = context.image.topics[name]
         after = with_partitions(before, partitions, before.version + 1)
-        steps.append(SetData(paths.topic(name), topic_data(after), before.version))
-        for index, partition in partitions.items():
-            if partition.partition_epoch != before.partitions[index].partition_epoch:
-                steps += write_state(name, index, before.partitions[index], partition)
+        assignments.append(SetData(paths.topic(name), topic_data(after), before.version))
+        for index, info in partitions.items():
+            old, where = before.partitions[index], TopicPartition(name, index)
+            if info.partition_epoch != old.partition_epoch:
+                steps = after_topic if info.reassigning else before_topic
+                steps += write_state(name, index, old, info)
+            if info.partition_epoch >= 0:
+                roles.append(told(context, where, info))
+            left = [each for each in old.replicas if each not in info.replicas and each in context.image.brokers]
+            stops += [Stop(each, where, delete=False) for each in left]
+            stops += [Stop(each, where, delete=True) for each in left]
         changed.append((before, after))
-    return Plan(steps, ImageDelta(topics_changed=tuple(changed)))
+    if not changed:
+        return Plan()
+    return Plan(
+        [*before_topic, *assignments, *after_topic],
+        ImageDelta(topics_changed=tuple(changed)),
+        (RequestBatch(roles, stops=stops),),
+    )

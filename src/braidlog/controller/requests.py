@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from braidlog.cluster.image import PartitionInfo
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import BrokerId, LeaderEpoch, TopicPartition
 
 USE_DEFAULT: Final = -1
 
@@ -139,3 +140,20 @@ class OngoingReassignment(NamedTuple):
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+
+
+class PartitionChange(NamedTuple):
+    """An ISR that a leader proposes: brokers with their epochs, -1 for one whose epoch the leader does not know."""
+
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    isr: tuple[tuple[BrokerId, int], ...]
+    partition_epoch: int
+    recovery_state: int = 0
+
+
+class AlterPartitionResult(NamedTuple):
+    partition: TopicPartition
+    error: ProtocolError | None = None
+    # The partition as it is now, where there was no error.
+    info: PartitionInfo | None = None

@@ -11,12 +11,14 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, topic_e
 from braidlog.cluster.store import Create, SetData
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
+from braidlog.controller import deletion
 from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of
 from braidlog.controller.plan import (
     ControllerContext,
     Plan,
     Put,
-    Remove,
+    RequestBatch,
+    RoleChange,
     Step,
     create_partitions,
     initial_states,
@@ -48,11 +50,10 @@ from braidlog.core.protocol_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.core.types import TopicPartition
 
 # What one request may create, as in KRaft: a number typed wrong must not take the broker's memory.
 MOST_NEW_PARTITIONS: Final = 10_000
-# Nodes of deleted topics in one transaction.
-_REMOVED_AT_A_TIME: Final = 500
 
 
 def create_topics(
@@ -101,7 +102,27 @@ def create_topics(
         steps += create_partitions(topic, 0)
     if validate_only:
         return Plan(), results
-    return Plan(steps, ImageDelta(topics_created=tuple(created), configs_changed=configs)), results
+    delta = ImageDelta(topics_created=tuple(created), configs_changed=configs)
+    return Plan(steps, delta, _told(context, [(topic, 0) for topic in created])), results
+
+
+def assign_topics(context: ControllerContext, requests: Sequence[NewTopic]) -> tuple[Plan, list[NewTopicResult]]:
+    """Topics as a broker creates them that is not the controller: only assigned. The controller finds leaders."""
+    plan, results = create_topics(context, requests, False)
+    parents = {paths.topic(topic.name) for topic in plan.delta.topics_created}
+    kept = [step for step in plan.steps if isinstance(step, Put) or step.path in parents]
+    return Plan(kept), results
+
+
+def _told(context: ControllerContext, topics: Sequence[tuple[TopicImage, int]]) -> Sequence[RequestBatch]:
+    """Replicas of the partitions from the given one on are new everywhere."""
+    roles: list[RoleChange] = []
+    for topic, first in topics:
+        for index in range(first, len(topic.partitions)):
+            where = TopicPartition(topic.name, index)
+            brokers = context.online_replicas(topic.partitions[index], where)
+            roles.append(RoleChange(where, brokers, brokers))
+    return (RequestBatch(roles),) if roles else ()
 
 
 def _new_topic(context: ControllerContext, request: NewTopic) -> TopicImage:
@@ -109,10 +130,7 @@ def _new_topic(context: ControllerContext, request: NewTopic) -> TopicImage:
     validate_name(request.name)
     if image.topic(request.name) is not None:
         raise TopicAlreadyExistsError(f"Topic '{request.name}' already exists.")
-    if request.name in context.unremoved:
-        raise KafkaStorageError(
-            f"the deleted topic '{request.name}' could not be removed from the store yet; free some space and try again"
-        )
+    _check_deletion(context, request.name)
     other = image.colliding_topic(request.name)
     if other is not None:
         raise InvalidTopicError(
@@ -131,6 +149,19 @@ def _new_topic(context: ControllerContext, request: NewTopic) -> TopicImage:
     partitions = initial_states(assignment, alive, context.controller_epoch)
     topic_id = context.new_id() if request.topic_id == ZERO_ID else request.topic_id
     return TopicImage(request.name, topic_id, partitions)
+
+
+def _check_deletion(context: ControllerContext, name: str) -> None:
+    going = context.deletions.get(name)
+    if going is None:
+        return
+    if going.unremoved:
+        raise KafkaStorageError(
+            f"the deleted topic '{name}' could not be removed from the store yet; free some space and try again"
+        )
+    if context.patient and not going.suspended:
+        raise deletion.DeletionInProgress(name)
+    raise TopicAlreadyExistsError(f"Topic '{name}' is marked for deletion.")
 
 
 def _partition_count(context: ControllerContext, request: NewTopic) -> int:
@@ -202,13 +233,14 @@ def add_partitions(
         steps += create_partitions(after, len(before.partitions))
     if validate_only:
         return Plan(), results
-    return Plan(steps, ImageDelta(topics_changed=tuple(changed))), results
+    grown = [(after, len(before.partitions)) for before, after in changed]
+    return Plan(steps, ImageDelta(topics_changed=tuple(changed)), _told(context, grown)), results
 
 
 def _grown(context: ControllerContext, request: NewPartitions, already: int) -> tuple[TopicImage, TopicImage]:
     image = context.image
     topic = image.topic(request.topic)
-    if topic is None:
+    if topic is None or topic.name in context.deletions:
         raise UnknownTopicOrPartitionError(f"The topic '{request.topic}' does not exist.")
     if any(partition.reassigning for partition in topic.partitions):
         raise ReassignmentInProgressError(
@@ -271,10 +303,7 @@ def times_named(image: ClusterImage, requests: Sequence[TopicRef]) -> Counter[st
 def delete_topics(
     context: ControllerContext, requests: Sequence[TopicRef], times: Mapping[str, int] | None = None
 ) -> tuple[Plan, list[DeletedTopicResult]]:
-    """First a mark in the store, then the logs go, then the nodes: a crash in between is finished at the next start.
-
-    `times` is of the whole request, as in `create_topics`.
-    """
+    """Marks them in the store and begins; `times` is of the whole request, as in `create_topics`."""
     times = times_named(context.image, requests) if times is None else times
     enabled = context.settings.get_bool("delete.topic.enable")
     deleted: list[TopicImage] = []
@@ -296,32 +325,9 @@ def delete_topics(
             results.append(DeletedTopicResult(ref.name, ref.topic_id, error))
         else:
             results.append(DeletedTopicResult(topic.name, topic.topic_id))
-    delta = ImageDelta(
-        topics_deleted=tuple(deleted), configs_deleted=tuple(topic_entity(topic.name) for topic in deleted)
-    )
-    marks = [Put(paths.deleted_topic(topic.name)) for topic in deleted]
-    return Plan(marks, delta), results
-
-
-def forget_topics(topics: Sequence[TopicImage]) -> list[list[Step]]:
-    """Every node of these topics, leaves first, in transactions small enough to hold no one up.
-
-    A topic's own node goes together with its deletion mark: a start that finds the mark finds what is left of it,
-    and a mark without a topic would delete the next one of that name.
-    """
-    transactions: list[list[Step]] = [[]]
-    for topic in topics:
-        for index in range(len(topic.partitions)):
-            if len(transactions[-1]) >= _REMOVED_AT_A_TIME:
-                transactions.append([])
-            transactions[-1].append(Remove(paths.partition_state(topic.name, index)))
-            transactions[-1].append(Remove(paths.partition(topic.name, index)))
-        steps = transactions[-1]
-        steps.append(Remove(paths.partitions(topic.name)))
-        steps.append(Remove(paths.topic(topic.name)))
-        steps.append(Remove(paths.config(topic_entity(topic.name))))
-        steps.append(Remove(paths.deleted_topic(topic.name)))
-    return transactions
+    return deletion.begin(
+        context, [topic for topic in deleted if topic.name not in context.deletions], mark=True
+    ), results
 
 
 def assign_missing_topic_ids(context: ControllerContext) -> Plan:
@@ -334,3 +340,32 @@ def assign_missing_topic_ids(context: ControllerContext) -> Plan:
             steps.append(SetData(paths.topic(topic.name), topic_data(after), topic.version))
             changed.append((topic, after))
     return Plan(steps, ImageDelta(topics_changed=tuple(changed)))
+
+
+def found_in_store(context: ControllerContext, found: Sequence[TopicImage], gone: Sequence[str] = ()) -> Plan:
+    """Topics as the store has them now: created or grown by another broker or tool, or removed by hand.
+
+    What they lack (an id, states) is for `assign_missing_topic_ids` and `brokers.repair`.
+    """
+    image = context.image
+    created = tuple(topic for topic in found if image.topic(topic.name) is None)
+    changed = tuple(
+        (before, topic)
+        for topic in found
+        if (before := image.topic(topic.name)) is not None and before != topic and before.topic_id == topic.topic_id
+    )
+    # A topic with another id is another topic.
+    replaced = tuple(
+        (before, topic)
+        for topic in found
+        if (before := image.topic(topic.name)) is not None and before.topic_id != topic.topic_id
+    )
+    deleted = [topic for name in gone if (topic := image.topic(name)) is not None]
+    delta = ImageDelta(
+        topics_created=created,
+        topics_changed=changed + replaced,
+        topics_deleted=tuple(deleted),
+        configs_deleted=tuple(topic_entity(topic.name) for topic in deleted),
+    )
+    known = [TopicPartition(new.name, index) for old, new in changed for index in range(len(new.partitions))]
+    return Plan(delta=delta, requests=(RequestBatch(metadata=known),) if known else ())

@@ -54,13 +54,19 @@ class Partition:
     def update_leader_and_isr(
         self, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]
     ) -> None:
-        """Take the role that the cluster's image gives this broker."""
+        """Take the role that the controller gives this broker: leader or follower."""
         if leader == self.broker_id and self.log is not None and leader_epoch > self.leader_epoch:
             self.log.begin_leader_epoch(leader_epoch)
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.isr = isr
         self.replicas = replicas
+        self.wake_readers()
+
+    def stop(self) -> None:
+        """End the role; whoever waits is sent to look for the leader. The log stays as it is."""
+        self.leader = -1
+        self.isr = ()
         self.wake_readers()
 
     def require_log(self) -> UnifiedLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -29,7 +30,7 @@ def on_store(body: Callable[[EmbeddedStore], Awaitable[None]]) -> Callable[[], N
 
 
 def manager(store: EmbeddedStore, broker_id: int) -> ProducerIdManager:
-    return ProducerIdManager(store.connect(), BrokerId(broker_id), Tasks("test"))
+    return ProducerIdManager(partial(claim_block, store.connect(), BrokerId(broker_id)), Tasks("test"))
 
 
 @on_store
@@ -54,7 +55,7 @@ async def test_blocks_are_contiguous_thousands(store: EmbeddedStore) -> None:
 async def test_ids_are_claimed_in_the_background_once(store: EmbeddedStore) -> None:
     tasks = Tasks("test")
     session = store.connect()
-    ids = ProducerIdManager(session, BrokerId(1), tasks)
+    ids = ProducerIdManager(partial(claim_block, session, BrokerId(1)), tasks)
     for _ in range(3):
         with pytest.raises(CoordinatorLoadInProgressError):
             ids.take()

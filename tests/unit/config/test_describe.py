@@ -76,6 +76,8 @@ def test_a_broker() -> None:
         "braidlog.log.level",
         "braidlog.memory.max",
         "braidlog.store.dir",
+        "braidlog.inter.broker.requests.on.any.listener",
+        "braidlog.session.loss",
         "braidlog.zookeeper.sasl.password",
         "braidlog.zookeeper.sasl.username",
     }

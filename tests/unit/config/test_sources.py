@@ -160,9 +160,8 @@ def test_the_files_that_come_with_kafka_load(tmp_path: Path) -> None:
     listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
     """
     file = written(tmp_path, zookeeper_kind + "zookeeper.connect=localhost:2181\n")
-    with pytest.raises(UserError, match=r"zookeeper.connect has no effect .* runs alone"):
-        load_settings(file)
-    assert load_settings(file, {}, ["zookeeper.connect="]).settings.broker_id == 0
+    loaded = load_settings(file)
+    assert (loaded.settings.broker_id, loaded.warnings) == (0, [])
     loaded = load_settings(written(tmp_path, kraft_kind))
     assert loaded.settings.broker_id == 1
     assert loaded.warnings == []

@@ -42,7 +42,7 @@ REFUSED = [
     {"quota.producer.default": "1048576"},
     {"quota.consumer.default": "1048576"},
     {"remote.log.storage.system.enable": "true"},
-    {"zookeeper.connect": "z1:2181,z2:2181/kafka"},
+    {"control.plane.listener.name": "CONTROLLER"},
     {"zookeeper.metadata.migration.enable": "true"},
     {"zookeeper.ssl.crl.enable": "true"},
     {"zookeeper.ssl.ocsp.enable": "true"},
@@ -67,6 +67,8 @@ HARMLESS = [
     {"quota.producer.default": str(2**63 - 1)},
     {"remote.log.storage.system.enable": "false"},
     {"zookeeper.connect": ""},
+    {"zookeeper.connect": "z1:2181,z2:2181/kafka"},
+    {"control.plane.listener.name": ""},
     {"zookeeper.metadata.migration.enable": "false"},
     {"controller.quorum.voters": "1@a:9093", **KRAFT},
     {"controller.quorum.bootstrap.servers": "localhost:9093", **KRAFT},
@@ -129,10 +131,10 @@ def test_all_refusals_come_at_once_with_the_place_of_each(tmp_path: Path) -> Non
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=1\nauthorizer.class.name=a.B\nfoo.bar=1\n")
     with pytest.raises(UnsupportedSettingsError) as refused:
-        load_settings(str(file), {"KAFKA_ZOOKEEPER_CONNECT": "z:2181"}, ["ssl.client.auth=required"])
+        load_settings(str(file), {"KAFKA_CONTROL_PLANE_LISTENER_NAME": "C"}, ["ssl.client.auth=required"])
     lines = str(refused.value).split("\n")
     assert [line.partition(": ")[0] for line in lines] == [
-        f"{file}:2", "environment variable KAFKA_ZOOKEEPER_CONNECT", "--set ssl.client.auth",
+        f"{file}:2", "environment variable KAFKA_CONTROL_PLANE_LISTENER_NAME", "--set ssl.client.auth",
     ]  # fmt: skip
     assert refused.value.warnings == [f"{file}:3: unknown setting foo.bar"]
     assert refused.value.settings.get("num.partitions") == 1

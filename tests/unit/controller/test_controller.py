@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braidlog.cluster import paths
-from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.control_requests import ControlRequest, LeaderAndIsr, StopReplica, UpdateMetadata
 from braidlog.cluster.loading import load
 from braidlog.cluster.store import SetData
-from braidlog.controller import controller as controller_module
+from braidlog.controller import active_controller
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -49,8 +49,9 @@ async def test_start_makes_this_broker_the_controller(broker: OneBroker) -> None
     assert image.controller_id == BrokerId(1)
     assert len(image.cluster_id) == 22
     assert list(image.brokers) == [1]
-    (first,) = broker.listener.deltas
-    assert first.controller_id == 1
+    (first,) = broker.channel.requests
+    assert isinstance(first, UpdateMetadata)
+    assert (first.controller_id, first.controller_epoch, list(first.brokers)) == (1, 1, [1])
     node = await broker.session.get(paths.CONTROLLER)
     assert node.stat.ephemeral_owner == broker.session.session_id
     assert (await broker.session.get(paths.CONTROLLER_EPOCH)).data == b"1"
@@ -65,12 +66,13 @@ async def test_a_topic_lives_and_dies(broker: OneBroker) -> None:
     (grown,) = await controller.create_partitions([NewPartitions("t", 5)])
     assert grown.error is None
     assert controller.image.partition_count == 5
-    (altered,) = await controller.incremental_alter_configs(
+    (altered,) = await broker.writes.incremental_alter_configs(
         [ConfigChanges(ConfigResource(2, "t"), (ConfigChange("retention.ms", 0, "9"),))]
     )
     assert altered.error is None
-    (altered,) = await controller.alter_configs([FullConfig(ConfigResource(2, "t"), (("flush.ms", "3"),))])
+    (altered,) = await broker.writes.alter_configs([FullConfig(ConfigResource(2, "t"), (("flush.ms", "3"),))])
     assert altered.error is None
+    await broker.settled()
     assert controller.image.topic_config("t") == {"flush.ms": "3"}
     (elected,) = await controller.elect_leaders(0, [TopicPartition("t", 0)])
     assert isinstance(elected.error, errors.ElectionNotNeededError)
@@ -89,23 +91,20 @@ async def test_a_topic_lives_and_dies(broker: OneBroker) -> None:
 
 
 @with_broker
-async def test_listeners_have_applied_a_change_before_it_is_seen_or_answered(broker: OneBroker) -> None:
+async def test_the_own_broker_has_applied_a_change_before_it_is_answered(broker: OneBroker) -> None:
     gate, seen = asyncio.Event(), asyncio.Event()
 
-    class Slow:
-        async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-            assert image.topic("t") is not None
-            seen.set()
-            await gate.wait()
+    async def slow(request: ControlRequest) -> None:
+        seen.set()
+        await gate.wait()
 
-    broker.controller.add_listener(Slow())
+    broker.channel.before_answer = slow
     creating = asyncio.ensure_future(broker.controller.create_topics([NewTopic("t")]))
     await seen.wait()
     assert not creating.done()
-    assert broker.controller.image.topic("t") is None
     gate.set()
     await creating
-    assert broker.controller.image.topic("t") is not None
+    assert [type(request) for request in broker.channel.requests[1:]] == [LeaderAndIsr, UpdateMetadata]
 
 
 @with_broker
@@ -134,13 +133,12 @@ async def test_delete_and_create_of_one_name_in_a_burst(broker: OneBroker) -> No
 
 
 @with_broker
-async def test_a_failing_listener_is_logged_and_the_change_stands(broker: OneBroker) -> None:
-    class Failing:
-        async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-            raise RuntimeError("no")
+async def test_a_broker_that_fails_to_apply_a_change_is_logged_and_the_change_stands(broker: OneBroker) -> None:
+    async def fail(request: ControlRequest) -> None:
+        raise RuntimeError("no")
 
     logging.getLogger("braidlog.controller").disabled = True
-    broker.controller.add_listener(Failing())
+    broker.channel.before_answer = fail
     (result,) = await broker.controller.create_topics([NewTopic("t")])
     logging.getLogger("braidlog.controller").disabled = False
     assert result.error is None
@@ -170,18 +168,15 @@ async def test_a_controller_that_was_overtaken_changes_nothing_more(broker: OneB
 
 
 @with_broker
-async def test_brokers_that_come_and_go_are_in_the_image(broker: OneBroker) -> None:
-    await broker.listener.next_change()
+async def test_brokers_that_come_and_go_are_announced(broker: OneBroker) -> None:
     other = broker.store.connect()
     node = await broker.session.get(paths.broker(1))
     await other.create(paths.broker(2), node.data, ephemeral=True)
-    joined = await broker.listener.next_change()
-    assert joined.brokers is not None
-    assert list(joined.brokers) == [1, 2]
+    await broker.settled()
+    assert list(broker.channel.of(UpdateMetadata)[-1].brokers) == [1, 2]
     await other.close()
-    left = await broker.listener.next_change()
-    assert left.brokers is not None
-    assert list(left.brokers) == [1]
+    await broker.settled()
+    assert list(broker.channel.of(UpdateMetadata)[-1].brokers) == [1]
 
 
 @with_broker
@@ -194,7 +189,7 @@ async def test_others_get_their_turn_between_the_pieces_of_a_large_request(broke
     assert not large.done()
     results = await large
     assert [(result.name, result.error) for result in results] == [(f"t{number}", None) for number in range(200)]
-    assert [len(delta.topics_created) for delta in broker.listener.deltas[1:]] == [50, 1, 50, 50, 50]
+    assert [len(request.partitions) for request in broker.channel.of(LeaderAndIsr)] == [50, 1, 50, 50, 50]
     deleted = await controller.delete_topics([TopicRef(f"t{number}") for number in range(200)])
     assert [(result.name, result.error) for result in deleted] == [(f"t{number}", None) for number in range(200)]
     assert list(controller.image.topics) == ["small"]
@@ -226,8 +221,8 @@ async def test_what_a_large_request_names_twice_is_refused_in_every_piece(broker
         errors.InvalidRequestError, *[type(None)] * 70, errors.InvalidRequestError,
     ]  # fmt: skip
     grown = await controller.create_partitions([NewPartitions(name, 2) for name in [*names, "t0"]])
-    altered = await controller.alter_configs([FullConfig(ConfigResource(2, name), ()) for name in [*names, "t0"]])
-    changed = await controller.incremental_alter_configs(
+    altered = await broker.writes.alter_configs([FullConfig(ConfigResource(2, name), ()) for name in [*names, "t0"]])
+    changed = await broker.writes.incremental_alter_configs(
         [ConfigChanges(ConfigResource(2, name), ()) for name in [*names, "t0"]]
     )
     refs = [*(TopicRef(name) for name in names), TopicRef(None, created[1].topic_id)]
@@ -252,31 +247,14 @@ async def test_the_partitions_of_all_pieces_of_a_request_are_counted_together(br
 
 @with_broker
 async def test_the_pieces_before_a_failure_are_told_as_done(broker: OneBroker) -> None:
-    class Usurper:
-        async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-            await broker.session.multi([SetData(paths.CONTROLLER_EPOCH, b"9")])
+    async def usurp(request: ControlRequest) -> None:
+        await broker.session.multi([SetData(paths.CONTROLLER_EPOCH, b"9")])
 
-    broker.controller.add_listener(Usurper())
+    broker.channel.before_answer = usurp
     results = await broker.controller.create_topics([NewTopic(f"t{number}", 1, 1) for number in range(120)])
     assert [type(result.error) for result in results] == [type(None)] * 50 + [errors.NotControllerError] * 70
     assert [result.name for result in results] == [f"t{number}" for number in range(120)]
-    assert len(broker.controller.image.topics) == 50
-
-
-def test_old_config_notices_are_purged() -> None:
-    async def run() -> None:
-        clock = ManualClock()
-        async with one_broker(clock=clock) as broker:
-            await broker.controller.create_topics([NewTopic("t")])
-            change = ConfigChanges(ConfigResource(2, "t"), (ConfigChange("retention.ms", 0, "9"),))
-            await broker.controller.incremental_alter_configs([change])
-            await broker.controller.incremental_alter_configs([change])
-            assert len(await broker.session.children(paths.CONFIG_CHANGES)) == 2
-            clock.advance(16 * 60)
-            await broker.controller.incremental_alter_configs([change])
-            assert await broker.session.children(paths.CONFIG_CHANGES) == ["config_change_0000000002"]
-
-    asyncio.run(run())
+    assert len(await broker.session.children(paths.TOPICS)) == 50
 
 
 class FullDisk(MemoryJournalFiles):
@@ -331,8 +309,8 @@ def test_a_topic_deleted_on_a_full_disk_can_be_created_again_once_there_is_room(
 
 
 def test_the_nodes_of_a_deleted_topic_go_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_module, "_FIRST_RETRY_S", 0.001)
-    monkeypatch.setattr(controller_module, "_LONGEST_RETRY_S", 0.01)
+    monkeypatch.setattr(active_controller, "_FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(active_controller, "_LONGEST_RETRY_S", 0.01)
 
     async def run() -> None:
         files = FullDisk()
@@ -371,8 +349,10 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start() -> 
             await broker.session.create(paths.deleted_topic("t"))
         async with one_broker(files) as broker:
             assert list(broker.controller.image.topics) == ["u"]
-            (delta,) = broker.listener.deltas
-            assert [topic.name for topic in delta.topics_deleted] == ["t"]
+            *_, deleting = broker.channel.of(StopReplica)
+            assert [(each.topic, each.partition, each.delete) for each in deleting.partitions] == [
+                ("t", 0, True), ("t", 1, True), ("t", 2, True),
+            ]  # fmt: skip
             assert await broker.session.children(paths.TOPICS) == ["u"]
             assert await broker.session.children(paths.DELETE_TOPICS) == []
             assert (await broker.controller.create_topics([NewTopic("t")]))[0].error is None
@@ -412,7 +392,7 @@ actions = st.one_of(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(actions, max_size=14))
-def test_the_published_image_is_always_what_the_store_says(steps: list[tuple[str, str, int]]) -> None:
+def test_the_controller_always_knows_what_the_store_says(steps: list[tuple[str, str, int]]) -> None:
     async def run() -> None:
         broker = OneBroker(MemoryJournalFiles(), ManualClock())
         await broker.start()
@@ -429,15 +409,15 @@ def test_the_published_image_is_always_what_the_store_says(steps: list[tuple[str
                 await controller.delete_topics([TopicRef(name)])
             elif action == "set":
                 change = ConfigChange("retention.ms", 0, str(number))
-                await controller.incremental_alter_configs([ConfigChanges(resource, (change,))])
+                await broker.writes.incremental_alter_configs([ConfigChanges(resource, (change,))])
             elif action == "unset":
-                await controller.alter_configs([FullConfig(resource, ())])
+                await broker.writes.alter_configs([FullConfig(resource, ())])
             elif action == "set of a group":
                 change = ConfigChange("consumer.session.timeout.ms", 0, str(number))
-                (result,) = await controller.incremental_alter_configs([ConfigChanges(group, (change,))])
+                (result,) = await broker.writes.incremental_alter_configs([ConfigChanges(group, (change,))])
                 assert result.error is None
             elif action == "unset of a group":
-                await controller.alter_configs([FullConfig(group, ())])
+                await broker.writes.alter_configs([FullConfig(group, ())])
             else:
                 before = controller.image
                 await controller.stop()
@@ -446,9 +426,9 @@ def test_the_published_image_is_always_what_the_store_says(steps: list[tuple[str
                 await broker.start()
                 assert dict(broker.controller.image.topics.items()) == dict(before.topics.items())
                 assert broker.controller.image.configs == before.configs
+            await broker.settled()
             loaded = await load(broker.session)
             assert loaded.image == broker.controller.image
-            assert broker.listener.image == broker.controller.image
             assert loaded.deleting == ()
         await broker.controller.stop()
         await broker.store.close()

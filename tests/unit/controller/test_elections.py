@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.cluster.image import PartitionInfo, no_leader
+from braidlog.cluster.image import PartitionInfo
 from braidlog.cluster.store import SetData
-from braidlog.controller.elections import elect_leaders, take_over
+from braidlog.controller.elections import all_partitions, elect_leaders
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.core import protocol_errors as errors
-from braidlog.core.types import NO_BROKER, TopicPartition
+from braidlog.core.types import TopicPartition
 from support.controller_harness import EPOCH, context, partition, topic
 
 T0 = TopicPartition("t", 0)
@@ -66,7 +66,7 @@ def test_unknown_partitions_and_types() -> None:
     _, results = elect_leaders(start, PREFERRED, [TopicPartition("no", 0), TopicPartition("t", 5)])
     assert all(isinstance(each.error, errors.UnknownTopicOrPartitionError) for each in results)
     with pytest.raises(errors.InvalidRequestError):
-        elect_leaders(start, 7, None)
+        elect_leaders(start, 7, [])
 
 
 def test_all_partitions_answer_only_where_something_is_to_do() -> None:
@@ -75,35 +75,8 @@ def test_all_partitions_answer_only_where_something_is_to_do() -> None:
         topic("t", partition(2, (1, 2), (1, 2)), partition(2, (2,), (1, 2))),
         brokers={1: None, 2: None},
     )
-    _, results = elect_leaders(start, PREFERRED, None)
+    _, results = elect_leaders(start, PREFERRED, all_partitions(start.image), only_needed=True)
     assert [(each.partition, type(each.error)) for each in results] == [
         (T0, type(None)),
         (TopicPartition("t", 1), errors.PreferredLeaderNotAvailableError),
     ]
-
-
-def test_taking_over_a_healthy_cluster_changes_nothing() -> None:
-    plan = take_over(context(topic("t")), False)
-    assert plan.delta.empty
-    assert not plan.steps
-
-
-def test_after_an_unclean_stop_every_leader_gets_a_new_epoch() -> None:
-    plan = take_over(context(topic("t", partition(1, (1,), (1,), epoch=3))), True)
-    assert (after(plan).leader, after(plan).leader_epoch) == (1, 4)
-
-
-def test_taking_over_elects_for_dead_leaders_and_keeps_the_last_in_sync() -> None:
-    start = context(
-        topic("t", partition(9, (9, 1), (9, 1))), topic("lost", partition(9, (9,), (9, 1), epoch=2)), brokers={1: None}
-    )
-    changed = {new.name: new.partitions[0] for _, new in take_over(start, False).delta.topics_changed}
-    assert (changed["t"].leader, changed["t"].isr, changed["t"].leader_epoch) == (1, (1,), 1)
-    assert (changed["lost"].leader, changed["lost"].isr, changed["lost"].leader_epoch) == (NO_BROKER, (9,), 3)
-
-
-def test_taking_over_starts_partitions_that_never_had_a_state() -> None:
-    start = context(topic("t", no_leader(partition(1, (), (9, 1)).replicas)))
-    plan = take_over(start, False)
-    assert (after(plan).leader, after(plan).isr, after(plan).leader_epoch) == (1, (1,), 0)
-    assert plan.steps[-1].path == "/brokers/topics/t/partitions/0/state"

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from braidlog.cluster.image import PartitionInfo
-from braidlog.controller.plan import ControllerContext, Plan
-from braidlog.controller.reassignments import alter_reassignments, list_reassignments
+from braidlog.controller.plan import ControllerContext, Plan, RequestBatch, RoleChange, Stop
+from braidlog.controller.reassignments import alter_reassignments, complete, list_reassignments
 from braidlog.controller.requests import OngoingReassignment, Reassignment
 from braidlog.core import protocol_errors as errors
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import BrokerId, TopicPartition
 from support.controller_harness import context, ids, partition, topic
 
 T0 = TopicPartition("t", 0)
@@ -47,8 +47,9 @@ def test_a_move_starts_with_both_sets_and_is_listed() -> None:
     assert error is type(None)
     now = after(plan)
     assert (now.replicas, now.adding, now.removing) == (ids(2, 3, 1), ids(2, 3), ids(1))
-    assert (now.leader, now.leader_epoch, now.partition_epoch) == (1, 0, 0)
-    assert [step.path for step in plan.steps] == ["/brokers/topics/t"]
+    assert (now.leader, now.leader_epoch, now.partition_epoch) == (1, 1, 1)
+    assert [step.path for step in plan.steps] == ["/brokers/topics/t", "/brokers/topics/t/partitions/0/state"]
+    assert plan.requests == (RequestBatch([RoleChange(T0, ids(2, 3, 1), new=ids(2, 3))], stops=[]),)
     image = start.image.apply(plan.delta)
     expected = [OngoingReassignment(T0, ids(2, 3, 1), ids(2, 3), ids(1))]
     assert list_reassignments(image, None) == expected
@@ -75,14 +76,32 @@ def test_dropping_a_replica_finishes_at_once_and_a_remaining_one_leads() -> None
     now = after(plan)
     assert (now.replicas, now.isr, now.leader, now.leader_epoch) == (ids(2), ids(2), 2, 5)
     assert not now.reassigning
-    assert [step.path for step in plan.steps] == ["/brokers/topics/t", "/brokers/topics/t/partitions/0/state"]
+    assert [step.path for step in plan.steps] == ["/brokers/topics/t/partitions/0/state", "/brokers/topics/t"]
+    stops = [Stop(BrokerId(1), T0, delete=False), Stop(BrokerId(1), T0, delete=True)]
+    assert plan.requests == (RequestBatch([RoleChange(T0, ids(2))], stops=stops),)
 
 
-def test_reordering_changes_the_assignment_only() -> None:
+def test_a_move_is_complete_once_every_target_is_in_sync() -> None:
+    moving = partition(1, (1, 2), (2, 3, 1), adding=ids(2, 3), removing=ids(1))
+    start = context(topic("t", moving), brokers=THREE)
+    assert complete(start, [T0, TopicPartition("gone", 0)]) == Plan()
+    plan = complete(context(topic("t", moving._replace(isr=ids(1, 2, 3))), brokers=THREE), [T0])
+    now = after(plan)
+    assert (now.replicas, now.isr, now.leader, now.leader_epoch) == (ids(2, 3), ids(2, 3), 2, 1)
+    assert not now.reassigning
+    assert [(stop.broker, stop.delete) for stop in plan.requests[0].stops] == [(1, False), (1, True)]
+
+
+def test_a_move_waits_also_for_a_remaining_replica_that_is_not_in_sync() -> None:
+    start = context(topic("t", partition(1, (1,), (1, 2))), brokers=THREE)
+    plan, _ = move(start, (2,))
+    assert (after(plan).replicas, after(plan).removing) == (ids(2, 1), ids(1))
+
+
+def test_reordering_raises_the_leader_epoch_as_brokers_are_told_the_new_order() -> None:
     start = context(topic("t", partition(1, (1, 2), (1, 2))), brokers=THREE)
     plan, _ = move(start, (2, 1))
-    assert (after(plan).replicas, after(plan).leader, after(plan).leader_epoch) == (ids(2, 1), 1, 0)
-    assert len(plan.steps) == 1
+    assert (after(plan).replicas, after(plan).leader, after(plan).leader_epoch) == (ids(2, 1), 1, 1)
 
 
 def test_a_new_target_replaces_the_one_under_way() -> None:

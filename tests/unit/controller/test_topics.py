@@ -6,6 +6,7 @@ import pytest
 
 from braidlog.cluster.image import topic_entity
 from braidlog.cluster.store import Create, SetData
+from braidlog.controller.deletion import forget_topics
 from braidlog.controller.plan import Put, Remove
 from braidlog.controller.requests import NewPartitions, NewTopic, TopicRef
 from braidlog.controller.topics import (
@@ -13,7 +14,6 @@ from braidlog.controller.topics import (
     assign_missing_topic_ids,
     create_topics,
     delete_topics,
-    forget_topics,
 )
 from braidlog.core import protocol_errors as errors
 from braidlog.core.ids import ZERO_ID

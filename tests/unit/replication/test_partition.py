@@ -69,3 +69,13 @@ def test_a_new_role_wakes_those_who_wait(partition: Partition) -> None:
     partition.update_leader_and_isr(2, 4, (2,), (1, 2))
     assert waiter.wakes == 1
     assert partition.readers == []
+
+
+def test_a_role_that_ends_leaves_the_log(partition: Partition) -> None:
+    waiter = Waiter(1)
+    waiter.watch(partition)
+    partition.stop()
+    assert waiter.wakes == 1
+    assert partition.log is not None
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.require_log()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
 from braidlog.broker.coordinators.internal_topics import InternalTopics
@@ -17,11 +18,11 @@ from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
-from braidlog.cluster.image import ClusterImage, ImageDelta, TopicImage, group_of
+from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.cluster.image import ClusterImage, ImageDelta, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from braidlog.controller.controller import Controller
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -46,44 +47,39 @@ _NO_OVERRIDES: Final[Mapping[str, GroupOverrides]] = {}
 class ImageTopics:
     """The cluster's topics as groups see them."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        # The image that listeners are given is newer than the controller's until all of them know.
-        self.newest: ClusterImage | None = None
-
-    @property
-    def _image(self) -> ClusterImage:
-        return self.newest or self._controller.image
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
 
     def get(self, name: str) -> TopicFacts | None:
-        topic = self._image.topic(name)
+        topic = self._cache.image.topic(name)
         return None if topic is None else TopicFacts(topic.topic_id, len(topic.partitions))
 
     def name_of(self, topic_id: bytes) -> str | None:
-        topic = self._image.topic_by_id(topic_id)
+        topic = self._cache.image.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
     def names(self) -> Iterable[str]:
-        return list(self._image.topics)
+        return list(self._cache.image.topics)
 
     def racks_of(self, name: str, partition: int) -> frozenset[str]:
-        topic = self._image.topic(name)
+        topic = self._cache.image.topic(name)
         if topic is None or partition >= len(topic.partitions):
             return frozenset()
-        brokers = self._image.brokers
+        brokers = self._cache.image.brokers
         racks = (brokers[replica].rack for replica in topic.partitions[partition].replicas if replica in brokers)
         return frozenset(rack for rack in racks if rack)
 
 
 class Coordinators:
-    """Both coordinators, and the listener that makes them follow the image."""
+    """Both coordinators: their shards follow the leadership of partitions, and groups the topics of the cluster."""
 
     def __init__(
         self,
         broker_id: BrokerId,
         registry: PartitionRegistry,
         committer: Committer,
-        controller: Controller,
+        creation: AutoTopicCreation,
+        cache: MetadataCache,
         settings: DynamicBrokerSettings,
         environment: Environment,
         tasks: Tasks,
@@ -95,8 +91,12 @@ class Coordinators:
         self._group_settings = group_settings(settings.current)
         self._txn_settings = txn_settings(settings.current)
         settings.on_change(self._settings_changed)
-        self._image_topics = ImageTopics(controller)
-        self.topics = InternalTopics(controller, settings, tasks)
+        self._registry = registry
+        self._cache = cache
+        # What was read before this listens.
+        self._take_overrides(ImageDelta(configs_changed=dict(cache.image.configs.items())))
+        self._image_topics = ImageTopics(cache)
+        self.topics = InternalTopics(creation, cache, settings, tasks)
 
         def logs(topic: str, read_size: str) -> CoordinatorLogs:
             return CoordinatorLogs(
@@ -148,19 +148,17 @@ class Coordinators:
         self._txn_settings = txn_settings(settings)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """After the logs were made (`ReplicaManager`): lead what is led here, tell groups of topics."""
-        self._image_topics.newest = image
+        """Tell groups of topics that came, grew or went."""
         # First, as a shard that is loaded gives members the sessions that their group sets.
         self._take_overrides(delta)
-        changed = [*delta.topics_created, *(new for _, new in delta.topics_changed)]
-        for topic in changed:
-            self._follow(topic)
-        for topic in delta.topics_deleted:
-            self._forget(topic)
+        for topic in delta.topics_created:
+            if topic.internal:
+                for partition in self._registry.partitions_of(topic.name):
+                    self.leadership_changed(partition)
         if delta.topics_deleted:
             deleted = [topic.name for topic in delta.topics_deleted]
             self.groups.submit_to_all(lambda shard, now: shard.topics_deleted(deleted, now))
-        if changed or delta.topics_deleted:
+        if delta.topics_created or delta.topics_changed or delta.topics_deleted:
             self.groups.submit_to_all(lambda shard, now: shard.topics_changed(now))
 
     def _take_overrides(self, delta: ImageDelta) -> None:
@@ -176,10 +174,15 @@ class Coordinators:
                 overrides[group_id] = group_overrides(group_id, texts)
         self._group_settings = dataclasses.replace(self._group_settings, overrides=overrides)
 
-    def log_opened(self, partition: Partition) -> None:
-        """A partition has its log later than its leader."""
+    def leadership_changed(self, partition: Partition) -> None:
+        """Load the shard of a partition that is led here now, or let go of one that is not."""
         coordinator = self._coordinator_of(partition.topic)
-        if coordinator is not None and partition.leader == self._broker_id:
+        if coordinator is None:
+            return
+        if partition.leader != self._broker_id:
+            coordinator.on_resignation(partition.index)
+        elif self._cache.image.topic(partition.topic) is not None:
+            # Without the topic's partition count no name could be assigned to a shard: the cache has it in a moment.
             coordinator.on_election(partition.index, partition.leader_epoch)
 
     def _coordinator_of(
@@ -188,22 +191,6 @@ class Coordinators:
         if topic == OFFSETS_TOPIC:
             return self.groups
         return self.transactions if topic == TRANSACTIONS_TOPIC else None
-
-    def _follow(self, topic: TopicImage) -> None:
-        coordinator = self._coordinator_of(topic.name)
-        if coordinator is None:
-            return
-        for index, partition in enumerate(topic.partitions):
-            if partition.leader == self._broker_id:
-                coordinator.on_election(index, partition.leader_epoch)
-            else:
-                coordinator.on_resignation(index)
-
-    def _forget(self, topic: TopicImage) -> None:
-        coordinator = self._coordinator_of(topic.name)
-        if coordinator is not None:
-            for index in range(len(topic.partitions)):
-                coordinator.on_resignation(index)
 
     def stop(self) -> None:
         """Before the broker drains: members that wait for a rebalance are sent to look up the coordinator again."""

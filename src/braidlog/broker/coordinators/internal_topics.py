@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic
-from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError
 from braidlog.core.tasks import Tasks
 
 
 class InternalTopics:
-    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, tasks: Tasks) -> None:
-        self._controller = controller
+    def __init__(
+        self, creation: AutoTopicCreation, cache: MetadataCache, settings: DynamicBrokerSettings, tasks: Tasks
+    ) -> None:
+        self._creation = creation
+        self._cache = cache
         self._settings = settings
         self._tasks = tasks
         self._creating: dict[str, asyncio.Task[None]] = {}
 
     def partition_count(self, name: str) -> int:
         """Of the topic as it is; before it exists, as it will be."""
-        topic = self._controller.image.topic(name)
+        topic = self._cache.image.topic(name)
         if topic is not None:
             return len(topic.partitions)
         return self.wanted(name).partitions
@@ -30,7 +34,7 @@ class InternalTopics:
     def wanted(self, name: str) -> NewTopic:
         """How a topic of that name is made; an internal one never with more copies than there are brokers."""
         settings = self._settings.current
-        brokers = max(1, len(self._controller.image.brokers))
+        brokers = max(1, len(self._cache.image.brokers))
         if name == OFFSETS_TOPIC:
             return _offsets(settings, brokers)
         if name == TRANSACTIONS_TOPIC:
@@ -38,8 +42,11 @@ class InternalTopics:
         return NewTopic(name)
 
     async def ensure(self, name: str) -> None:
-        """Once this returns the topic is there and its partitions have leaders; callers at the same time share it."""
-        if self._controller.image.topic(name) is not None:
+        """Once this returns the topic is there; callers at the same time share its creation.
+
+        Raises COORDINATOR_NOT_AVAILABLE where that is left to the controller of another broker: clients ask again.
+        """
+        if self._cache.image.topic(name) is not None:
             return
         creating = self._creating.get(name)
         if creating is None:
@@ -49,9 +56,8 @@ class InternalTopics:
         await asyncio.shield(creating)
 
     async def _create(self, name: str) -> None:
-        (result,) = await self._controller.create_topics([self.wanted(name)])
-        error = result.error
-        if error is not None and not isinstance(error, TopicAlreadyExistsError):
+        error = (await self._creation.create([self.wanted(name)])).get(name)
+        if error is not None:
             raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
 
 

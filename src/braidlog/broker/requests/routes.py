@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
     from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from braidlog.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
     from braidlog.wire.generated.alter_configs import AlterConfigsRequest
+    from braidlog.wire.generated.alter_partition import AlterPartitionRequest
     from braidlog.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
     from braidlog.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from braidlog.wire.generated.api_versions import ApiVersionsRequest
     from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
     from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from braidlog.wire.generated.controlled_shutdown import ControlledShutdownRequest
     from braidlog.wire.generated.create_partitions import CreatePartitionsRequest
     from braidlog.wire.generated.create_topics import CreateTopicsRequest
     from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
     from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
     from braidlog.wire.generated.join_group import JoinGroupRequest
+    from braidlog.wire.generated.leader_and_isr import LeaderAndIsrRequest
     from braidlog.wire.generated.leave_group import LeaveGroupRequest
     from braidlog.wire.generated.list_client_metrics_resources import ListClientMetricsResourcesRequest
     from braidlog.wire.generated.list_groups import ListGroupsRequest
@@ -60,8 +64,10 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.offset_fetch import OffsetFetchRequest
     from braidlog.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
     from braidlog.wire.generated.produce import ProduceRequest
+    from braidlog.wire.generated.stop_replica import StopReplicaRequest
     from braidlog.wire.generated.sync_group import SyncGroupRequest
     from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
+    from braidlog.wire.generated.update_metadata import UpdateMetadataRequest
     from braidlog.wire.generated.write_txn_markers import WriteTxnMarkersRequest
 
 
@@ -70,6 +76,28 @@ def add_routes(broker: Broker) -> None:
         broker.dispatch.add(returning(key, partial(make_returning, broker)))
     for key, make_responding in RESPONDING.items():
         broker.dispatch.add(responding(key, partial(make_responding, broker)))
+    if broker.coordination.is_cluster:
+        _add_inter_broker_routes(broker)
+
+
+def _add_inter_broker_routes(broker: Broker) -> None:
+    """Nobody but another broker sends these; a broker that is alone does not have them at all."""
+    from braidlog.broker.requests.inter_broker_only import InterBrokerGate, InterBrokerOnly
+
+    settings = broker.settings.current
+    add = broker.dispatch.add
+    if settings.get_bool("braidlog.inter.broker.requests.on.any.listener"):
+        for key, make in INTER_BROKER.items():
+            add(returning(key, partial(make, broker)))
+        return
+    gate = InterBrokerGate(broker.inter_broker, broker.environment.clock)
+
+    def gated(make: Callable[[Broker], Any]) -> InterBrokerOnly:
+        return InterBrokerOnly(make(broker), gate)
+
+    for key, make in INTER_BROKER.items():
+        add(returning(key, partial(gated, make)))
+    add(responding(ApiKey.WRITE_TXN_MARKERS, partial(gated, _write_txn_markers)))
 
 
 # Records
@@ -104,7 +132,9 @@ def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
 
 def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
     auto_create = broker.settings.current.get_bool("auto.create.topics.enable")
-    return MetadataHandler(broker.controller, broker.registry, auto_create, broker.coordinators.topics.wanted)
+    return MetadataHandler(
+        broker.metadata_cache, broker.registry, broker.topic_creation, auto_create, broker.coordinators.topics.wanted
+    )
 
 
 def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
@@ -129,7 +159,7 @@ def _describe_topic_partitions(broker: Broker) -> ReturningHandler[DescribeTopic
     from braidlog.broker.handlers.topics.describe_topic_partitions import DescribeTopicPartitionsHandler
 
     most = broker.settings.current.get_int("max.request.partition.size.limit")
-    return DescribeTopicPartitionsHandler(broker.controller, broker.registry, most)
+    return DescribeTopicPartitionsHandler(broker.metadata_cache, broker.registry, most)
 
 
 def _elect_leaders(broker: Broker) -> ReturningHandler[ElectLeadersRequest]:
@@ -154,31 +184,31 @@ def _list_partition_reassignments(broker: Broker) -> ReturningHandler[ListPartit
 
 
 def _api_versions(broker: Broker) -> ReturningHandler[ApiVersionsRequest]:
-    return ApiVersionsHandler(broker.dispatch.routes)
+    return ApiVersionsHandler(broker.dispatch.routes, broker.finalises_features)
 
 
 def _describe_cluster(broker: Broker) -> ReturningHandler[DescribeClusterRequest]:
     from braidlog.broker.handlers.cluster.describe_cluster import DescribeClusterHandler
 
-    return DescribeClusterHandler(broker.controller)
+    return DescribeClusterHandler(broker.metadata_cache)
 
 
 def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest]:
     from braidlog.broker.handlers.cluster.describe_configs import DescribeConfigsHandler
 
-    return DescribeConfigsHandler(broker.controller, broker.settings, broker.broker_id)
+    return DescribeConfigsHandler(broker.metadata_cache, broker.settings, broker.broker_id)
 
 
 def _alter_configs(broker: Broker) -> ReturningHandler[AlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler
 
-    return AlterConfigsHandler(broker.controller)
+    return AlterConfigsHandler(broker.direct_writes, broker.config_changes)
 
 
 def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import IncrementalAlterConfigsHandler
 
-    return IncrementalAlterConfigsHandler(broker.controller, broker.broker_id)
+    return IncrementalAlterConfigsHandler(broker.direct_writes, broker.config_changes, broker.broker_id)
 
 
 def _describe_log_dirs(broker: Broker) -> ReturningHandler[DescribeLogDirsRequest]:
@@ -202,7 +232,7 @@ def _list_client_metrics_resources(broker: Broker) -> ReturningHandler[ListClien
 def _find_coordinator(broker: Broker) -> ReturningHandler[FindCoordinatorRequest]:
     from braidlog.broker.handlers.cluster.find_coordinator import FindCoordinatorHandler
 
-    return FindCoordinatorHandler(broker.controller, broker.coordinators.topics)
+    return FindCoordinatorHandler(broker.metadata_cache, broker.coordinators.topics)
 
 
 # Groups
@@ -213,7 +243,7 @@ def _offset_commit(broker: Broker) -> RespondingHandler[OffsetCommitRequest]:
 
     return OffsetCommitHandler(
         broker.coordinators.groups,
-        ImageTopics(broker.controller),
+        ImageTopics(broker.metadata_cache),
         LegacyOffsets(broker.session),
         broker.tasks,
         lambda: broker.settings.current.get_int("offset.metadata.max.bytes"),
@@ -224,14 +254,14 @@ def _offset_fetch(broker: Broker) -> RespondingHandler[OffsetFetchRequest]:
     from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
 
     return OffsetFetchHandler(
-        broker.coordinators.groups, ImageTopics(broker.controller), LegacyOffsets(broker.session), broker.tasks
+        broker.coordinators.groups, ImageTopics(broker.metadata_cache), LegacyOffsets(broker.session), broker.tasks
     )
 
 
 def _offset_delete(broker: Broker) -> RespondingHandler[OffsetDeleteRequest]:
     from braidlog.broker.handlers.groups.offset_commit import OffsetDeleteHandler
 
-    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.controller))
+    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.metadata_cache))
 
 
 def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitRequest]:
@@ -240,7 +270,7 @@ def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitReque
     return TxnOffsetCommitHandler(
         broker.coordinators.groups,
         broker.coordinators.add_partitions_manager,
-        ImageTopics(broker.controller),
+        ImageTopics(broker.metadata_cache),
         broker.verifies_transactions,
     )
 
@@ -311,7 +341,7 @@ def _init_producer_id(broker: Broker) -> ReturningHandler[InitProducerIdRequest]
 def _add_partitions_to_txn(broker: Broker) -> RespondingHandler[AddPartitionsToTxnRequest]:
     from braidlog.broker.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxnHandler
 
-    return AddPartitionsToTxnHandler(broker.coordinators.transactions, broker.controller)
+    return AddPartitionsToTxnHandler(broker.coordinators.transactions, broker.metadata_cache)
 
 
 def _add_offsets_to_txn(broker: Broker) -> RespondingHandler[AddOffsetsToTxnRequest]:
@@ -350,6 +380,45 @@ def _list_transactions(broker: Broker) -> ReturningHandler[ListTransactionsReque
     return ListTransactionsHandler(broker.coordinators.transactions)
 
 
+# Between brokers
+
+
+def _leader_and_isr(broker: Broker) -> ReturningHandler[LeaderAndIsrRequest]:
+    from braidlog.broker.handlers.interbroker.control_requests import LeaderAndIsrHandler
+
+    return LeaderAndIsrHandler(broker.control_channel, broker.inter_broker)
+
+
+def _stop_replica(broker: Broker) -> ReturningHandler[StopReplicaRequest]:
+    from braidlog.broker.handlers.interbroker.control_requests import StopReplicaHandler
+
+    return StopReplicaHandler(broker.control_channel)
+
+
+def _update_metadata(broker: Broker) -> ReturningHandler[UpdateMetadataRequest]:
+    from braidlog.broker.handlers.interbroker.control_requests import UpdateMetadataHandler
+
+    return UpdateMetadataHandler(broker.control_channel)
+
+
+def _controlled_shutdown(broker: Broker) -> ReturningHandler[ControlledShutdownRequest]:
+    from braidlog.broker.handlers.interbroker.controller_requests import ControlledShutdownHandler
+
+    return ControlledShutdownHandler(broker.controller)
+
+
+def _allocate_producer_ids(broker: Broker) -> ReturningHandler[AllocateProducerIdsRequest]:
+    from braidlog.broker.handlers.interbroker.controller_requests import AllocateProducerIdsHandler
+
+    return AllocateProducerIdsHandler(broker.controller)
+
+
+def _alter_partition(broker: Broker) -> ReturningHandler[AlterPartitionRequest]:
+    from braidlog.broker.handlers.interbroker.controller_requests import AlterPartitionHandler
+
+    return AlterPartitionHandler(broker.controller, broker.metadata_cache.name_of)
+
+
 RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
     ApiKey.LIST_OFFSETS: _list_offsets,
     ApiKey.METADATA: _metadata,
@@ -379,6 +448,16 @@ RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     ApiKey.LIST_CLIENT_METRICS_RESOURCES: _list_client_metrics_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+}
+
+# Only in a cluster, and only between brokers.
+INTER_BROKER: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
+    ApiKey.LEADER_AND_ISR: _leader_and_isr,
+    ApiKey.STOP_REPLICA: _stop_replica,
+    ApiKey.UPDATE_METADATA: _update_metadata,
+    ApiKey.CONTROLLED_SHUTDOWN: _controlled_shutdown,
+    ApiKey.ALTER_PARTITION: _alter_partition,
+    ApiKey.ALLOCATE_PRODUCER_IDS: _allocate_producer_ids,
 }
 
 RESPONDING: Final[dict[ApiKey, Callable[[Broker], RespondingHandler[Any]]]] = {

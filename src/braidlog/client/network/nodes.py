@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Final
 
 from braidlog import __version__
-from braidlog.client.backoff import ExponentialBackoff
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.channel_builders import channel_builder_for
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
 from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.types import address_text
+from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.connector import Address, Connector, SocketConnector
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
+from braidlog.net.outbound.reconnecting_connection import ReconnectingConnection, open_connection
 
 DEFAULT_PORT: Final = 9092
 _BUFFERS: Final = ((socket.SO_SNDBUF, "send.buffer.bytes"), (socket.SO_RCVBUF, "receive.buffer.bytes"))
@@ -50,18 +52,6 @@ def parse_servers(servers: tuple[str, ...]) -> list[Address]:
     if not found:
         raise SettingError("bootstrap.servers names no broker; give HOST:PORT, or several with commas between")
     return found
-
-
-class _NodeState:
-    """One connection to be or not to be, and when it may be tried again."""
-
-    def __init__(self) -> None:
-        self.connection: PipelinedConnection | None = None
-        self.opening: asyncio.Task[PipelinedConnection] | None = None
-        self.failures = 0
-        self.not_before = 0.0
-        # Why the last attempt to open it failed.
-        self.problem: ClientError | None = None
 
 
 class Nodes:
@@ -104,7 +94,7 @@ class Nodes:
         self._addresses: dict[int, Address] = {}
         # Those of the cluster that were given up together, until metadata names brokers again.
         self._unreachable: dict[int, Address] = {}
-        self._slots: dict[tuple[int, str], _NodeState] = {}
+        self._slots: dict[tuple[int, str], ReconnectingConnection] = {}
         self._closed = False
         self._sweep: asyncio.TimerHandle | None = None
         # Hung up on the first request: they may want a login.
@@ -120,7 +110,7 @@ class Nodes:
         """What metadata says; connections to an address that is no longer a broker's are dropped."""
         for (node_id, purpose), slot in list(self._slots.items()):
             if node_id >= 0 and addresses.get(node_id) != self._addresses.get(node_id):
-                self._drop(slot)
+                slot.close()
                 del self._slots[(node_id, purpose)]
         self._addresses = dict(addresses)
         if addresses:
@@ -150,28 +140,20 @@ class Nodes:
     def ready(self, node_id: int, purpose: str = "") -> PipelinedConnection | None:
         """The connection where there is one already."""
         slot = self._slots.get((node_id, purpose))
-        if slot is None or slot.connection is None or not slot.connection.is_open:
-            return None
-        return slot.connection
+        return None if slot is None else slot.ready
 
     async def connection(self, node_id: int, purpose: str = "") -> PipelinedConnection:
         """The connection to a broker, made when there is none; a broker that just failed is given a pause first."""
         if self._closed:
             raise ClosedError("the client is closed")
-        slot = self._slots.setdefault((node_id, purpose), _NodeState())
-        if slot.connection is not None and slot.connection.is_open:
-            return slot.connection
-        if slot.opening is None:
-            slot.opening = asyncio.get_running_loop().create_task(
-                self._establish(node_id, slot), name=f"connect to broker {node_id}"
-            )
-            slot.opening.add_done_callback(lambda _: _opened(slot))
-        opening = slot.opening
-        # A caller that gives up waiting must not take the connection from the others.
-        await asyncio.wait([opening])
-        if not opening.cancelled():
-            return opening.result()
-        # Dropped meanwhile. To the caller that is a failure as any other: the caller was not cancelled.
+        slot = self._slots.get((node_id, purpose))
+        if slot is None:
+            slot = ReconnectingConnection(f"broker {node_id}", partial(self._establish, node_id), self._backoff)
+            slot.on_broken = self._on_broken
+            self._slots[(node_id, purpose)] = slot
+        with suppress(ClosedError):
+            return await slot.get()
+        # Dropped meanwhile.
         if self._closed:
             raise ClosedError("the client is closed")
         if node_id in self._unreachable:
@@ -182,7 +164,7 @@ class Nodes:
         """A connection to whichever broker answers, the least busy of the open ones first."""
         if self._closed:
             raise ClosedError("the client is closed")
-        is_open = [slot.connection for slot in self._slots.values() if slot.connection and slot.connection.is_open]
+        is_open = [connection for slot in self._slots.values() if (connection := slot.ready) is not None]
         if is_open:
             # Among equals any: one broker that lags behind must not be the only one to be asked.
             return min(is_open, key=lambda each: (each.in_flight, self._random.random()))
@@ -209,31 +191,21 @@ class Nodes:
         """Before metadata names brokers they are those of bootstrap.servers: -1, -2, …"""
         return list(self._addresses) or [-1 - at for at in range(len(self.bootstrap))]
 
-    async def _establish(self, node_id: int, slot: _NodeState) -> PipelinedConnection:
-        loop = asyncio.get_running_loop()
-        if slot.not_before > loop.time():
-            await asyncio.sleep(slot.not_before - loop.time())
+    async def _establish(self, node_id: int) -> PipelinedConnection:
         address = self.bootstrap[-1 - node_id] if node_id < 0 else self._addresses.get(node_id)
         if address is None:
             raise self._absent(node_id)
         try:
             connection = await self._open_connection(address)
-        except Exception as problem:
-            self._failed(slot, loop.time())
-            slot.problem = problem if isinstance(problem, ClientError) else None
-            if node_id >= 0 and address not in self.bootstrap and isinstance(problem, NoConnection):
+        except NoConnection as problem:
+            if node_id >= 0 and address not in self.bootstrap:
                 raise NoConnection(
                     f"{problem} Broker {node_id} tells clients to connect there: if that is not how clients reach it, "
                     "set its advertised.listeners (`braidlog doctor` explains)"
                 ) from problem
             raise
-        slot.failures = 0
-        slot.not_before = 0.0
-        slot.problem = None
-        slot.connection = connection
-        connection.on_closed = lambda closed: self._on_closed(slot, closed)
         if self._sweep is None and self._idle_s > 0:
-            self._sweep = loop.call_later(self._idle_s, self._close_idle)
+            self._sweep = asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
         return connection
 
     def _absent(self, node_id: int) -> NoConnection:
@@ -243,30 +215,12 @@ class Nodes:
             return NoConnection(f"there is no broker {node_id} in the cluster now")
         return NoConnection(f"broker {node_id} is unreachable at {address_text(*address)}; is it running?")
 
-    def _failed(self, slot: _NodeState, now: float) -> None:
-        slot.not_before = now + self._backoff.pause_s(slot.failures)
-        slot.failures += 1
-
-    def _on_closed(self, slot: _NodeState, closed: PipelinedConnection) -> None:
-        # One that broke is called again after a pause; one that was idle or not needed any more at once.
-        if slot.connection is closed and closed.problem is not None:
-            self._failed(slot, asyncio.get_running_loop().time())
-            if closed.hint:
-                self._may_require_sasl.add(closed.address)
+    def _on_broken(self, closed: PipelinedConnection) -> None:
+        if closed.hint:
+            self._may_require_sasl.add(closed.address)
 
     async def _open(self, address: Address) -> PipelinedConnection:
-        transport = await self._connector.connect(address)
-        loop = asyncio.get_running_loop()
-        connection = PipelinedConnection(loop, transport, address_text(*address), self._client_id)
-        try:
-            await self._negotiate_and_authenticate(connection)
-        except NoConnection as problem:
-            connection.close()
-            raise await self._connector.explain(address, problem) from problem
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return await open_connection(self._connector, address, self._client_id, self._negotiate_and_authenticate)
 
     async def _negotiate_and_authenticate(self, connection: PipelinedConnection) -> None:
         await connection.negotiate(__version__, min(self.request_timeout_s, self._setup_s))
@@ -283,8 +237,8 @@ class Nodes:
         self._sweep = None
         soonest: float | None = None
         for slot in self._slots.values():
-            connection = slot.connection
-            if connection is None or not connection.is_open:
+            connection = slot.ready
+            if connection is None:
                 continue
             due = (loop.time() if connection.in_flight else connection.last_used) + self._idle_s
             if due <= loop.time():
@@ -296,27 +250,14 @@ class Nodes:
 
     # End
 
-    def _drop(self, slot: _NodeState) -> None:
-        if slot.opening is not None:
-            slot.opening.cancel()
-        if slot.connection is not None:
-            slot.connection.close()
-
     def close(self) -> None:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         for slot in self._slots.values():
-            self._drop(slot)
+            slot.close()
         self._slots.clear()
 
 
 def _setting_of(bootstrap: frozenset[Address], address: Address) -> str:
     return "bootstrap.servers" if address in bootstrap else ""
-
-
-def _opened(slot: _NodeState) -> None:
-    task, slot.opening = slot.opening, None
-    # The callers may have given up; the slot has counted the failure either way.
-    if task is not None and not task.cancelled():
-        task.exception()

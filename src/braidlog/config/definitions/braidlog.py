@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.config.rules import ADDRESS_OR_EMPTY, at_least, one_of
-from braidlog.config.setting import LIST, LONG, LOW, MEDIUM, PASSWORD, STRING, Setting
+from braidlog.config.setting import BOOLEAN, LIST, LONG, LOW, MEDIUM, PASSWORD, STRING, Setting
 
 SETTINGS: Final = (
     Setting("braidlog.http.listen", STRING, "127.0.0.1:9464", MEDIUM, rule=ADDRESS_OR_EMPTY,
@@ -17,6 +17,14 @@ SETTINGS: Final = (
     ),
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",
+    ),
+    Setting("braidlog.inter.broker.requests.on.any.listener", BOOLEAN, False, LOW,
+        doc="Take requests that only brokers send, such as StopReplica, on every listener as Kafka does, and not only "
+        "on the one between brokers. On ZooKeeper only.",
+    ),
+    Setting("braidlog.session.loss", STRING, "serve", LOW, rule=one_of("serve", "refuse"),
+        doc="What a broker without a ZooKeeper session does with records of acks=0 and 1: `serve` goes on, as Kafka "
+        "does, `refuse` takes none until there is a session again.",
     ),
     Setting("braidlog.zookeeper.sasl.username", STRING, None, MEDIUM,
         doc="User for SASL DIGEST-MD5 towards ZooKeeper; with the password it stands for the section `Client` of the "

@@ -15,6 +15,7 @@ SECURITY: Final = "TLS, SASL and ACLs are not there yet"
 RELEASES: Final = "every released version of every API is always on, unreleased ones never"
 EVENTS: Final = "waiting requests complete by events and leave nothing to purge"
 ONE_PLANE: Final = "controller and data requests share their listeners"
+SHARED: Final = "the controller's requests would come in beside those of clients"
 
 SETTINGS: Final = (
     Setting("broker.id", INT, -1, HIGH,
@@ -41,7 +42,7 @@ SETTINGS: Final = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, mode=PER_BROKER,
         doc="Which security protocol each listener name stands for, as NAME:PROTOCOL pairs.",
     ),
-    Setting("control.plane.listener.name", STRING, None, HIGH, no_effect=ONE_PLANE,
+    Setting("control.plane.listener.name", STRING, None, HIGH, no_effect=ONE_PLANE, protects=SHARED,
         doc="Listener that only the controller uses.",
     ),
     Setting("inter.broker.listener.name", STRING, None, MEDIUM,
@@ -102,10 +103,10 @@ SETTINGS: Final = (
     Setting("queued.max.request.bytes", LONG, -1, MEDIUM,
         doc="Bytes of requests in work before the next large one is received; -1 leaves it to braidlog.memory.max.",
     ),
-    Setting("request.timeout.ms", INT, 30000, HIGH, no_effect=CLUSTER,
-        doc="How long an administrative request may take before it is answered with a timeout.",
+    Setting("request.timeout.ms", INT, 30000, HIGH,
+        doc="How long this broker waits for the controller to answer.",
     ),
-    Setting("socket.connection.setup.timeout.ms", LONG, 10000, MEDIUM, no_effect=CLUSTER,
+    Setting("socket.connection.setup.timeout.ms", LONG, 10000, MEDIUM,
         doc="How long the broker waits for an outgoing connection.",
     ),
     Setting("socket.connection.setup.timeout.max.ms", LONG, 30000, MEDIUM, no_effect=CLUSTER,

@@ -7,18 +7,17 @@ from typing import Final
 from braidlog.config.rules import at_least
 from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING, Setting
 
-EMBEDDED: Final = "an embedded store takes the place of ZooKeeper so far"
 JAVA: Final = "belongs to ZooKeeper's Java client"
 MIGRATION: Final = "there is no migration to KRaft"
 FORM: Final = "what is in the file tells its form"
 REVOCATION: Final = "revocation of certificates is not checked"
 REVOKED: Final = "a certificate of ZooKeeper's that was revoked would be trusted"
-ALONE: Final = "the broker runs alone, outside of any cluster"
+MIGRATING: Final = "the cluster would stay on ZooKeeper"
 
 SETTINGS: Final = (
-    Setting("zookeeper.connect", STRING, None, HIGH, no_effect=EMBEDDED, protects=ALONE,
+    Setting("zookeeper.connect", STRING, None, HIGH,
         doc="ZooKeeper servers as host:port, comma separated, with an optional path under which the "
-        "cluster lives.",
+        "cluster lives; where not set the broker is alone, on an embedded store.",
     ),
     Setting("zookeeper.session.timeout.ms", INT, 18000, HIGH,
         doc="After this long without contact ZooKeeper takes the broker for dead.",
@@ -74,7 +73,7 @@ SETTINGS: Final = (
     Setting("zookeeper.ssl.ocsp.enable", BOOLEAN, False, LOW, no_effect=REVOCATION, protects=REVOKED,
         doc="Check certificates online (OCSP) towards ZooKeeper.",
     ),
-    Setting("zookeeper.metadata.migration.enable", BOOLEAN, False, HIGH, no_effect=MIGRATION, protects=ALONE,
+    Setting("zookeeper.metadata.migration.enable", BOOLEAN, False, HIGH, no_effect=MIGRATION, protects=MIGRATING,
         doc="Move the cluster's metadata from ZooKeeper to KRaft.",
     ),
     Setting("zookeeper.metadata.migration.min.batch.size", INT, 200, MEDIUM, rule=at_least(1),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable
 
+from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.handlers.cluster.loggers import alter_loggers, require_this_broker
 from braidlog.broker.requests.time_slicing import TimeSlice
-from braidlog.controller.controller import Controller
+from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
+from braidlog.controller.active_controller import as_protocol_error
+from braidlog.controller.direct_writes import DirectWrites
 from braidlog.controller.requests import (
     ConfigChange,
     ConfigChanges,
@@ -15,7 +19,7 @@ from braidlog.controller.requests import (
     FullConfig,
     ResourceType,
 )
-from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
+from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError, RequestTimedOutError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from braidlog.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -26,8 +30,9 @@ from braidlog.wire.generated.incremental_alter_configs import (
 
 
 class AlterConfigsHandler:
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, direct_writes: DirectWrites, config_changes: ConfigChangeListener) -> None:
+        self._direct_writes = direct_writes
+        self._config_changes = config_changes
 
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
         time_slice = TimeSlice()
@@ -37,7 +42,8 @@ class AlterConfigsHandler:
             wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
             await time_slice.yield_if_over()
         response = AlterConfigsResponse(responses=[])
-        for result in await self._controller.alter_configs(wanted, request.validate_only):
+        results = await _written(self._direct_writes.alter_configs(wanted, request.validate_only), self._config_changes)
+        for result in results:
             response.responses.append(_full(result))
             await time_slice.yield_if_over()
         return response
@@ -53,10 +59,11 @@ class AlterConfigsHandler:
 
 
 class IncrementalAlterConfigsHandler:
-    """Overrides are the controller's to keep; the levels of loggers are this process's own."""
+    """Overrides are the store's to keep; the levels of loggers are this process's own."""
 
-    def __init__(self, controller: Controller, broker_id: int) -> None:
-        self._controller = controller
+    def __init__(self, direct_writes: DirectWrites, config_changes: ConfigChangeListener, broker_id: int) -> None:
+        self._direct_writes = direct_writes
+        self._config_changes = config_changes
         self._broker_id = broker_id
 
     async def handle(
@@ -70,7 +77,10 @@ class IncrementalAlterConfigsHandler:
             wanted.append(ConfigChanges(named, tuple(changes)))
             await time_slice.yield_if_over()
         kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
-        results = await self._controller.incremental_alter_configs(kept, request.validate_only) if kept else []
+        results: list[ConfigResult] = []
+        if kept:
+            writing = self._direct_writes.incremental_alter_configs(kept, request.validate_only)
+            results = await _written(writing, self._config_changes)
         others = iter(results)
         times = Counter(each.resource for each in wanted)
         response = IncrementalAlterConfigsResponse(responses=[])
@@ -103,6 +113,18 @@ class IncrementalAlterConfigsHandler:
                 for resource in request.resources
             ]
         )
+
+
+async def _written(writing: Awaitable[list[ConfigResult]], config_changes: ConfigChangeListener) -> list[ConfigResult]:
+    """Whoever asks this broker next sees what was changed."""
+    try:
+        results = await writing
+        await config_changes.catch_up()
+    except (StoreError, StoreConnectionError, StoreFailedError) as problem:
+        raise as_protocol_error(problem) from problem
+    except SessionExpiredError as problem:
+        raise RequestTimedOutError("the session with the coordination store was lost; try again") from problem
+    return results
 
 
 def _full(result: ConfigResult) -> alter_configs.AlterConfigsResourceResponse:

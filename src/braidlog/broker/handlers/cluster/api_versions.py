@@ -6,6 +6,7 @@ v0–v2   ranges      v3   the client says what software it is; features       v
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from braidlog.broker.requests.dispatch import Route
@@ -24,8 +25,10 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    def __init__(self, routes: dict[int, Route]) -> None:
+    def __init__(self, routes: dict[int, Route], finalises: Callable[[], bool] = lambda: True) -> None:
         self._routes = routes
+        # Not while brokers of another kind are in the cluster.
+        self._finalises = finalises
 
     def handle(self, request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
         if exchange.version >= 3:
@@ -35,7 +38,7 @@ class ApiVersionsHandler:
             exchange.channel.client_software = name
             exchange.channel.client_software_version = version
         response = ApiVersionsResponse(api_keys=[_range(route) for _, route in sorted(self._routes.items())])
-        add_features(response, exchange.version)
+        add_features(response, exchange.version, finalised=self._finalises())
         return response
 
     def error_response(
@@ -53,8 +56,8 @@ def _range(route: Route) -> ApiVersion:
 class Feature(NamedTuple):
     """A protocol whose use clients decide by more than an api's version (KIP-584).
 
-    All are finalised from the first start: nothing older ever reads what this broker writes, and a client that does
-    not know them asks in the versions that it knows.
+    All are finalised from the first start, where all brokers are ours: nothing older ever reads what they write, and a
+    client that does not know them asks in the versions that it knows.
     """
 
     name: str
@@ -76,7 +79,7 @@ _ZERO_FROM: Final = 4
 _FEATURES_FROM: Final = 3
 
 
-def add_features(response: ApiVersionsResponse, version: int) -> None:
+def add_features(response: ApiVersionsResponse, version: int, *, finalised: bool = True) -> None:
     if version < _FEATURES_FROM:
         return
     response.supported_features = [
@@ -84,8 +87,10 @@ def add_features(response: ApiVersionsResponse, version: int) -> None:
         for feature in FEATURES
         if feature.lowest > 0 or version >= _ZERO_FROM
     ]
+    response.finalized_features_epoch = FINALISED_EPOCH
+    if not finalised:
+        return
     response.finalized_features = [
         FinalizedFeatureKey(name=feature.name, max_version_level=feature.finalised, min_version_level=feature.finalised)
         for feature in FEATURES
     ]
-    response.finalized_features_epoch = FINALISED_EPOCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.handlers.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, CLUSTER_OPERATIONS
-from braidlog.controller.controller import Controller
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.core.protocol_errors import MismatchedEndpointTypeError, ProtocolError, UnsupportedEndpointTypeError
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.describe_cluster import (
@@ -25,15 +25,15 @@ CONTROLLERS: Final = 2
 class DescribeClusterHandler:
     """DescribeCluster (api 60): cluster id, controller and brokers."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
 
     def handle(self, request: DescribeClusterRequest, exchange: Exchange) -> DescribeClusterResponse:
         if request.endpoint_type == CONTROLLERS:
             raise MismatchedEndpointTypeError("this listener is a broker's; ask for brokers (endpoint type 1)")
         if request.endpoint_type != BROKERS:
             raise UnsupportedEndpointTypeError(f"endpoint type {request.endpoint_type} is unknown")
-        image = self._controller.image
+        image = self._cache.image
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,

@@ -11,6 +11,7 @@ from collections.abc import Generator
 
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.handlers.cluster.loggers import describe_loggers, require_this_broker
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.config.describe import (
     ConfigEntry,
@@ -20,7 +21,6 @@ from braidlog.config.describe import (
     describe_topic,
 )
 from braidlog.config.topic_names import validate_name
-from braidlog.controller.controller import Controller
 from braidlog.controller.requests import ResourceType
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.net.exchange import Exchange
@@ -35,8 +35,8 @@ from braidlog.wire.generated.describe_configs import (
 
 
 class DescribeConfigsHandler:
-    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, broker_id: int) -> None:
-        self._controller = controller
+    def __init__(self, cache: MetadataCache, settings: DynamicBrokerSettings, broker_id: int) -> None:
+        self._cache = cache
         self._settings = settings
         self._broker_id = broker_id
 
@@ -70,7 +70,7 @@ class DescribeConfigsHandler:
         name = wanted.resource_name
         if wanted.resource_type == ResourceType.TOPIC:
             validate_name(name)
-            image = self._controller.image
+            image = self._cache.image
             if image.topic(name) is None:
                 raise UnknownTopicOrPartitionError(f"there is no topic {name}")
             return describe_topic(image.topic_config(name), self._settings.current)
@@ -86,7 +86,7 @@ class DescribeConfigsHandler:
         if wanted.resource_type == ResourceType.GROUP:
             if not name:
                 raise InvalidRequestError("name a group: its name must not be empty")
-            return describe_group(self._controller.image.group_config(name), self._settings.current)
+            return describe_group(self._cache.image.group_config(name), self._settings.current)
         if wanted.resource_type == ResourceType.CLIENT_METRICS:
             return []
         raise InvalidRequestError(f"resource type {wanted.resource_type} has no settings here")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from braidlog.broker.coordinators.internal_topics import InternalTopics
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from braidlog.controller.controller import Controller
 from braidlog.coordinator.partitioning import partition_for
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidRequestError, ProtocolError
 from braidlog.net.exchange import Exchange
@@ -26,8 +26,8 @@ _SUCCESS: Final = "NONE"
 
 
 class FindCoordinatorHandler:
-    def __init__(self, controller: Controller, topics: InternalTopics) -> None:
-        self._controller = controller
+    def __init__(self, cache: MetadataCache, topics: InternalTopics) -> None:
+        self._cache = cache
         self._topics = topics
 
     async def handle(self, request: FindCoordinatorRequest, exchange: Exchange) -> FindCoordinatorResponse:
@@ -53,8 +53,11 @@ class FindCoordinatorHandler:
         )
 
     def _finder(self, topic: str, listener: str) -> Callable[[str], Coordinator]:
-        image = self._controller.image
-        partitions = image.topics[topic].partitions
+        image = self._cache.image
+        known = image.topic(topic)
+        if known is None:
+            raise CoordinatorNotAvailableError(f"{topic} is being created")
+        partitions = known.partitions
 
         def find(key: str) -> Coordinator:
             broker = image.brokers.get(partitions[partition_for(key, len(partitions))].leader)

@@ -420,7 +420,7 @@ class FetchHandler:
                 raise UnknownTopicIdError
         partition = self._registry.get(target.topic, target.index)
         if partition is None:
-            raise UnknownTopicOrPartitionError
+            raise self._registry.missing(target.topic, target.index)
         if target.topic_id != ZERO_ID and target.topic_id != partition.topic_id:
             raise InconsistentTopicIdError
         return partition

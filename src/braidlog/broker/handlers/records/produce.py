@@ -189,9 +189,13 @@ class ProduceHandler:
         self.add_or_verify: AddOrVerify | None = None
         # transaction.partition.verification.enable
         self.verifies: Callable[[], bool] | None = None
+        # Whether the cluster still counts on this broker; set where braidlog.session.loss=refuse.
+        self.has_session: Callable[[], bool] | None = None
 
     def handle(self, request: ProduceRequest, exchange: Exchange) -> None:
         ack = ProduceAck(exchange, request.acks)
+        if self.has_session is not None and request.acks != ACKS_ALL and not self.has_session():
+            ack.refused = NotLeaderOrFollowerError("this broker has lost its session, and another may lead by now")
         if has_transaction(request):
             if request.transactional_id is not None:
                 required = self.verifies is None or self.verifies()
@@ -247,7 +251,7 @@ class ProduceHandler:
                     return
                 done += 1
                 ack.partition_at += 1
-                answers.append(self._append(name, by_id, data, ack, version, now_ms, None))
+                answers.append(self._append(name, data, ack, version, now_ms, None))
             ack.topic_at += 1
             ack.partition_at = 0
         ack.release()
@@ -279,9 +283,7 @@ class ProduceHandler:
         if long.problem is not None:
             answer = self._refused(long.problem, long.data, ack, long.partition.topic, long.partition, version)
         else:
-            answer = self._append(
-                long.partition.topic, version >= 13, long.data, ack, version, long.now_ms, long.validated
-            )
+            answer = self._append(long.partition.topic, long.data, ack, version, long.now_ms, long.validated)
         ack.topics[-1].partition_responses.append(answer)
         ack.partition_at += 1
         self.append(request, ack)
@@ -289,7 +291,6 @@ class ProduceHandler:
     def _append(
         self,
         topic: str | None,
-        by_id: bool,
         data: PartitionProduceData,
         ack: ProduceAck,
         version: int,
@@ -309,7 +310,7 @@ class ProduceHandler:
             if topic is not None:
                 partition = self._registry.get(topic, data.index)
             if partition is None:
-                raise UnknownTopicIdError if by_id and topic is None else UnknownTopicOrPartitionError
+                raise UnknownTopicIdError() if topic is None else self._registry.missing(topic, data.index)
             if partition.internal:
                 raise InvalidTopicError(f"{topic} is written by the broker alone")
             records = data.records

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 from braidlog.broker.handlers.authorized_operations import TOPIC_OPERATIONS
-from braidlog.broker.handlers.topics.metadata import describe_topic
-from braidlog.controller.controller import Controller
+from braidlog.broker.handlers.topics.metadata import TopicDescriber
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
@@ -18,17 +19,20 @@ from braidlog.wire.generated.describe_topic_partitions import (
     ResponseCursor,
 )
 
+# Errors are as in this version of Metadata, but not shown.
+_LATEST_METADATA: Final = 13
+
 
 class DescribeTopicPartitionsHandler:
-    def __init__(self, controller: Controller, registry: PartitionRegistry, most_partitions: int) -> None:
-        self._controller = controller
+    def __init__(self, cache: MetadataCache, registry: PartitionRegistry, most_partitions: int) -> None:
+        self._cache = cache
         self._registry = registry
         self._most_partitions = most_partitions
 
     def handle(
         self, request: DescribeTopicPartitionsRequest, exchange: Exchange
     ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
-        image = self._controller.image
+        image = self._cache.image
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
             raise InvalidRequestError("the cursor's partition must not be negative")
@@ -36,6 +40,7 @@ class DescribeTopicPartitionsHandler:
         if cursor is not None:
             names = [name for name in names if name >= cursor.topic_name]
         left = max(1, min(request.response_partition_limit, self._most_partitions))
+        describer = TopicDescriber(image, self._registry, exchange.channel.listener, _LATEST_METADATA)
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         for name in names:
             yield
@@ -54,7 +59,7 @@ class DescribeTopicPartitionsHandler:
                     topics=topics, next_cursor=ResponseCursor(topic_name=name, partition_index=0)
                 )
             start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-            described = describe_topic(image, self._registry, topic, TOPIC_OPERATIONS)
+            described = describer.describe(topic, TOPIC_OPERATIONS)
             page = described.partitions[start : start + left]
             topics.append(
                 DescribeTopicPartitionsResponseTopic(

@@ -2,25 +2,28 @@
 
     v0      an empty list means every topic; from v1 on null does     v10   topic ids; from v12 on looked up by id
     v4      the client may forbid auto-creation                       v8    authorized operations
+    v6      LISTENER_NOT_FOUND where the leader is alive, but not on this listener
 
-A topic that is auto-created is described in the same response: its creation is awaited, not reported as an error.
+A topic that is auto-created by the controller itself is described in the same response; any other broker answers
+LEADER_NOT_AVAILABLE meanwhile.
 A topic that is named again is described once. Many topics are described in slices (`broker/requests/time_slicing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from typing import Any
+from typing import Any, Final
 
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.handlers.authorized_operations import (
     AUTHORIZED_OPERATIONS_OMITTED,
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
 )
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.time_slicing import run_in_slices
-from braidlog.cluster.image import ClusterImage, TopicImage
+from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage
 from braidlog.config.topic_names import problem_with
-from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import (
@@ -28,11 +31,13 @@ from braidlog.core.protocol_errors import (
     InvalidRequestError,
     InvalidTopicError,
     LeaderNotAvailableError,
+    ListenerNotFoundError,
     ProtocolError,
-    TopicAlreadyExistsError,
+    ReplicaNotAvailableError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.core.types import NO_BROKER
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.wire.generated.metadata import (
@@ -44,12 +49,21 @@ from braidlog.wire.generated.metadata import (
     MetadataResponseTopic,
 )
 
+# Before it there was no such error for clients.
+_LISTENER_NOT_FOUND_FROM: Final = 6
+
 
 class MetadataHandler:
     def __init__(
-        self, controller: Controller, registry: PartitionRegistry, auto_create: bool, wanted: Callable[[str], NewTopic]
+        self,
+        cache: MetadataCache,
+        registry: PartitionRegistry,
+        creation: AutoTopicCreation,
+        auto_create: bool,
+        wanted: Callable[[str], NewTopic],
     ) -> None:
-        self._controller = controller
+        self._cache = cache
+        self._creation = creation
         self._registry = registry
         self._auto_create = auto_create
         # How a topic of that name is made: the internal ones are not like the others.
@@ -65,7 +79,7 @@ class MetadataHandler:
         if version < 12 and any(topic.topic_id != ZERO_ID for topic in wanted):
             raise InvalidRequestError("topic ids can be asked for from version 12 on")
         if self._auto_create and request.allow_auto_topic_creation:
-            image = self._controller.image
+            image = self._cache.image
             missing = [
                 topic.name
                 for topic in wanted
@@ -79,13 +93,7 @@ class MetadataHandler:
     async def _create_then_describe(
         self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
     ) -> MetadataResponse:
-        results = await self._controller.create_topics([self._wanted(name) for name in names])
-        errors = {
-            result.name: result.error
-            for result in results
-            # Another client was quicker: the topic is there, which is what was wanted.
-            if result.error is not None and not isinstance(result.error, TopicAlreadyExistsError)
-        }
+        errors = await self._creation.create([self._wanted(name) for name in names])
         response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors))
         return response
 
@@ -96,13 +104,14 @@ class MetadataHandler:
         wanted: list[MetadataRequestTopic] | None,
         errors: dict[str, ProtocolError],
     ) -> Generator[None, None, MetadataResponse]:
-        image = self._controller.image
+        image = self._cache.image
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+        describer = TopicDescriber(image, self._registry, exchange.channel.listener, exchange.version)
         described: Iterator[MetadataResponseTopic]
         if wanted is None:
-            described = (describe_topic(image, self._registry, topic, operations) for topic in image.topics.values())
+            described = (describer.describe(topic, operations) for topic in image.topics.values())
         else:
-            described = (_lookup(image, self._registry, topic, operations, errors) for topic in wanted)
+            described = (_lookup(image, describer, topic, operations, errors) for topic in wanted)
         topics: list[MetadataResponseTopic] = []
         for topic in described:
             topics.append(topic)
@@ -134,7 +143,7 @@ class MetadataHandler:
 
 def _lookup(
     image: ClusterImage,
-    registry: PartitionRegistry,
+    describer: TopicDescriber,
     wanted: MetadataRequestTopic,
     operations: int,
     errors: dict[str, ProtocolError],
@@ -143,46 +152,76 @@ def _lookup(
         by_id = image.topic_by_id(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(error_code=UnknownTopicIdError.code, name=None, topic_id=wanted.topic_id)
-        return describe_topic(image, registry, by_id, operations)
+        return describer.describe(by_id, operations)
     name = wanted.name or ""
     topic = image.topic(name)
     if topic is not None:
-        return describe_topic(image, registry, topic, operations)
+        return describer.describe(topic, operations)
     error = errors.get(name) or _name_error(name) or UnknownTopicOrPartitionError()
     return MetadataResponseTopic(error_code=error.code, name=name, topic_authorized_operations=operations)
 
 
-def describe_topic(
-    image: ClusterImage, registry: PartitionRegistry, topic: TopicImage, operations: int
-) -> MetadataResponseTopic:
-    """A partition whose data directory failed has no other replica, so it has no leader either."""
-    brokers = image.brokers
-    described = MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        topic_authorized_operations=operations,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=NONE if partition.leader in brokers else LeaderNotAvailableError.code,
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=[replica for replica in partition.replicas if replica not in brokers],
-            )
-            for index, partition in enumerate(topic.partitions)
-        ],
-    )
-    for index in registry.offline_of(topic.name):
-        if index >= len(described.partitions):
-            continue  # added a moment ago, and not yet in the image
-        partition = described.partitions[index]
+class TopicDescriber:
+    """Describes topics to a client that came in on a listener, in a version of Metadata."""
+
+    def __init__(self, image: ClusterImage, registry: PartitionRegistry, listener: str, version: int) -> None:
+        self._registry = registry
+        self._brokers = image.brokers
+        # A broker without this listener is of no use to the client.
+        self._reachable = {id for id, broker in image.brokers.items() if broker.endpoint(listener) is not None}
+        self._version = version
+
+    def describe(self, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+        partitions = topic.partitions
+        described = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.internal,
+            topic_authorized_operations=operations,
+            # Those without replicas are not known yet.
+            partitions=[self._partition(index, each) for index, each in enumerate(partitions) if each.replicas],
+        )
+        lost = {partition.index: partition.broker_id for partition in self._registry.offline_of(topic.name)}
+        if lost:
+            for partition in described.partitions:
+                here = lost.get(partition.partition_index)
+                if here is not None:
+                    _take_offline(partition, here)
+        return described
+
+    def _partition(self, index: int, info: PartitionInfo) -> MetadataResponsePartition:
+        leader = info.leader
+        if leader in self._reachable:
+            error = NONE
+            if self._version == 0 and not self._reachable.issuperset(info.replicas):
+                error = ReplicaNotAvailableError.code
+        else:
+            hidden = leader in self._brokers and self._version >= _LISTENER_NOT_FOUND_FROM
+            error = ListenerNotFoundError.code if hidden else LeaderNotAvailableError.code
+            leader = NO_BROKER
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=info.leader_epoch,
+            replica_nodes=list(info.replicas),
+            isr_nodes=list(info.isr),
+            offline_replicas=self._offline(info),
+        )
+
+    def _offline(self, info: PartitionInfo) -> list[int]:
+        brokers, announced = self._brokers, info.offline
+        return [replica for replica in info.replicas if replica not in brokers or replica in announced]
+
+
+def _take_offline(partition: MetadataResponsePartition, here: int) -> None:
+    """Its log was lost here with a data directory, which the controller may not have announced yet."""
+    if here not in partition.offline_replicas:
+        offline = {*partition.offline_replicas, here}
+        partition.offline_replicas = [replica for replica in partition.replica_nodes if replica in offline]
+    if partition.leader_id == here:
         partition.error_code = LeaderNotAvailableError.code
-        partition.leader_id = -1
-        partition.offline_replicas = list(partition.replica_nodes)
-    return described
+        partition.leader_id = NO_BROKER
 
 
 def _name_error(name: str) -> ProtocolError | None:

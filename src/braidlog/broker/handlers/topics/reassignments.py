@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import ElectionType, Reassignment
-from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.core.protocol_errors import NONE, NotControllerError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.alter_partition_reassignments import (
@@ -143,6 +143,8 @@ class ElectLeadersHandler:
                 for topic in request.topic_partitions or []
             ]
         )
-        if version >= 1:
+        # Off the controller Kafka names the error with each partition alone; where none is named, it would be lost.
+        by_partition = isinstance(error, NotControllerError) and request.topic_partitions
+        if version >= 1 and not by_partition:
             response.error_code = error.code
         return response

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final
 
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.pending_results import PendingResults
-from braidlog.controller.controller import Controller
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import TV_0, TV_2
@@ -40,9 +40,9 @@ _MANY_FROM: Final = 4
 
 
 class AddPartitionsToTxnHandler:
-    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], controller: Controller) -> None:
+    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], cache: MetadataCache) -> None:
         self._transactions = transactions
-        self._controller = controller
+        self._cache = cache
 
     def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
         version = exchange.version
@@ -76,7 +76,7 @@ class AddPartitionsToTxnHandler:
         return any(not self._exists(topic.name, index) for topic in wanted.topics for index in topic.partitions)
 
     def _exists(self, topic: str, index: int) -> bool:
-        image = self._controller.image.topic(topic)
+        image = self._cache.image.topic(topic)
         return image is not None and 0 <= index < len(image.partitions)
 
     def _unattempted(self, topic: str, index: int) -> int:

@@ -9,7 +9,7 @@ from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.config.topic_names import validate_name
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.core.protocol_errors import ProtocolError, UnknownTopicOrPartitionError
+from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.log.unified_log import UnifiedLog
@@ -87,10 +87,8 @@ class DescribeProducersHandler:
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         try:
             validate_name(topic)
-            partition = self._registry.get(topic, index)
-            if partition is None:
-                raise UnknownTopicOrPartitionError(f"there is no partition {index} of {topic!r} here")
-            return PartitionResponse(partition_index=index, active_producers=producers_of(partition.require_log()))
+            log = self._registry.require(topic, index).require_log()
+            return PartitionResponse(partition_index=index, active_producers=producers_of(log))
         except Exception as failure:
             error = to_protocol_error(failure, f"describe the producers of {topic}-{index}")
             return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

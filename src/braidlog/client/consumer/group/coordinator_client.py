@@ -8,7 +8,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeVar
 
-from braidlog.client.backoff import ExponentialBackoff
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.errors import ClientError
 from braidlog.client.network.lookups import COORDINATOR_CONNECTION, find_coordinators
@@ -22,6 +21,7 @@ from braidlog.core.protocol_errors import (
     NotCoordinatorError,
     ProtocolError,
 )
+from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.message import Message
 

@@ -162,7 +162,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_unknown(world: DataPath) -> None:
     world.coordinator.waits = True
     peer = Peer(world)
     peer.ask(0, 11, produce_request({0: batch(b"a")}))
-    world.registry.remove_topic("orders")
+    world.registry.remove("orders", 0)
     world.coordinator.answer()
     world.steps.run()
     assert codes(peer.answers[0]) == [UnknownTopicOrPartitionError.code]

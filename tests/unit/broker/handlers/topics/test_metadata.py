@@ -4,11 +4,76 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from braidlog.broker.handlers.topics.metadata import TopicDescriber
 from braidlog.broker.server import Server
-from braidlog.core.protocol_errors import NONE, LeaderNotAvailableError
+from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage, no_leader
+from braidlog.core.protocol_errors import (
+    NONE,
+    LeaderNotAvailableError,
+    ListenerNotFoundError,
+    ReplicaNotAvailableError,
+)
+from braidlog.core.types import BrokerId
+from braidlog.replication.partition import Partition
+from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+from support.control_requests import broker, led_by
 from support.in_process_server import answer, on_server
 from support.offline_directories import PARTITIONS, lose_a_directory, reported
+
+# Broker 2 is reached by other brokers alone; 3 is dead.
+BROKERS = {BrokerId(1): broker(1, "CLIENTS", "BROKERS"), BrokerId(2): broker(2, "BROKERS")}
+
+
+def describe(
+    info: PartitionInfo, version: int = 12, listener: str = "CLIENTS", registry: PartitionRegistry | None = None
+) -> tuple[int, int, list[int]]:
+    """Error, leader, offline replicas."""
+    image = ClusterImage(brokers=BROKERS)
+    topic = TopicImage("orders", b"i" * 16, (info,))
+    describer = TopicDescriber(image, registry or PartitionRegistry(), listener, version)
+    (partition,) = describer.describe(topic, 0).partitions
+    return partition.error_code, partition.leader_id, partition.offline_replicas
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_a_leader_that_is_reached(version: int) -> None:
+    assert describe(led_by(1, 3), version) == (NONE, 1, [3])
+    assert describe(led_by(2), version, "BROKERS") == (NONE, 2, [])
+
+
+def test_a_dead_leader_is_none() -> None:
+    assert describe(led_by(3, 1)) == (LeaderNotAvailableError.code, -1, [3])
+    assert describe(no_leader((BrokerId(1),))) == (LeaderNotAvailableError.code, -1, [])
+
+
+def test_a_leader_without_the_clients_listener_is_none() -> None:
+    assert describe(led_by(2)) == (ListenerNotFoundError.code, -1, [])
+    assert describe(led_by(2), version=5) == (LeaderNotAvailableError.code, -1, [])
+
+
+def test_the_first_version_complains_about_replicas() -> None:
+    assert describe(led_by(1, 3), version=0) == (ReplicaNotAvailableError.code, 1, [3])
+
+
+def test_offline_replicas_as_the_controller_announced_them() -> None:
+    assert describe(led_by(1, 2)._replace(offline=(BrokerId(2),))) == (NONE, 1, [2])
+
+
+def test_a_log_that_was_lost_here_is_offline_before_the_controller_says_so() -> None:
+    registry = PartitionRegistry()
+    registry.add(Partition("orders", 0, b"i" * 16, 1, TopicMetrics()))
+    assert describe(led_by(1, 3), registry=registry) == (LeaderNotAvailableError.code, -1, [1, 3])
+    assert describe(led_by(2, 1), listener="BROKERS", registry=registry) == (NONE, 2, [1])
+
+
+def test_partitions_that_are_not_known_yet_are_left_out() -> None:
+    topic = TopicImage("orders", b"i" * 16, (no_leader(()), led_by(1)))
+    described = TopicDescriber(ClusterImage(brokers=BROKERS), PartitionRegistry(), "CLIENTS", 12).describe(topic, 0)
+    assert [partition.partition_index for partition in described.partitions] == [1]
 
 
 def test_metadata_names_no_leader_and_the_offline_replica(tmp_path: Path) -> None:

@@ -74,7 +74,12 @@ def test_a_failure_in_the_form_of_each_version(version: int) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
     answer = ElectLeadersHandler.error_response(request, version, error)
     assert answer.replica_election_results[0].partition_result[0].error_code == error.code
-    assert answer.error_code == (error.code if version else 0)
+    # As Kafka has it; only where no partition is named, the error is that of the whole.
+    assert answer.error_code == 0
+    everything = ElectLeadersHandler.error_response(ElectLeadersRequest(topic_partitions=None), version, error)
+    assert everything.error_code == (error.code if version else 0)
+    other = ElectLeadersHandler.error_response(request, version, InvalidRequestError("nonsense"))
+    assert other.error_code == (InvalidRequestError.code if version else 0)
     assert AlterReassignmentsHandler.error_response(move("t", [1]), 0, error).error_code == error.code
     listing = ListReassignmentsHandler.error_response(ListPartitionReassignmentsRequest(), 0, error)
     assert (listing.error_code, listing.error_message) == (error.code, "ask another")

@@ -1,0 +1,316 @@
+"""How a broker enters its cluster and stays in it: over the embedded store, or over ZooKeeper with others.
+
+                embedded store                          ZooKeeper
+cluster id      the directories' own, made up once      the ensemble's; other directories are refused
+broker id       configured, stored, the last, a new one configured, stored, a new one
+session         as long as the process                  lost and opened again, with a new registration each time
+logs that the   adopted into an empty store             left alone
+  store does
+  not know
+unclean stop    new leader epochs at the next start     the controller sees another broker epoch
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from braidlog.broker.environment import Environment
+from braidlog.cluster import paths, records
+from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.journal import CorruptStoreError
+from braidlog.cluster.records import BadRecordError, BrokerRecord
+from braidlog.cluster.registration import (
+    cluster_id,
+    finalized_features,
+    generate_broker_id,
+    last_broker_id,
+    prepare_store,
+    register,
+)
+from braidlog.cluster.store import (
+    CoordinationStore,
+    NoNodeError,
+    SessionExpiredError,
+    StoreConnectionError,
+)
+from braidlog.cluster.store_client import StoreClient
+from braidlog.config.broker import BrokerSettings
+from braidlog.core.errors import FatalError, UserError
+from braidlog.core.ids import parse_id
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import BrokerId
+from braidlog.metrics import MetricsRegistry
+from braidlog.storage.dirs.log_manager import LogManager
+
+log = logging.getLogger("braidlog.broker")
+
+# A feature of no effect that tells our brokers from others in the same ensemble.
+MARKER: Final = "braidlog.version"
+MARKER_VERSIONS: Final = (1, 1)
+# Between tries to tell the controller of a failed directory.
+_ANNOUNCE_AGAIN_S: Final = 1.0
+
+
+class Coordination(Protocol):
+    @property
+    def client(self) -> StoreClient: ...
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether there may be other brokers."""
+        ...
+
+    @property
+    def lags(self) -> bool:
+        """Whether what was written last may not survive this process."""
+        ...
+
+    async def open(self) -> CoordinationStore:
+        """The first session; raises UserError or FatalError in one line."""
+        ...
+
+    async def identity(self, settings: BrokerSettings, logs: LogManager) -> tuple[str, BrokerId]:
+        """The cluster's id and this broker's."""
+        ...
+
+    def on_caught_up(self, callback: Callable[[], None]) -> None:
+        """Called when `lags` becomes false."""
+        ...
+
+    def started(self) -> None:
+        """The broker has entered the cluster."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class EmbeddedCoordination:
+    is_cluster = False
+
+    def __init__(self, store_dir: str, environment: Environment, on_fatal: Callable[[Exception], None]) -> None:
+        self._store_dir = store_dir
+        self._environment = environment
+        try:
+            self.store = EmbeddedStore.open(environment.journal_files(store_dir), environment.clock)
+        except (BlockingIOError, CorruptStoreError) as problem:
+            raise UserError(str(problem)) from problem
+        except OSError as problem:
+            raise FatalError(
+                f"cannot open the coordination store in {store_dir}: {problem}; it has to be a directory that this "
+                "user may write to, on a disk with room"
+            ) from problem
+        self.store.on_failure(on_fatal)
+        self.store.starting = True
+        self.client = StoreClient(self.store.open_session)
+
+    @property
+    def lags(self) -> bool:
+        return self.store.lags
+
+    async def open(self) -> CoordinationStore:
+        return await self.client.start()
+
+    async def identity(self, settings: BrokerSettings, logs: LogManager) -> tuple[str, BrokerId]:
+        """The store's word first, then the data directories', then the settings'."""
+        session = self.client.session
+        stored_cluster = logs.stored_cluster_id()
+        await prepare_store(session)
+        new_id = self._environment.new_id
+        if stored_cluster is not None:
+            known = parse_id(stored_cluster)
+            cluster = await cluster_id(session, lambda: known)
+        else:
+            cluster = await cluster_id(session, new_id)
+        known_id = _given_broker_id(settings, logs)
+        if known_id is None:
+            reserved = settings.get_int("reserved.broker.max.id")
+            # An embedded store has this one broker: should its directories forget the id, the store has not.
+            known_id = await last_broker_id(session, reserved) or await generate_broker_id(session, reserved)
+        return cluster, known_id
+
+    def on_caught_up(self, callback: Callable[[], None]) -> None:
+        self.store.on_caught_up(callback)
+
+    def started(self) -> None:
+        self.store.starting = False
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+class ZooKeeperCoordination:
+    is_cluster = True
+    lags = False
+
+    def __init__(self, connect: str, client: StoreClient, new_id: Callable[[], bytes]) -> None:
+        """`connect` is zookeeper.connect, for messages."""
+        self._connect = connect
+        self.client = client
+        self._new_id = new_id
+
+    async def open(self) -> CoordinationStore:
+        return await self.client.start()
+
+    async def identity(self, settings: BrokerSettings, logs: LogManager) -> tuple[str, BrokerId]:
+        """Nothing is written before the directories are known to belong here."""
+        session = self.client.session
+        stored = logs.stored_cluster_id()
+        try:
+            found = records.decode_cluster_id(paths.CLUSTER_ID, (await session.get(paths.CLUSTER_ID)).data)
+        except NoNodeError:
+            if stored is not None:
+                raise UserError(
+                    f"the data directories belong to cluster {stored}, and there is none at "
+                    f"zookeeper.connect={self._connect}; is the path at its end right? To start a new cluster, use "
+                    "empty directories"
+                ) from None
+            found = ""
+        if found and stored is not None and stored != found:
+            raise UserError(
+                f"the data directories belong to cluster {stored}, and zookeeper.connect={self._connect} is cluster "
+                f"{found}; correct zookeeper.connect or log.dirs"
+            )
+        await prepare_store(session)
+        cluster = await cluster_id(session, self._new_id)
+        # In an ensemble that others may use, nothing is finalised.
+        await finalized_features(session, {}, initialised_here=False)
+        known_id = _given_broker_id(settings, logs)
+        if known_id is None:
+            known_id = await generate_broker_id(session, settings.get_int("reserved.broker.max.id"))
+        return cluster, known_id
+
+    def on_caught_up(self, callback: Callable[[], None]) -> None:
+        """It never lags: what was answered is durable."""
+
+    def started(self) -> None: ...
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+def _given_broker_id(settings: BrokerSettings, logs: LogManager) -> BrokerId | None:
+    configured = settings.broker_id
+    stored = logs.stored_node_id()
+    if configured >= 0:
+        return BrokerId(configured)
+    if stored is not None:
+        return BrokerId(stored)
+    if settings.get_bool("broker.id.generation.enable"):
+        return None
+    raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
+
+
+class BrokerRegistration:
+    """Registers this broker in every session, and says which epoch it got."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        record: Callable[[], BrokerRecord],
+        on_registered: Callable[[int], None],
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._record = record
+        self._on_registered = on_registered
+        self._on_fatal = on_fatal
+
+    async def register(self, session: CoordinationStore) -> None:
+        self._on_registered(await register(session, self._broker_id, self._record()))
+
+    def session_lost(self) -> None:
+        """The node is gone with the session."""
+
+    async def session_opened(self, session: CoordinationStore) -> None:
+        try:
+            await self.register(session)
+        except FatalError as problem:
+            # Another broker has taken the id meanwhile.
+            self._on_fatal(problem)
+            return
+        log.info("broker %d is registered again, in a new session", self._broker_id)
+
+
+async def announce_failed_directory(session: CoordinationStore, broker_id: BrokerId) -> None:
+    """Have the controller ask this broker which logs it has lost, and elect other leaders."""
+    while True:
+        try:
+            session.lease.check()
+            await session.create(paths.LOG_DIR_EVENT, records.encode_log_dir_event(broker_id), sequential=True)
+        except StoreConnectionError as problem:
+            log.warning("the controller does not know of a failed data directory yet, it is tried again: %s", problem)
+            await asyncio.sleep(_ANNOUNCE_AGAIN_S)
+            continue
+        except SessionExpiredError:
+            pass  # a broker that registers is asked anyway
+        return
+
+
+class ClusterMembers:
+    """Who is in the cluster, as the controller announces it: this broker, and whether all others are of its kind.
+
+    Brokers without our marker do not know the group protocol and the transactions that our features stand for, so that
+    clients must not use them where there are such.
+    """
+
+    def __init__(self, broker_id: BrokerId, session: CoordinationStore, tasks: Tasks) -> None:
+        self._broker_id = broker_id
+        self._session = session
+        self._tasks = tasks
+        self._ours: frozenset[BrokerId] = frozenset()
+        self.all_ours = False
+        # Set once the controller has told this broker of the cluster.
+        self.announced = asyncio.Event()
+
+    async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        if delta.brokers is None:
+            return
+        ids = frozenset(delta.brokers)
+        self.all_ours = bool(ids) and ids <= self._ours
+        if not self.all_ours:
+            # Whoever announces brokers must not wait for the store.
+            self._tasks.spawn("features of the brokers", self._look(ids))
+        if self._broker_id in ids:
+            self.announced.set()
+
+    async def _look(self, ids: frozenset[BrokerId]) -> None:
+        at = sorted(ids)
+        try:
+            nodes = await self._session.get_many([paths.broker(each) for each in at])
+            found = {
+                each
+                for each, node in zip(at, nodes, strict=True)
+                if node is not None and MARKER in records.decode_broker(paths.broker(each), node.data).features
+            }
+        except (StoreConnectionError, SessionExpiredError, BadRecordError) as problem:
+            log.warning("the features of the brokers cannot be read, so none is offered: %s", problem)
+            return
+        self._ours = frozenset(found)
+        self.all_ours = bool(ids) and ids <= self._ours
+
+
+def make_coordination(
+    settings: BrokerSettings,
+    logs: LogManager,
+    environment: Environment,
+    metrics: MetricsRegistry,
+    on_fatal: Callable[[Exception], None],
+) -> Coordination:
+    """ZooKeeper where `zookeeper.connect` names one."""
+    connect = settings.get_str("zookeeper.connect")
+    if connect:
+        open_session = environment.open_session
+        if open_session is None:
+            # What only a cluster needs is imported here.
+            from braidlog.cluster.zookeeper.connection_settings import connection_settings
+            from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
+
+            store = ZooKeeperStore(connection_settings(connect, settings), environment.clock, metrics)
+            open_session = store.open_session
+        return ZooKeeperCoordination(connect, StoreClient(open_session), environment.new_id)
+    store_dir = settings.get_str("braidlog.store.dir") or logs.directories[0].path
+    return EmbeddedCoordination(store_dir, environment, on_fatal)

@@ -1,0 +1,1 @@
+"""The APIs that only brokers call: a controller's demands on this broker, and brokers' requests to a controller."""

@@ -1,0 +1,586 @@
+"""The controller while it is in office: one queue and one worker that decide, commit to the store and tell brokers.
+
+    request, response, store event -> queue -> decide (pure) -> fenced transaction -> broker queues -> answer
+
+Requests that queued up are decided together, each on what the one before leaves, and committed as one transaction: a
+burst of new topics costs a few syncs, not one each. What concerns every partition (a broker failed, a takeover) is
+decided for some topics at a time, so that nothing else of this process waits for the whole of it.
+
+An answer is given once the change is durable and this broker itself has applied what it was told. Whatever fails in a
+way that leaves doubt about the store ends this object: the next election reads everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from braidlog.cluster import paths
+from braidlog.cluster.control_requests import (
+    ConnectToBroker,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+)
+from braidlog.cluster.image import BrokerInfo, ClusterImage, TopicImage, no_leader
+from braidlog.cluster.store import (
+    CoordinationStore,
+    NoNodeError,
+    SessionExpiredError,
+    StoreConnectionError,
+    StoreError,
+    StoreFailedError,
+)
+from braidlog.config.broker import BrokerSettings
+from braidlog.controller import brokers, deletion
+from braidlog.controller.broker_requests import requests_of
+from braidlog.controller.deletion import DeletionInProgress
+from braidlog.controller.fenced_store import FencedStore
+from braidlog.controller.gauges import ControllerState
+from braidlog.controller.plan import ControllerContext, Plan
+from braidlog.controller.queues import BrokerQueues
+from braidlog.core.clock import Clock
+from braidlog.core.protocol_errors import (
+    KafkaStorageError,
+    NotControllerError,
+    ProtocolError,
+    RequestTimedOutError,
+    StaleControllerEpochError,
+    UnknownServerError,
+)
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import BrokerId, TopicPartition
+
+T = TypeVar("T")
+
+# What one transaction may hold and how long decisions for it may take: the broker serves no other request meanwhile.
+_STEPS_IN_A_BATCH: Final = 1_500
+_DECIDING_S: Final = 0.005
+# How many partitions are looked at in one go where all of them are.
+_PARTITIONS_IN_A_SLICE: Final = 500
+# How often something is decided anew because the store was newer than what was known.
+_ATTEMPTS: Final = 5
+# How long to wait before a change is tried again that the store had no room for.
+_FIRST_RETRY_S: Final = 1.0
+_LONGEST_RETRY_S: Final = 30.0
+# How long the creation of a topic waits for the deletion of one with its name.
+_PATIENCE_S: Final = 5.0
+
+_log = logging.getLogger("braidlog.controller")
+
+
+class Decision:
+    """A request or a response: decided on what is known, without reading the store."""
+
+    __slots__ = ("answer", "decide", "patient", "state")
+
+    def __init__(
+        self,
+        decide: Callable[[ControllerContext], tuple[Plan, Any]],
+        state: ControllerState,
+        answer: asyncio.Future[Any] | None,
+    ) -> None:
+        self.decide = decide
+        self.state = state
+        self.answer = answer
+        self.patient = True
+
+    @property
+    def done(self) -> bool:
+        return self.answer is not None and self.answer.done()
+
+    def succeed(self, result: object) -> None:
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class StoreEvent:
+    """Something in the store changed: read it, then decide. Queued once, however often it is heard of."""
+
+    __slots__ = ("answers", "attempts", "name", "read", "state")
+
+    def __init__(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> None:
+        self.name = name
+        self.read = read
+        self.state = state
+        self.attempts = 0
+        self.answers: list[asyncio.Future[None]] = []
+
+    def finish(self) -> None:
+        for answer in self.answers:
+            if not answer.done():
+                answer.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        for answer in self.answers:
+            if not answer.done():
+                answer.set_exception(error)
+
+
+class _Decided(NamedTuple):
+    decision: Decision
+    plan: Plan
+    result: Any
+
+
+class ActiveController:
+    """`on_lost` is called once, when this object has become useless."""
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        fenced_store: FencedStore,
+        broker_id: BrokerId,
+        context: ControllerContext,
+        settings: Callable[[], BrokerSettings],
+        clock: Clock,
+        connect: ConnectToBroker,
+        on_lost: Callable[[Exception], None],
+    ) -> None:
+        self.store = store
+        self._fenced_store = fenced_store
+        self._broker_id = broker_id
+        self._context = context
+        self._settings = settings
+        self._clock = clock
+        self._on_lost = on_lost
+        self.state = ControllerState.IDLE
+        self.tasks = Tasks("controller")
+        self._queues = BrokerQueues(connect, store.lease, self)
+        self._queue: deque[Decision | StoreEvent] = deque()
+        self._events: dict[str, StoreEvent] = {}
+        # Creations that wait for a deletion to finish.
+        self._parked: list[Decision] = []
+        self._deletion_waiters: list[tuple[frozenset[str], asyncio.Future[None]]] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._retry_s = _FIRST_RETRY_S
+        self._retrying: set[str] = set()
+        self._worker: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.dropped = False
+
+    @property
+    def context(self) -> ControllerContext:
+        """What is known now, under the settings of now."""
+        return self._context._replace(settings=self._settings())
+
+    # -- from requests, watches and broker queues --
+
+    async def ask(
+        self, decide: Callable[[ControllerContext], tuple[Plan, T]], state: ControllerState = ControllerState.IDLE
+    ) -> T:
+        self._check_in_office()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(Decision(decide, state, answer))
+        return cast(T, await answer)
+
+    def heard(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> StoreEvent:
+        """Queue a store event unless it waits already."""
+        event = self._events.get(name)
+        if event is None:
+            event = StoreEvent(name, read, state)
+            if not self.dropped:
+                self._events[name] = event
+                self._put(event)
+        return event
+
+    async def read_now(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> None:
+        """Queue the event and wait until it was handled and this broker has applied what follows."""
+        self._check_in_office()
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.heard(name, read, state).answers.append(answer)
+        await answer
+
+    async def deletions_settled(self, names: frozenset[str]) -> None:
+        """Until these topics are gone, or only other brokers, or a broker's return, can make them go."""
+        if self.dropped or all(self._settled(name) for name in names):
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deletion_waiters.append((names, waiter))
+        await waiter
+
+    def _settled(self, name: str) -> bool:
+        going = self._context.deletions.get(name)
+        if going is None or going.suspended or going.unremoved:
+            return True
+        return any(broker != self._broker_id for _, broker in going.replicas)
+
+    def answered(self, broker: BrokerInfo, request: ControlRequest, response: ControlResponse) -> None:
+        if response.error:
+            _log.warning("broker %d answered a control request with error %d", broker.id, response.error)
+        answers = response.partitions
+        if isinstance(request, LeaderAndIsr):
+            known = self._context.offline_dirs.get(broker.id)
+            if known or any(code == KafkaStorageError.code for code in answers.values()):
+                self._internal(
+                    partial(brokers.leader_and_isr_answered, broker=broker.id, answers=answers),
+                    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
+                )
+        elif isinstance(request, StopReplica) and request.partitions and request.partitions[0].delete:
+            codes = {
+                where: answers.get(where, response.error)
+                for where in (TopicPartition(each.topic, each.partition) for each in request.partitions)
+            }
+            self._internal(partial(deletion.answered, broker=broker.id, answers=codes), ControllerState.TOPIC_DELETION)
+
+    def fenced(self) -> None:
+        self._lose(StaleControllerEpochError("a broker knows a newer controller"))
+
+    def follow_up(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
+        self._internal(decide, state)
+
+    def _internal(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
+        if not self.dropped:
+            self._put(Decision(lambda context: (decide(context), None), state, None))
+
+    def _put(self, item: Decision | StoreEvent) -> None:
+        self._queue.append(item)
+        self._idle.clear()
+        self._wake.set()
+
+    def _check_in_office(self) -> None:
+        if self.dropped or self._stopping:
+            raise NotControllerError("this broker is not the controller")
+
+    # -- the worker --
+
+    def start(self) -> None:
+        self._worker = self.tasks.spawn("worker", self._work())
+
+    async def settled(self) -> None:
+        """Until nothing is queued and this broker has applied what it was told."""
+        while not self.dropped:
+            await self._idle.wait()
+            await self._applied_here()
+            if self._idle.is_set() and not self._queues.size(self._broker_id):
+                return
+
+    async def _applied_here(self) -> None:
+        applied = asyncio.Event()
+        self._queues.when_applied(self._broker_id, applied.set)
+        await applied.wait()
+
+    async def _work(self) -> None:
+        while not self.dropped and not self._stopping:
+            if not self._queue:
+                self.state = ControllerState.IDLE
+                self._idle.set()
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            try:
+                await self._handle_some()
+            except Exception as problem:
+                self._lose(problem)
+                return
+            # Where nothing was to be written, nothing else has let others run.
+            await asyncio.sleep(0)
+
+    async def _handle_some(self) -> None:
+        if any(going.unremoved for going in self._context.deletions.values()):
+            await self.remove_deleted()
+        first = self._queue[0]
+        self.state = first.state
+        if isinstance(first, StoreEvent):
+            self._queue.popleft()
+            del self._events[first.name]
+            await self._handle_event(first)
+            return
+        decisions: list[Decision] = []
+        while self._queue and isinstance(self._queue[0], Decision):
+            decisions.append(cast(Decision, self._queue.popleft()))
+        await self._handle_decisions(decisions)
+
+    async def _handle_event(self, event: StoreEvent) -> None:
+        try:
+            await event.read()
+        except StoreFailedError as problem:
+            # The embedded store has no room: nothing has changed, and it is not lost.
+            event.fail(as_protocol_error(problem))
+            event.answers.clear()
+            self._again_later(event)
+        except BaseException as problem:
+            event.fail(as_protocol_error(problem))
+            raise
+        else:
+            self._queues.when_applied(self._broker_id, event.finish)
+
+    async def _handle_decisions(self, decisions: list[Decision]) -> None:
+        try:
+            for decision, plan, result in await self._decide_and_commit(decisions):
+                self._apply(plan)
+                self._queues.when_applied(self._broker_id, partial(decision.succeed, result))
+        except (StoreError, StoreFailedError) as problem:
+            # Refused, or no room: nothing has changed.
+            for decision in decisions:
+                decision.fail(as_protocol_error(problem))
+                if decision.answer is None:
+                    self._again_later(decision)
+        except BaseException as problem:
+            # Also when the worker is cancelled: every request is answered.
+            for decision in decisions:
+                decision.fail(as_protocol_error(problem))
+            raise
+
+    async def _decide_and_commit(self, decisions: list[Decision]) -> list[_Decided]:
+        """Decide again on what the store says if it turns out to be newer than what is known."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            decided, rest = self._decide([each for each in decisions if not each.done and each not in self._parked])
+            try:
+                await self._commit([plan for _, plan, _ in decided])
+            except StoreError as refusal:
+                if attempt == _ATTEMPTS:
+                    raise
+                await self.refresh(refusal)
+                continue
+            self._queue.extendleft(reversed(rest))
+            return decided
+        raise AssertionError("the last attempt returns or raises")
+
+    def _decide(self, decisions: list[Decision]) -> tuple[list[_Decided], list[Decision]]:
+        """Plans for the first decisions, and those that have to wait for the next transaction."""
+        context = self.context
+        decided: list[_Decided] = []
+        size = 0
+        until = self._clock.monotonic() + _DECIDING_S
+        for place, decision in enumerate(decisions):
+            try:
+                plan, result = decision.decide(context._replace(patient=decision.patient))
+            except DeletionInProgress:
+                self._park(decision)
+                continue
+            except ProtocolError as error:
+                decision.fail(error)
+                continue
+            except Exception as bug:
+                if decision.answer is None:
+                    raise
+                decision.fail(as_protocol_error(bug))
+                _log.exception("a decision of the controller failed")
+                continue
+            context = context.after(plan)
+            decided.append(_Decided(decision, plan, result))
+            size += len(plan.steps)
+            if size > _STEPS_IN_A_BATCH or self._clock.monotonic() >= until:
+                return decided, decisions[place + 1 :]
+        return decided, []
+
+    def _park(self, decision: Decision) -> None:
+        self._parked.append(decision)
+        asyncio.get_running_loop().call_later(_PATIENCE_S, self._out_of_patience, decision)
+
+    def _out_of_patience(self, decision: Decision) -> None:
+        if decision in self._parked and not self.dropped:
+            self._parked.remove(decision)
+            decision.patient = False
+            self._put(decision)
+
+    def _unpark(self) -> None:
+        parked, self._parked = self._parked, []
+        self._queue.extendleft(reversed(parked))
+        if parked:
+            self._wake.set()
+
+    # -- committing and telling --
+
+    async def decide_and_do(self, decide: Callable[[ControllerContext], Plan]) -> Plan:
+        """For the worker and a takeover: one decision, at once. It is made again where the store was newer."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            plan = decide(self.context)
+            try:
+                await self._commit([plan])
+            except StoreError as refusal:
+                if attempt == _ATTEMPTS:
+                    raise
+                await self.refresh(refusal)
+                continue
+            self._apply(plan)
+            return plan
+        raise AssertionError("the last attempt returns or raises")
+
+    async def in_slices(self, decide: Callable[[ControllerContext, Sequence[str]], Plan]) -> None:
+        """Decide for every topic, some at a time; the rest of the process runs in between."""
+        for names in slices(self._context.image):
+            await self.decide_and_do(lambda context, names=names: decide(context, names))  # type: ignore[misc]
+            await asyncio.sleep(0)
+
+    async def _commit(self, plans: Sequence[Plan]) -> None:
+        steps = [step for plan in plans for step in plan.steps]
+        if steps:
+            await self._fenced_store.commit(steps)
+        elif self.dropped:
+            raise NotControllerError("this broker is not the controller any more")
+
+    async def commit_steps(self, plan: Plan) -> None:
+        """Only the steps, and at once: for nodes that are none of the image's."""
+        await self._commit([plan])
+
+    def _apply(self, plan: Plan) -> None:
+        context = self._context = self._context.after(plan)
+        if plan.delta.brokers is not None:
+            self._queues.follow(context.image.brokers)
+        for batch in plan.requests:
+            self._queues.send(requests_of(context, self._broker_id, batch))
+        if plan.deletions:
+            self._deletions_changed()
+        if plan.delta.topics_changed and not all(going.begun for going in context.deletions.values()):
+            # A deletion waits for a reassignment, which may have ended.
+            self.follow_up(deletion.resume, ControllerState.TOPIC_DELETION)
+
+    def load(self, image: ClusterImage) -> None:
+        """What a takeover read: nothing is told of it yet."""
+        self._context = self._context._replace(image=image)
+        self._queues.follow(image.brokers)
+
+    async def refresh(self, refusal: StoreError) -> None:
+        """Read the topic whose node was not what we knew."""
+        _log.warning("the store is newer than the controller knew (%s); reading it again", refusal)
+        await self.read_again(refusal.path)
+
+    # Set by the reader of store events.
+    read_again: Callable[[str], Awaitable[None]]
+
+    # -- deletions --
+
+    def _deletions_changed(self) -> None:
+        if any(going.finished and not going.unremoved for going in self._context.deletions.values()):
+            self.heard("finished deletions", self.remove_deleted, ControllerState.TOPIC_DELETION)
+        waiting = self._deletion_waiters
+        self._deletion_waiters = []
+        for names, waiter in waiting:
+            if waiter.done():
+                continue
+            if all(self._settled(name) for name in names):
+                waiter.set_result(None)
+            else:
+                self._deletion_waiters.append((names, waiter))
+        if self._parked and not any(
+            not going.suspended and not going.unremoved for going in self._context.deletions.values()
+        ):
+            self._unpark()
+
+    async def remove_deleted(self) -> None:
+        """The nodes of topics whose replicas are all gone; where the store has no room, tried again and again.
+
+        Until it works these topics cannot be created again.
+        """
+        going = {name: each for name, each in self._context.deletions.items() if each.finished}
+        if not going:
+            return
+        try:
+            for steps in deletion.forget_topics([await self._with_all_nodes(each.topic) for each in going.values()]):
+                await self._fenced_store.commit(steps)
+        except StoreFailedError as problem:
+            if not all(each.unremoved for each in going.values()):
+                _log.warning("deleted topics stay in the store for now, the removal is tried again: %s", problem)
+            self._apply(Plan(deletions={name: each._replace(unremoved=True) for name, each in going.items()}))
+            self._unpark()
+            self._again_later(StoreEvent("finished deletions", self.remove_deleted, ControllerState.TOPIC_DELETION))
+            return
+        self._retry_s = _FIRST_RETRY_S
+        self._apply(Plan(deletions=dict.fromkeys(going)))
+        self._unpark()
+
+    async def _with_all_nodes(self, topic: TopicImage) -> TopicImage:
+        """Partitions that a tool added after the deletion began have nodes, too."""
+        try:
+            nodes = await self.store.children(paths.partitions(topic.name))
+        except NoNodeError:
+            return topic
+        missing = max((int(name) + 1 for name in nodes if name.isdecimal()), default=0) - len(topic.partitions)
+        return topic._replace(partitions=topic.partitions + (no_leader(()),) * missing)
+
+    def _again_later(self, item: Decision | StoreEvent) -> None:
+        """The store had no room for it."""
+        if isinstance(item, StoreEvent):
+            if item.name in self._retrying:
+                return
+            self._retrying.add(item.name)
+        asyncio.get_running_loop().call_later(self._retry_s, self._again, item)
+        self._retry_s = min(self._retry_s * 2, _LONGEST_RETRY_S)
+
+    def _again(self, item: Decision | StoreEvent) -> None:
+        if isinstance(item, StoreEvent):
+            self._retrying.discard(item.name)
+            self.heard(item.name, item.read, item.state)
+        elif not self.dropped:
+            self._put(item)
+
+    # -- leaving office --
+
+    def _lose(self, problem: Exception) -> None:
+        if not self.dropped:
+            self.drop()
+            self._on_lost(problem)
+
+    def drop(self) -> None:
+        """At once: nothing is committed, sent or decided any more, and all that waits is refused."""
+        if self.dropped:
+            return
+        self.dropped = True
+        self._fenced_store.revoke()
+        self._queues.drop()
+        error = NotControllerError("this broker is not the controller any more")
+        for item in [*self._queue, *self._parked]:
+            item.fail(error)
+        self._queue.clear()
+        self._parked.clear()
+        self._events.clear()
+        for _, waiter in self._deletion_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._deletion_waiters.clear()
+        self._idle.set()
+        self._wake.set()
+
+    async def give_up(self) -> None:
+        await self._fenced_store.give_up()
+
+    async def stop(self) -> None:
+        """Finish the change at hand, refuse those still queued."""
+        self._stopping = True
+        self._wake.set()
+        if self._worker is not None:
+            await asyncio.gather(self._worker, return_exceptions=True)
+        self.drop()
+        await self.close()
+
+    async def close(self) -> None:
+        await self._queues.close()
+        await self.tasks.close()
+
+
+def slices(image: ClusterImage) -> Iterator[list[str]]:
+    """The topics, some at a time: at least one slice, though it may be empty."""
+    names: list[str] = []
+    size = 0
+    for topic in list(image.topics.values()):
+        names.append(topic.name)
+        size += len(topic.partitions)
+        if size >= _PARTITIONS_IN_A_SLICE:
+            yield names
+            names, size = [], 0
+    yield names
+
+
+def as_protocol_error(problem: BaseException) -> ProtocolError:
+    if isinstance(problem, ProtocolError):
+        return problem
+    if isinstance(problem, SessionExpiredError | asyncio.CancelledError):
+        return NotControllerError("this broker is not the controller any more")
+    if isinstance(problem, StoreConnectionError):
+        return RequestTimedOutError(f"the coordination store did not answer; it may have been done: {problem}")
+    if isinstance(problem, StoreFailedError):
+        return KafkaStorageError(str(problem))
+    return UnknownServerError(f"the controller could not do this: {problem}")

@@ -1,0 +1,224 @@
+"""Three broker processes on a real ZooKeeper, topics of one replica over all of them, and clients of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kafka import KafkaConsumer
+from kafka import KafkaProducer as KafkaPythonProducer
+from kazoo.client import KazooClient
+
+from braidlog import Consumer, Producer
+from braidlog.wire.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from support import confluent
+from support.cluster import Cluster, agreed_view
+from support.eventually import eventually
+from support.raw import ask
+
+# How soon all brokers know of a change, on a machine that is busy with other tests.
+KNOWN_WITHIN_S = 10.0
+RECORDS = 60
+
+
+def create(cluster: Cluster, topic: str, partitions: int = 6) -> None:
+    confluent.create_topic(cluster.bootstrap, topic, partitions)
+    agreed_view(cluster.brokers, lambda view: len(view.leaders.get(topic, ())) == partitions, KNOWN_WITHIN_S)
+
+
+def values(name: str) -> list[bytes]:
+    return [f"{name} {number}".encode() for number in range(RECORDS)]
+
+
+def test_partitions_are_led_by_all_brokers_and_all_brokers_say_so(cluster: Cluster) -> None:
+    create(cluster, "spread")
+    view = agreed_view(cluster.brokers, lambda view: "spread" in view.leaders, KNOWN_WITHIN_S)
+    assert view.brokers == {0, 1, 2}
+    assert sorted(view.leaders["spread"]) == [0, 0, 1, 1, 2, 2]
+    assert view.controller in view.brokers
+
+
+def test_confluent_kafka(cluster: Cluster) -> None:
+    create(cluster, "confluent")
+    producer = confluent.producer(cluster.bootstrap)
+    for number, value in enumerate(values("confluent")):
+        producer.produce("confluent", value, partition=number % 6)
+    assert producer.flush(60) == 0
+    consumer = ConfluentConsumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "confluent", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["confluent"])
+    found: list[bytes] = []
+
+    def read() -> bool:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            found.append(message.value() or b"")
+        return len(found) == RECORDS
+
+    eventually(read, 60)
+    consumer.close()
+    assert sorted(found) == sorted(values("confluent"))
+
+
+def test_kafka_python(cluster: Cluster) -> None:
+    create(cluster, "kafka-python")
+    producer = KafkaPythonProducer(bootstrap_servers=cluster.bootstrap)
+    for number, value in enumerate(values("kafka-python")):
+        producer.send("kafka-python", value, partition=number % 6)
+    producer.flush(60)
+    producer.close()
+    consumer = KafkaConsumer(
+        "kafka-python",
+        bootstrap_servers=cluster.bootstrap,
+        group_id="kafka-python",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
+    )
+    found = [next(consumer).value for _ in range(RECORDS)]
+    consumer.close()
+    assert sorted(found) == sorted(values("kafka-python"))
+
+
+def test_aiokafka(cluster: Cluster) -> None:
+    create(cluster, "aiokafka")
+
+    async def run() -> list[bytes]:
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap)
+        await producer.start()
+        for number, value in enumerate(values("aiokafka")):
+            await producer.send("aiokafka", value, partition=number % 6)
+        await producer.stop()
+        consumer = AIOKafkaConsumer(
+            "aiokafka", bootstrap_servers=cluster.bootstrap, group_id="aiokafka", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        async with asyncio.timeout(60):
+            found = [(await consumer.getone()).value for _ in range(RECORDS)]
+        await consumer.stop()
+        return found
+
+    assert sorted(asyncio.run(run())) == sorted(values("aiokafka"))
+
+
+def test_our_client(cluster: Cluster) -> None:
+    create(cluster, "ours")
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number, value in enumerate(values("ours")):
+            producer.send("ours", value, partition=number % 6)
+        producer.flush()
+    found: list[bytes] = []
+    with Consumer(bootstrap_servers=cluster.bootstrap, group_id="ours", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["ours"])
+
+        def read() -> bool:
+            found.extend(record.value for record in consumer.poll(1.0))
+            return len(found) >= RECORDS
+
+        eventually(read, 60)
+    assert sorted(found) == sorted(values("ours"))
+
+
+def test_a_topic_is_created_on_first_use_by_any_broker(cluster: Cluster) -> None:
+    for broker in cluster.brokers:
+        name = f"first-use-{broker.id}"
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+
+        def led(port: int = broker.port, wanted: MetadataRequest = wanted) -> bool:
+            answer = ask(port, "Metadata", 8, wanted)
+            assert isinstance(answer, MetadataResponse)
+            return answer.topics[0].error_code == 0 and answer.topics[0].partitions[0].leader_id >= 0
+
+        eventually(led, KNOWN_WITHIN_S)
+        agreed_view(cluster.brokers, lambda view, name=name: name in view.leaders, KNOWN_WITHIN_S)  # type: ignore[misc]
+
+
+def test_overrides_changed_at_any_broker_reach_all(cluster: Cluster) -> None:
+    create(cluster, "overrides", 1)
+    for number, broker in enumerate(cluster.brokers):
+        value = str(60_000 + number)
+        client = confluent.admin(broker.bootstrap)
+        entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, "overrides", incremental_configs=[entry])
+        client.incremental_alter_configs([resource])[resource].result(30)
+        for other in cluster.brokers:
+            eventually(lambda port=other.port, value=value: _retention(port) == value, KNOWN_WITHIN_S)  # type: ignore[misc]
+
+
+def _retention(port: int) -> str | None:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=2, resource_name="overrides", configuration_keys=["retention.ms"])
+        ]
+    )
+    answer = ask(port, "DescribeConfigs", 4, request)
+    assert isinstance(answer, DescribeConfigsResponse)
+    return answer.results[0].configs[0].value
+
+
+def test_producer_ids_are_unique_over_brokers(cluster: Cluster) -> None:
+    ids = []
+    for _ in range(3):
+        for broker in cluster.brokers:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+            answer = ask(broker.port, "InitProducerId", 2, request)
+            assert isinstance(answer, InitProducerIdResponse)
+            assert answer.error_code == 0
+            ids.append(answer.producer_id)
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_deleted_topic_is_gone_everywhere_and_can_be_made_again(cluster: Cluster) -> None:
+    create(cluster, "short-lived")
+    client = confluent.admin(cluster.bootstrap)
+    client.delete_topics(["short-lived"])["short-lived"].result(30)
+    agreed_view(cluster.brokers, lambda view: "short-lived" not in view.leaders, KNOWN_WITHIN_S)
+
+    def logs() -> list[str]:
+        return [
+            path.name for broker in cluster.brokers for path in broker.data_dir.glob("short-lived-?") if path.is_dir()
+        ]
+
+    eventually(lambda: logs() == [], KNOWN_WITHIN_S)
+    create(cluster, "short-lived")
+    assert len(logs()) == 6
+
+
+def test_registrations_are_as_kafka_writes_them(cluster: Cluster) -> None:
+    connect = cluster.brokers[0].settings["zookeeper.connect"]
+    client = KazooClient(connect)
+    client.start()
+    try:
+        registered: dict[str, Any] = {
+            each: json.loads(client.get(f"/brokers/ids/{each}")[0]) for each in client.get_children("/brokers/ids")
+        }
+        assert sorted(registered) == ["0", "1", "2"]
+        for broker in cluster.brokers:
+            record = registered[str(broker.id)]
+            assert record["version"] == 5
+            assert record["endpoints"] == [f"PLAINTEXT://127.0.0.1:{broker.port}"]
+            assert (record["host"], record["port"]) == ("127.0.0.1", broker.port)
+            assert record["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT"}
+            assert record["features"] == {"braidlog.version": {"min_version": 1, "max_version": 1}}
+        assert json.loads(client.get("/feature")[0]) == {"version": 2, "status": 1, "features": {}}
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture(autouse=True)
+def brokers_live(cluster: Cluster) -> Iterator[None]:
+    yield
+    assert all(broker.is_running for broker in cluster.brokers)
