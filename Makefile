@@ -8,6 +8,10 @@ PIP := $(PY) -m pip install -q --disable-pip-version-check
 PORT ?= 9092
 DATA ?= ./data
 
+# Bytecode is kept, also where the environment says otherwise: tests start Python more than a thousand times, and each
+# process would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run setup build test test-all check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
