@@ -23,7 +23,16 @@ from braidlog.cluster.control_requests import (
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import BrokerInfo, ClusterImage, PartitionInfo
 from braidlog.cluster.sessions import EmbeddedSession
-from braidlog.cluster.store import MAX_REQUEST_BYTES, Create, Delete, Operation, Outcome, SessionExpiredError, SetData
+from braidlog.cluster.store import (
+    MAX_REQUEST_BYTES,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Outcome,
+    SessionExpiredError,
+    SetData,
+)
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic, PartitionChange
@@ -304,6 +313,10 @@ class Cluster:
         assert self._leaders.setdefault(key, info.leader) == info.leader, f"two leaders of {where} in one epoch"
 
     def check_written(self, operations: Sequence[Operation]) -> None:
+        if any(operation.path.endswith("/state") for operation in operations):
+            first = operations[0]
+            assert isinstance(first, Check), "a state was written without the fence of the controller epoch"
+            assert first.path == paths.CONTROLLER_EPOCH
         for operation in operations:
             path = operation.path
             if path == paths.CONTROLLER_EPOCH and isinstance(operation, SetData):
