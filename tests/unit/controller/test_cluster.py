@@ -6,14 +6,15 @@ import asyncio
 
 import pytest
 
-from braidlog.cluster import paths
+from braidlog.cluster import paths, records
 from braidlog.controller.requests import (
     NewPartitions,
     NewTopic,
 )
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import BrokerId
-from support.controller_cluster import Cluster, create, in_cluster, isr_change, state
+from support.controller_cluster import Cluster, Node, create, in_cluster, isr_change, state
+from support.controller_harness import RECORD
 
 
 @in_cluster(1, 2, 3)
@@ -76,3 +77,24 @@ async def test_a_controller_without_its_session_is_replaced_and_comes_back_as_a_
     assert grown.error is None
     await cluster.quiet()
     await cluster.check_converged()
+
+
+@in_cluster(1, 2)
+async def test_a_broker_that_cannot_take_office_starts_all_the_same(cluster: Cluster) -> None:
+    """Its first takeover meets a broker that knows a newer controller."""
+    cluster.node(1).kill()
+    await cluster.quiet()
+    assert cluster.controller_node.id == 2
+    cluster.node(2).kill()
+    await cluster.quiet()
+    survivor = cluster.store.connect()
+    await survivor.create(paths.broker(3), records.encode_broker(RECORD), ephemeral=True)
+    stale = cluster.nodes[BrokerId(3)] = Node(cluster, 3)
+    stale.alive, stale.broker.controller_epoch = True, 5
+    stale.controller = cluster.node(1).controller
+    await cluster.start(1)
+    await cluster.quiet()
+    del cluster.nodes[BrokerId(3)]
+    assert cluster.node(1).controller.active
+    assert (await survivor.get(paths.CONTROLLER_EPOCH)).data == b"5"
+    assert stale.broker.brokers
