@@ -10,6 +10,7 @@ from braidlog.broker.handlers.topics.reassignments import (
 from braidlog.core.protocol_errors import (
     ElectionNotNeededError,
     InvalidReplicaAssignmentError,
+    InvalidRequestError,
     NoReassignmentInProgressError,
     NotControllerError,
     UnknownTopicOrPartitionError,
