@@ -10,6 +10,7 @@ random numbers and its network; whatever a client makes for itself inside (an As
 from __future__ import annotations
 
 import time
+from _thread import LockType
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -35,6 +36,8 @@ class ClientRuntime:
     connector: Connector | None = None
     # Waits in the program's own thread.
     sleep: Callable[[float], None] = time.sleep
+    # As does this, for a lock that the engine releases. None: the thread takes the lock.
+    acquire: Callable[[LockType, float], bool] | None = None
 
     def nodes(self, settings: Settings) -> Nodes:
         return Nodes(settings, random=self.random, connector=self.connector, clock=self.clock)
@@ -51,6 +54,11 @@ _current: Final[ContextVar[ClientRuntime | None]] = ContextVar("braidlog client 
 def current_runtime() -> ClientRuntime:
     """For a client that is being made."""
     return _current.get() or ClientRuntime()
+
+
+def use_runtime(runtime: ClientRuntime) -> None:
+    """Clients that are made in this context (a process of a simulation) run there."""
+    _current.set(runtime)
 
 
 @contextmanager
