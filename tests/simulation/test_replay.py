@@ -23,8 +23,8 @@ def test_a_seed_replays_exactly(workload: str, seed: int) -> None:
     assert len(first) > 500
     assert sum(" START " in line for line in first) > 1, "its broker died and came back"
     assert trace_of(workload, seed) == first
-    for hash_seed in ("1", "4711"):
-        assert _elsewhere(workload, seed, hash_seed) == first
+    here = os.environ.get("PYTHONHASHSEED")
+    assert _elsewhere(workload, seed, "4711" if here == "1" else "1") == first
 
 
 def test_another_seed_is_another_life() -> None:

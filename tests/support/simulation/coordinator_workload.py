@@ -319,7 +319,7 @@ class CoordinatorWorkload:
         with closing(Consumer(bootstrap_servers=SERVERS, group_id=group, default_api_timeout_ms=20_000)) as consumer:
             wanted = [TopicPartition(TOPIC, index) for index in partitions]
             found = consumer.committed(wanted)
-        return {each.partition: -1 if found.get(each) is None else found[each].offset for each in wanted}
+        return {each.partition: -1 if (at := found.get(each)) is None else at.offset for each in wanted}
 
     def _compare(self, visible: Mapping[PartitionTarget, list[str]]) -> None:
         """A read_committed consumer gives a program the same."""

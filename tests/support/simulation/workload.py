@@ -55,11 +55,12 @@ class Workload:
         self._random = simulation.random
         self._steps = steps
         self._produced = ProduceFrames(self.history)
-        self._frames = Frames(simulation, {PRODUCE: self._produced, FETCH: FetchFrames(self.history)})
         self._operator = SimulatedProgram(simulation, "operator")
         # After a power cut the network is closed to all others until it has looked.
         self._verifying = SimulatedProgram(simulation, "verifier")
         self._verifier = RawClient(self._verifying)
+        fetched = FetchFrames(self.history, self._verifying.process)
+        self._frames = Frames(simulation, {PRODUCE: self._produced, FETCH: fetched})
         self._programs: list[SimulatedProgram] = []
         self._names = 0
         self._running = True

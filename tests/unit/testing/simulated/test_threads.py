@@ -46,7 +46,7 @@ def test_threads_take_turns_and_time_passes_while_they_wait(world: World) -> Non
 
     async def work() -> None:
         names = await asyncio.gather(world.call(lambda: program("one", 2.0)), world.call(lambda: program("two", 3.0)))
-        assert names == ["one", "two"]
+        assert list(names) == ["one", "two"]
 
     world.loop.run_until_complete(work())
     assert world.happened == ["0 one acts", "0 two acts", "2 one acts", "3 two acts"]
