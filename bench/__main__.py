@@ -1,4 +1,4 @@
-"""`python -m bench`: braidlog next to Apache Kafka 3.9.1, in interleaved rounds, as tables and as JSON."""
+"""`python -m bench`: braidlog next to Apache Kafka 3.9.1, or to another checkout of braidlog, in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from tools.peers.kafka import BROKER_JVM, kafka_home
 
 from bench import machine, programs, report
-from bench.measures import BRAIDLOG, KAFKA, Verdict
+from bench.measures import BEFORE, BRAIDLOG, KAFKA, Verdict
 from bench.scenarios import (
     fairness,
     groups,
@@ -64,6 +64,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         default="kafka",
         help="measure beside Kafka, braidlog alone, or only the peer (a baseline)",
     )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure beside the braidlog of another checkout instead of Kafka: before and after a change",
+    )
     parser.add_argument("--cold-gb", type=float, help="what the cold reader reads (default 10, quick 1)")
     parser.add_argument(
         "--scale-peer-partitions",
@@ -87,7 +93,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def broker_names(peer: str) -> list[str]:
+def broker_names(peer: str, against: Path | None) -> list[str]:
+    if against is not None:
+        sources = against / "src" / "braidlog"
+        if not sources.is_dir():
+            sys.exit(f"bench: {against} is not a checkout of braidlog: there is no {sources}")
+        if not any(sources.rglob("*.so")):
+            sys.exit(f"bench: {against} is not compiled: run `python -m tools.build` there first")
+        return [BRAIDLOG, BEFORE]
     if peer == "none":
         return [BRAIDLOG]
     home, reason = kafka_home()
@@ -149,7 +162,7 @@ def main() -> None:
     options = parse()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    names = broker_names(options.peer)
+    names = broker_names(options.peer, options.against)
     try:
         programs.build()
     except programs.ProgramFailed as problem:
@@ -160,6 +173,7 @@ def main() -> None:
         cold_bytes=round((options.cold_gb or (1 if options.quick else 10)) * 1e9),
         scale_peer_partitions=options.scale_peer_partitions or (0 if options.quick else 1000),
         attacks=options.attacks,
+        checkout=options.against,
     )
     began = time.monotonic()
     session = Session(plan, names, Path(tempfile.mkdtemp(prefix="braidlog-bench-", dir=options.work)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from tools.peers.kafka import free_port, start_kafka
 from tools.peers.process import LoggedProcess
 
 from bench.machine import cpu_seconds, started_at
-from bench.measures import BRAIDLOG, KAFKA
+from bench.measures import BEFORE, BRAIDLOG, KAFKA
 from bench.requests import Requester, wait_for_answer
 
 START_TIMEOUT_S = 300.0
@@ -99,6 +100,7 @@ class _Lifetime:
 
 class Braidlog(_Lifetime):
     name = BRAIDLOG
+    sources = Path(__file__).parents[1] / "src"
 
     def _spawn(self) -> float:
         command = [str(Path(sys.executable).parent / "braidlog"), "serve", "--data", str(self.data)]
@@ -106,10 +108,22 @@ class Braidlog(_Lifetime):
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         born = time.clock_gettime(time.CLOCK_BOOTTIME)
-        process = self._stack.enter_context(LoggedProcess("braidlog", command))
+        process = self._stack.enter_context(
+            LoggedProcess("braidlog", command, env={**os.environ, "PYTHONPATH": str(self.sources)})
+        )
         process.wait_for_line(r"ready on .*:\d+", timeout_s=START_TIMEOUT_S)
         self._process = process
         return born
+
+
+class OtherCheckout(Braidlog):
+    """The braidlog of another checkout, on this one's interpreter and dependencies."""
+
+    name = BEFORE
+
+    def __init__(self, checkout: Path, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(data, settings)
+        self.sources = checkout / "src"
 
 
 class Kafka(_Lifetime):
@@ -121,7 +135,11 @@ class Kafka(_Lifetime):
         return started_at(running.process.pid)
 
 
-def make(name: str, data: Path, settings: Mapping[str, str] | None = None) -> Broker:
+def make(name: str, data: Path, checkout: Path | None, settings: Mapping[str, str] | None = None) -> Broker:
+    """`checkout` is where the braidlog to compare with is, if any."""
+    if name == BEFORE:
+        assert checkout is not None
+        return OtherCheckout(checkout, data, settings)
     return Braidlog(data, settings) if name == BRAIDLOG else Kafka(data, settings)
 
 

@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Any
 
 BRAIDLOG, KAFKA = "braidlog", "kafka"
+# Another checkout of braidlog, measured in Kafka's place: the code before a change.
+BEFORE = "before"
 
 
 class Better(Enum):
@@ -25,7 +27,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Measure:
-    """One row: a value per round for each broker. `target` bounds the ratio braidlog / Kafka."""
+    """One row: a value per round for each broker. `target` bounds the ratio braidlog / peer."""
 
     group: str
     name: str
@@ -45,16 +47,20 @@ class Measure:
         values = self.values.get(broker)
         return (min(values), max(values)) if values else None
 
+    @property
+    def peer(self) -> str:
+        return BEFORE if BEFORE in self.values else KAFKA
+
     def ratio(self) -> float | None:
         """Median over median, so that one disturbed round moves nothing."""
-        ours, theirs = self.median(BRAIDLOG), self.median(KAFKA)
+        ours, theirs = self.median(BRAIDLOG), self.median(self.peer)
         if ours is None or theirs is None or theirs == 0:
             return None
         return ours / theirs
 
     def ratio_spread(self) -> tuple[float, float] | None:
         """The least and the greatest ratio of one round to its neighbour, when both brokers did every round."""
-        pairs = list(zip(self.values.get(BRAIDLOG, []), self.values.get(KAFKA, []), strict=False))
+        pairs = list(zip(self.values.get(BRAIDLOG, []), self.values.get(self.peer, []), strict=False))
         ratios = [ours / theirs for ours, theirs in pairs if theirs != 0]
         return (min(ratios), max(ratios)) if ratios else None
 

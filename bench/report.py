@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.measures import BRAIDLOG, KAFKA, Better, Measure, Verdict, geometric_mean
+from bench.measures import BEFORE, BRAIDLOG, KAFKA, Better, Measure, Verdict, geometric_mean
 
 TITLES = {
     "produce": "Produce",
@@ -24,7 +24,7 @@ TITLES = {
     "fairness": "Fairness: a client that produces every 5 ms beside each attack",
     "transactions": "Transactions",
 }
-HEADINGS = ("", "unit", "braidlog (min–max)", "Kafka 3.9.1 (min–max)", "ratio (min–max)", "target", "")
+PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}
 MISSING = "–"
 
 
@@ -37,6 +37,11 @@ def number(value: float) -> str:
     if abs(value) >= 10:
         return f"{value:.1f}"
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
+
+
+def headings(rows: Sequence[Measure]) -> list[str]:
+    peer = PEERS[rows[0].peer if rows else KAFKA]
+    return ["", "unit", "braidlog (min–max)", f"{peer} (min–max)", "ratio (min–max)", "target", ""]
 
 
 def _times(ratio: float) -> str:
@@ -86,7 +91,7 @@ def cells(row: Measure) -> list[str]:
         row.name,
         row.unit,
         _ranged(row.median(BRAIDLOG), row.spread(BRAIDLOG)),
-        _ranged(row.median(KAFKA), row.spread(KAFKA)),
+        _ranged(row.median(row.peer), row.spread(row.peer)),
         _ranged(row.ratio(), row.ratio_spread(), _times),
         f"{bound} {row.target}×" if row.target is not None else "",
         row.verdict().value,
@@ -112,7 +117,7 @@ def _fair_text(rows: Sequence[Measure]) -> str:
 def markdown(rows: Sequence[Measure]) -> str:
     if rows and rows[0].group == "fairness":
         return _fair_markdown(rows)
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|---|---|---:|---:|---:|---:|---|"]
+    lines = ["| " + " | ".join(headings(rows)) + " |", "|---|---|---:|---:|---:|---:|---|"]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
     return "\n".join(lines)
 
@@ -120,8 +125,8 @@ def markdown(rows: Sequence[Measure]) -> str:
 def text(group: str, rows: Sequence[Measure]) -> str:
     if group == "fairness":
         return _fair_text(rows)
-    table = [list(HEADINGS), *(cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
+    table = [headings(rows), *(cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     lines = [TITLES.get(group, group)]
     for line in table:
         left = [line[0].ljust(widths[0]), line[1].ljust(widths[1])]

@@ -29,6 +29,8 @@ class Plan:
     cold_bytes: int
     scale_peer_partitions: int
     attacks: Sequence[str] = ()
+    # Where the braidlog is that stands in Kafka's place.
+    checkout: Path | None = None
 
     def scaled(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -50,7 +52,7 @@ class Session:
     def fresh(self, name: str) -> Broker:
         """A broker over an empty data directory, not started."""
         self._fresh += 1
-        return make(name, self.work / f"{name}-{self._fresh}")
+        return make(name, self.work / f"{name}-{self._fresh}", self.plan.checkout)
 
     def discard(self, broker: Broker) -> None:
         shutil.rmtree(broker.data, ignore_errors=True)

@@ -29,7 +29,7 @@ def measure(session: Session) -> None:
             for name in session.names:
                 session.progress.show(f"groups, {title}: round {number + 1}, {name}")
                 fresh = session.fresh(name)
-                broker = make(name, fresh.data, {"group.initial.rebalance.delay.ms": delay})
+                broker = make(name, fresh.data, session.plan.checkout, {"group.initial.rebalance.delay.ms": delay})
                 try:
                     broker.start()
                     asyncio.run(_measure(session, broker, title, crowd, alone))

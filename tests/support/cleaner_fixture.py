@@ -11,6 +11,7 @@ from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.files import OsFiles
 from braidlog.storage.index.transaction_index import AbortedTxn, encode_aborted
 from braidlog.wire.records.batch import BatchHeader, iterate_headers
+from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.reading import Record, read_batch
 
 NOW = 1_700_000_000_000
@@ -104,3 +105,11 @@ class SegmentDirectory:
 
 def later(request: CleaningRequest, now_ms: int) -> CleaningRequest:
     return replace(request, now_ms=now_ms)
+
+
+def three_keys(tmp_path: Path) -> SegmentDirectory:
+    """Nine records of three keys in one segment."""
+    directory = SegmentDirectory(tmp_path / "t-0")
+    records = [Record(key=b"%d" % (number % 3), value=b"v%d" % number, timestamp=NOW) for number in range(9)]
+    directory.write([build_batch(records)])
+    return directory

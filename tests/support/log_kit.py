@@ -279,3 +279,20 @@ class FailingDisk(Files):
 
     def disk_usage(self, path: str) -> DiskUsage:
         return self._inner.disk_usage(path)
+
+
+def fill(kit: Kit, log: UnifiedLog, batches: int = 30) -> list[tuple[int, bytes | None]]:
+    """Twelve batches of one record to a segment."""
+    for number in range(batches):
+        data = batch(b"%015d" % number, timestamp=kit.clock.wall_ms(), producer_id=5, epoch=0, sequence=number)
+        kit.append(log, data)
+        kit.clock.advance(1)
+    return read_all(log)
+
+
+def crashed(kit: Kit, batches: int = 30) -> list[tuple[int, bytes | None]]:
+    """A log that was written to and never closed."""
+    log = kit.open()
+    content = fill(kit, log, batches)
+    log.close(flush=False)
+    return content

@@ -10,24 +10,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
+from support.source_tree import SOURCE, modules
 
 # A module of fewer lines that one other imports is a fragment of that one; so many may be left.
 SMALL_LINES = 90
 MOST_SMALL = 24
 # More than this, and a package wants sub-packages.
 MOST_MODULES = 24
-
-
-@cache
-def modules() -> dict[str, Path]:
-    """Dotted name -> file, without packages' `__init__`, generated code and templates."""
-    found = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        if path.name != "__init__.py" and not {"generated", "templates"} & set(path.parts):
-            found[".".join(path.relative_to(SOURCE).with_suffix("").parts)] = path
-    return found
 
 
 @cache

@@ -49,6 +49,10 @@ class PartitionInfo(NamedTuple):
     controller_epoch: int = 0
     # Version of the state znode (the "partition epoch" of AlterPartition); -1: the state is not written yet.
     partition_epoch: int = -1
+    # 1 after an unclean election, until the leader has recovered from it (KIP-704).
+    leader_recovery_state: int = 0
+    # Replicas on dead brokers or in failed data directories, as the controller announced them.
+    offline: tuple[BrokerId, ...] = ()
 
     @property
     def reassigning(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.measures import BRAIDLOG, KAFKA, Better, Measure, Measures, Verdict, geometric_mean
+from bench.measures import BEFORE, BRAIDLOG, KAFKA, Better, Measure, Measures, Verdict, geometric_mean
 
 
 def row(better: Better, target: float | None, ours: list[float], theirs: list[float]) -> Measure:
@@ -71,3 +71,11 @@ def test_a_row_survives_its_file() -> None:
 def test_half_and_double_cancel_out() -> None:
     assert geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
     assert geometric_mean([]) is None
+
+
+def test_another_checkout_takes_kafkas_place_in_the_ratio() -> None:
+    measured = Measure("produce", "100 B", "records/s", Better.HIGHER)
+    measured.add(BRAIDLOG, 30.0)
+    measured.add(BEFORE, 20.0)
+    assert measured.peer == BEFORE
+    assert measured.ratio() == 1.5

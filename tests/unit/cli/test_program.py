@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 
@@ -11,7 +10,6 @@ import pytest
 
 from braidlog.cli.program import NOUNS, Command, build_parser, main, run
 from braidlog.cli.records.offset_range import offset_range
-from braidlog.core import slices
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError, UnknownServerError
 
@@ -121,35 +119,6 @@ def test_failures_are_one_line_and_code_1(capsys: pytest.CaptureFixture[str], pr
 def test_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(failing(KeyboardInterrupt()), argparse.Namespace()) == 130
     assert capsys.readouterr().err == ""
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["version"]) == 0
-    reported = capsys.readouterr().out
-    assert reported.startswith("braidlog  0.")
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == reported
-
-
-def test_version_says_when_it_is_uncompiled_and_what_to_do(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BRAIDLOG_PURE", raising=False)
-    monkeypatch.setattr(slices, "__file__", "slices.py")
-    assert main(["version", "--output", "json"]) == 0
-    reported = capsys.readouterr()
-    assert json.loads(reported.out)["compiled"] is False
-    assert "several times slower; to compile, install a C compiler" in reported.err
-
-    monkeypatch.setenv("BRAIDLOG_PURE", "1")
-    main(["version"])
-    assert "because BRAIDLOG_PURE=1 is set" in capsys.readouterr().err
-
-    monkeypatch.setattr(slices, "__file__", "slices.so")
-    main(["version", "--output", "json"])
-    reported = capsys.readouterr()
-    assert json.loads(reported.out)["compiled"] is True
-    assert reported.err == ""
 
 
 def test_the_end_of_a_process_does_what_was_registered_for_it() -> None:

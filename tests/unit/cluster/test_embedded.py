@@ -350,18 +350,3 @@ def test_a_long_journal_is_folded_and_says_the_same(tmp_path: Path) -> None:
         await last.close()
 
     asyncio.run(run())
-
-
-def test_partitions_of_a_topic_with_the_name_of_our_files_are_no_files_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "braidlog-store.journal-0").mkdir()
-    files = OsJournalFiles(str(tmp_path))
-    assert files.names() == []
-    files.close()
-
-
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    files = OsJournalFiles(str(tmp_path))
-    with pytest.raises(BlockingIOError, match="in use"):
-        OsJournalFiles(str(tmp_path))
-    files.close()
-    OsJournalFiles(str(tmp_path)).close()

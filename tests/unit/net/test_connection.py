@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from braidlog.core.slices import FileSlice
-from braidlog.net.channel import BACKLOG_HIGH, Channel, FrameHandler
+from braidlog.net.channel import Channel
 from braidlog.net.connection import (
     GATHER_SIZE,
     SENDFILE_FROM,
@@ -24,99 +23,8 @@ from braidlog.net.exchange import Exchange, Part
 from braidlog.net.fair_queue import TURN_S, FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.wire.generated.produce import ProduceResponse
+from support.connections import Recorder, World, frame
 from support.exchanges import reply
-
-
-class Recorder(FrameHandler):
-    """Keeps what it is given; answers with an echo, at once or when told to."""
-
-    def __init__(self) -> None:
-        self.frames: list[bytes] = []
-        self.pending: list[Exchange] = []
-        self.hold = False
-        self.now = 1.0
-        # How long each request takes, by the clock that exchanges are stamped with.
-        self.takes_s = 0.0
-        self.closed: list[Channel] = []
-
-    def handle_frame(self, channel: Channel, buffer: bytes, start: int, end: int) -> None:
-        frame = buffer[start:end]
-        self.frames.append(frame)
-        self.now += self.takes_s
-        exchange = Exchange(channel, 0, 0, len(self.frames), None, self.now)
-        channel.begin(exchange)
-        if self.hold:
-            channel.mute()
-            self.pending.append(exchange)
-        else:
-            reply(exchange, [frame])
-
-    def channel_closed(self, channel: Channel) -> None:
-        self.closed.append(channel)
-
-
-class World:
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.near, self.far = socket.socketpair()
-        self.near.setblocking(False)
-        self.far.setblocking(False)
-        self.handler = Recorder()
-        self.memory = MemoryBudget(256 << 20)
-        self.limits = ConnectionLimits(8 << 20, self.memory, FairQueue(self.loop))
-        self.reasons: list[str] = []
-        self.warmed: list[FileSlice] = []
-        self.connection = Connection(
-            self.near,
-            self.handler,
-            Round(self.loop),
-            self.loop,
-            self.limits,
-            self._warm,
-            "PLAINTEXT",
-            "127.0.0.1",
-            lambda connection, reason: self.reasons.append(reason),
-        )
-        self.connection.start()
-
-    def _warm(self, part: FileSlice, done: Callable[[], None]) -> None:
-        self.warmed.append(part)
-        self.loop.call_soon(done)
-
-    def turn(self, rounds: int = 4) -> None:
-        for _ in range(rounds):
-            self.loop.call_soon(self.loop.stop)
-            self.loop.run_forever()
-
-    def send(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self.far.send(view) :]
-            except BlockingIOError:
-                self.turn()
-        self.turn()
-
-    def receive(self) -> bytes:
-        got = b""
-        while True:
-            try:
-                piece = self.far.recv(1 << 20)
-            except BlockingIOError:
-                self.turn()
-                try:
-                    piece = self.far.recv(1 << 20)
-                except BlockingIOError:
-                    return got
-            if not piece:
-                return got
-            got += piece
-
-    def close(self) -> None:
-        self.connection.close("test over")
-        self.far.close()
-        self.loop.close()
 
 
 @pytest.fixture
@@ -124,10 +32,6 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.close()
-
-
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
 
 
 def test_a_whole_frame_is_handled_and_answered(world: World) -> None:
@@ -164,50 +68,6 @@ def test_an_impossible_size_closes_only_this_connection(world: World, size: int)
     assert world.limits.malformed == 1
     assert world.handler.closed == [world.connection]
     assert str(size) in world.reasons[0]
-
-
-def test_while_muted_no_further_frame_is_handled(world: World) -> None:
-    world.handler.hold = True
-    world.send(frame(b"slow") + frame(b"next"))
-    world.send(frame(b"last"))
-    assert world.handler.frames == [b"slow"]
-    world.handler.hold = False
-    reply(world.handler.pending[0], [b"done"])
-    world.turn()
-    assert world.handler.frames == [b"slow", b"next", b"last"]
-    assert world.receive() == b"donenextlast"
-
-
-def test_replies_keep_the_order_of_requests(world: World) -> None:
-    channel = world.connection
-    first, second = (Exchange(channel, 0, 0, number, None, 0.0) for number in (1, 2))
-    channel.begin(first)
-    channel.begin(second)
-    reply(second, [b"2"])
-    world.turn()
-    assert world.receive() == b""
-    reply(first, [b"1"])
-    world.turn()
-    assert world.receive() == b"12"
-
-
-def test_answering_twice_is_a_bug_that_shows(world: World) -> None:
-    exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
-    world.connection.begin(exchange)
-    exchange.answer(ProduceResponse())
-    with pytest.raises(RuntimeError, match="answered twice"):
-        exchange.answer(ProduceResponse())
-
-
-def test_a_silent_finish_sends_nothing_but_keeps_the_order(world: World) -> None:
-    channel = world.connection
-    first, second = (Exchange(channel, 0, 0, number, None, 0.0) for number in (1, 2))
-    channel.begin(first)
-    channel.begin(second)
-    reply(second, [b"2"])
-    first.finish_silently()
-    world.turn()
-    assert world.receive() == b"2"
 
 
 class OsReadable:
@@ -275,39 +135,6 @@ def test_the_peer_closing_is_noticed(world: World) -> None:
     world.turn()
     assert world.connection.closed
     assert world.reasons == ["the peer closed"]
-
-
-def test_a_reply_to_a_closed_connection_is_dropped(world: World) -> None:
-    exchange = Exchange(world.connection, 0, 0, 1, None, 0.0)
-    world.connection.begin(exchange)
-    world.connection.close("gone")
-    reply(exchange, [b"too late"])
-    world.turn()
-    assert world.receive() == b""
-
-
-def test_a_peer_that_does_not_read_its_many_small_answers_is_not_read_from(world: World) -> None:
-    """A request that is answered at once never mutes: what is unsent must hold back the next ones."""
-    requests = frame(bytes(1000)) * 40_000
-    sent = 0
-    for _ in range(400):
-        with contextlib.suppress(BlockingIOError):
-            sent += world.far.send(requests[sent : sent + (1 << 18)])
-        world.turn(2)
-    handled = len(world.handler.frames)
-    # The kernel's buffers and ours: a few megabytes of forty.
-    assert handled < 15_000
-    assert world.connection.unsent < 2 * BACKLOG_HIGH
-    got = world.receive()
-    while sent < len(requests):
-        try:
-            sent += world.far.send(requests[sent : sent + (1 << 18)])
-        except BlockingIOError:
-            world.turn()
-        got += world.receive()
-    assert len(world.handler.frames) == 40_000
-    assert len(got) == 40_000 * 1000
-    assert world.connection.unsent == 0
 
 
 def test_unread_file_ranges_are_not_read_into_memory(world: World) -> None:
@@ -434,24 +261,6 @@ def test_one_that_is_gone_does_not_stand_in_the_way(world: World) -> None:
 def readers(world: World) -> list[int]:
     selector = world.loop._selector  # type: ignore[attr-defined]
     return [key.fd for key in selector.get_map().values() if key.data[0] is not None]
-
-
-def test_the_memory_of_a_large_request_is_held_until_it_is_answered(world: World) -> None:
-    world.handler.hold = True
-    world.send(large_produce(1 << 20))
-    assert world.memory.requests.used == (1 << 20) + 4
-    reply(world.handler.pending[0], [b"done"])
-    world.turn()
-    assert world.memory.requests.used == 0
-
-
-def test_the_memory_of_a_large_request_is_free_when_its_peer_is_gone(world: World) -> None:
-    world.send(large_produce(1 << 20)[: 1 << 19])
-    assert world.memory.requests.used > 1 << 19
-    world.far.shutdown(socket.SHUT_WR)
-    world.turn()
-    assert world.connection.closed
-    assert world.memory.requests.used == 0
 
 
 def test_a_request_that_never_fits_is_refused_with_the_reason(world: World) -> None:

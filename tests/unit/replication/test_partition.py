@@ -1,63 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from braidlog.config.log_settings import LogSettings
-from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import (
     FencedLeaderEpochError,
     KafkaStorageError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
-    UnknownTopicOrPartitionError,
 )
-from braidlog.core.slices import ByteSlice
-from braidlog.core.types import TopicPartition
-from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.partition import ACKS_ALL, READ_UNCOMMITTED, Partition
-from braidlog.replication.partition_registry import PartitionRegistry
-from braidlog.replication.topic_metrics import TopicMetrics
-from braidlog.storage.files import OsFiles
-from braidlog.storage.handles import HandlePool
-from braidlog.storage.log.unified_log import UnifiedLog
-from braidlog.wire.records.builder import build_batch
-from braidlog.wire.records.reading import Record
 from braidlog.wire.records.validation import ORIGIN_CLIENT
-
-
-@pytest.fixture
-def partition(tmp_path: Path) -> Iterator[Partition]:
-    files = OsFiles()
-    made = Partition("orders", 0, b"i" * 16, 1, TopicMetrics())
-    log = made.log = UnifiedLog.open(
-        str(tmp_path / "orders-0"),
-        TopicPartition("orders", 0),
-        LogSettings(min_insync_replicas=2),
-        files=files,
-        handles=HandlePool(files),
-        clock=ManualClock(),
-    )
-    made.update_leader_and_isr(1, 3, (1,), (1,))
-    yield made
-    log.close(flush=False)
-
-
-def batch() -> ByteSlice:
-    data = build_batch([Record(0, 1_700_000_000_000, None, b"v")], base_offset=0)
-    return ByteSlice(data, 0, len(data))
-
-
-class Waiter(DelayedOperation):
-    def __init__(self, missing: int) -> None:
-        super().__init__(missing)
-        self.wakes = 0
-
-    def on_complete(self) -> None:
-        self.wakes += 1
+from support.partitions import Waiter, batch
 
 
 def test_min_insync_replicas_binds_acks_all_only(partition: Partition) -> None:
@@ -115,41 +69,3 @@ def test_a_new_role_wakes_those_who_wait(partition: Partition) -> None:
     partition.update_leader_and_isr(2, 4, (2,), (1, 2))
     assert waiter.wakes == 1
     assert partition.readers == []
-
-
-def test_a_waiter_is_woken_once_over_all_its_partitions(partition: Partition) -> None:
-    other = Partition("orders", 1, b"i" * 16, 1, TopicMetrics())
-    waiter = Waiter(100)
-    waiter.watch(partition)
-    waiter.watch(other)
-    waiter.grown(60)
-    assert waiter.wakes == 0
-    waiter.grown(60)
-    waiter.grown(60)
-    assert waiter.wakes == 1
-    assert partition.readers == other.readers == []
-
-
-def test_a_cancelled_waiter_is_never_woken(partition: Partition) -> None:
-    waiter = Waiter(1)
-    waiter.watch(partition)
-    waiter.cancel()
-    partition.wake_readers()
-    waiter.wake()
-    assert waiter.wakes == 0
-
-
-def test_the_registry_knows_partitions_by_name_and_id(partition: Partition) -> None:
-    registry = PartitionRegistry()
-    registry.add(partition)
-    assert registry.get("orders", 0) is partition
-    assert registry.get("orders", 1) is None
-    assert registry.name_of(b"i" * 16) == "orders"
-    with pytest.raises(UnknownTopicOrPartitionError):
-        registry.require("orders", 1)
-    waiter = Waiter(1)
-    waiter.watch(partition)
-    assert registry.remove_topic("orders") == [partition]
-    assert waiter.wakes == 1
-    assert registry.name_of(b"i" * 16) is None
-    assert len(registry) == 0

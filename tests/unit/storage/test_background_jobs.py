@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from braidlog.config.log_settings import COMPACT, LogSettings
-from braidlog.core.errors import StorageFault
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
 from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.dirs.offset_checkpoint_file import HIGH_WATERMARKS, RECOVERY_POINTS
 from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
-from braidlog.storage.jobs import Finish, InlineExecutor, Job, Work, run_inline
+from braidlog.storage.jobs import Job, run_inline
 from braidlog.storage.settings import StorageSettings
 from support.manager_fixture import NOW, Broker, append, content, tp
 
@@ -140,36 +139,3 @@ def test_the_cleaner_is_a_job_too(storage: Storage) -> None:
     log.roll()
     storage.run("log-cleaner-0")
     assert content(log) == [(1, b"2")]
-
-
-def test_inline_executor_keeps_exceptions_for_the_caller() -> None:
-    def fail() -> None:
-        raise ValueError("no")
-
-    executor = InlineExecutor()
-    assert executor.submit(lambda: 5).result() == 5
-    assert isinstance(executor.submit(fail).exception(), ValueError)
-
-
-def test_work_is_completed_before_the_next_is_asked_for() -> None:
-    events: list[str] = []
-
-    def act(name: str) -> Finish | None:
-        events.append(f"act {name}")
-        if name == "b":
-            raise StorageFault("/d", "broken")
-        return lambda: events.append(f"finish {name}")
-
-    def job() -> Iterator[Work | None]:
-        for name in "abc":
-            events.append(f"decide {name}")
-            yield Work("/d", name, lambda name=name: act(name))  # type: ignore[misc]
-            yield None
-        raise StorageFault("/e", "broken too")
-
-    faults: list[str] = []
-    assert run_inline(job(), lambda fault: faults.append(fault.directory)) == 3
-    assert events == [
-        "decide a", "act a", "finish a", "decide b", "act b", "decide c", "act c", "finish c",
-    ]  # fmt: skip
-    assert faults == ["/d", "/e"]

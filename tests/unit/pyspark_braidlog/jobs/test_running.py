@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from braidlog.core.errors import UserError
-from pyspark_braidlog.jobs.run_lock import RunLock
 from pyspark_braidlog.jobs.running import QueryMonitor, load_pipeline, start, stop
 
 
@@ -172,16 +171,3 @@ def test_stopping_goes_on_after_one_that_cannot(capsys: pytest.CaptureFixture[st
     stop([Stubborn(), last])
     assert last.is_stopped
     assert "not now" in capsys.readouterr().err
-
-
-def test_a_lock_is_seen_and_let_go(tmp_path: Path) -> None:
-    lock, other = RunLock(tmp_path), RunLock(tmp_path)
-    assert other.holder() is None
-    assert lock.take()
-    assert "process " in (other.holder() or "")
-    assert not other.take()
-    lock.release()
-    assert other.holder() is None
-    assert other.take()
-    other.release()
-    assert RunLock(tmp_path / "missing").take()

@@ -1,39 +1,21 @@
 from __future__ import annotations
 
-import io
-import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import CorruptLogError
-from braidlog.storage.cleaner.cleaning_request import CleanerConfig, CleaningRequest, CleaningResult, LogCleaningAborted
+from braidlog.storage.cleaner.cleaning_request import CleanerConfig, LogCleaningAborted
 from braidlog.storage.cleaner.pass_runner import CleanerProcessDied, ProcessPassRunner, Throttle
-from braidlog.storage.cleaner.worker import serve
 from braidlog.storage.files import OsFiles
-from braidlog.storage.index.transaction_index import AbortedTxn
-from braidlog.wire.records.builder import build_batch
-from braidlog.wire.records.reading import Record
-from support.cleaner_fixture import NOW, SegmentDirectory
+from support.cleaner_fixture import SegmentDirectory, three_keys
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> SegmentDirectory:
-    directory = SegmentDirectory(tmp_path / "t-0")
-    records = [Record(key=b"%d" % (number % 3), value=b"v%d" % number, timestamp=NOW) for number in range(9)]
-    directory.write([build_batch(records)])
-    return directory
-
-
-def test_requests_and_results_travel_as_json(directory: SegmentDirectory) -> None:
-    request = directory.request(9, memory=CleanerConfig(max_io_bytes_per_second=float("inf")))
-    request = replace(request, aborted_later=(AbortedTxn(7, 3, 11, 10),))
-    assert CleaningRequest.from_json(request.to_json()) == request
-    result = directory.compact(request)
-    assert CleaningResult.from_json(result.to_json()) == result
+    return three_keys(tmp_path)
 
 
 def test_a_worker_process_does_the_same_as_this_one(directory: SegmentDirectory) -> None:
@@ -99,15 +81,6 @@ def test_a_process_that_dies_by_itself_is_reported(directory: SegmentDirectory) 
     with pytest.raises(CleanerProcessDied):
         passes.run(slow, lambda: False)
     passes.close()
-
-
-def test_the_worker_answers_line_by_line(directory: SegmentDirectory) -> None:
-    requests = io.StringIO(directory.request(9).to_json() + "\nnonsense\n")
-    results = io.StringIO()
-    serve(requests, results, OsFiles())
-    first, second = results.getvalue().splitlines()
-    assert json.loads(first)["records_after"] == 3
-    assert json.loads(second)["error"] == "bug"
 
 
 def test_the_throttle_sleeps_off_what_is_ahead_of_the_rate() -> None:

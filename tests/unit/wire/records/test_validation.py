@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRecordError,
-    InvalidTimestampError,
     MessageTooLargeError,
-    UnsupportedCompressionTypeError,
 )
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.records.batch import (
@@ -26,40 +24,18 @@ from braidlog.wire.records.batch import (
 from braidlog.wire.records.builder import build_batch, build_message_set
 from braidlog.wire.records.control_records import build_end_txn_marker
 from braidlog.wire.records.reading import Record, read_records
-from braidlog.wire.records.record_errors import record_errors_of
 from braidlog.wire.records.validation import (
     ORIGIN_COORDINATOR,
     ORIGIN_REPLICATION,
     AppendPolicy,
-    ValidatedRecords,
     assign_offsets,
     validate_for_append,
     work_to_validate,
 )
+from support.appended_records import ANY_TIME, append
 from support.record_cases import NAMED_ERRORS, NOW, mutations, quick, record_lists, resigned, thorough
 
 RECORDS = [Record(timestamp=NOW + i, key=b"k", value=b"v" * 100) for i in range(4)]
-# CreateTime without bounds: generated timestamps may lie anywhere.
-ANY_TIME = AppendPolicy(timestamp_after_max_ms=2**63 - 1)
-
-
-def append(
-    data: bytes,
-    policy: AppendPolicy = ANY_TIME,
-    *,
-    origin: int = 0,
-    version: int = 11,
-    first_offset: int = 50,
-) -> ValidatedRecords:
-    return validate_for_append(
-        ByteSlice(data, 0, len(data)),
-        first_offset=first_offset,
-        leader_epoch=6,
-        now_ms=NOW,
-        policy=policy,
-        origin=origin,
-        produce_version=version,
-    )
 
 
 def test_the_plain_path_shares_the_body() -> None:
@@ -77,14 +53,6 @@ def test_the_plain_path_shares_the_body() -> None:
     assert (validated.size, validated.converted) == (len(batch), False)
     header = validated.headers[0]
     assert (header.position, header.base_offset, header.leader_epoch) == (0, 50, 6)
-
-
-def test_append_time_rewrites_the_header_and_shares_the_body() -> None:
-    frame = build_batch(RECORDS)
-    validated = append(frame, AppendPolicy(log_append_time=True))
-    assert isinstance(validated.parts[1], memoryview)
-    assert {record.timestamp for record in read_records(b"".join(validated.parts))} == {NOW}
-    assert (validated.max_timestamp, validated.offset_of_max_timestamp) == (NOW, 50)
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
@@ -114,40 +82,10 @@ def test_recompression(source: int, target: int) -> None:
     assert validated.converted == (source != target)
 
 
-def test_sizes_are_checked_before_and_after_recompression() -> None:
-    batch = build_batch(RECORDS, codec=1)
-    with pytest.raises(MessageTooLargeError):
-        append(batch, AppendPolicy(max_message_bytes=len(batch) - 1))
-    append(batch, AppendPolicy(max_message_bytes=len(batch)))
-    with pytest.raises(MessageTooLargeError):
-        append(batch, AppendPolicy(max_message_bytes=len(batch), codec=0))
-    old = build_message_set(RECORDS, magic=1, codec=1)
-    with pytest.raises(MessageTooLargeError):
-        append(old, AppendPolicy(max_message_bytes=len(old), codec=0), version=2)
-
-
 def test_a_bomb_is_refused() -> None:
     bomb = build_batch([Record(timestamp=NOW, value=bytes(5_000_000))], codec=4)
     with pytest.raises(CorruptMessageError, match="1000000 bytes allowed"):
         append(bomb, AppendPolicy(max_decompressed_bytes=1_000_000))
-
-
-def test_what_produce_versions_may_hold() -> None:
-    zstd = build_batch(RECORDS, codec=4)
-    with pytest.raises(UnsupportedCompressionTypeError, match="version 6"):
-        append(zstd, version=6)
-    assert append(zstd, version=7).count == 4
-    for magic in (0, 1):
-        old = build_message_set(RECORDS, magic=magic)
-        with pytest.raises(InvalidRecordError, match="magic 2"):
-            append(old, version=3)
-        assert append(old, version=2).converted
-    with pytest.raises(InvalidRecordError, match="one record batch"):
-        append(build_batch(RECORDS) * 2)
-    with pytest.raises(InvalidRecordError, match="at least one"):
-        append(b"")
-    with pytest.raises(InvalidRecordError, match="at least one"):
-        append(build_batch(RECORDS)[:-1])
 
 
 def test_old_sets_must_be_of_one_kind() -> None:
@@ -190,33 +128,6 @@ def test_followers_keep_what_their_leader_assigned() -> None:
         append(first, origin=ORIGIN_REPLICATION, first_offset=61)
     with pytest.raises(CorruptMessageError, match="crc"):
         append(first[:-1] + b"!", origin=ORIGIN_REPLICATION)
-
-
-def test_record_errors_are_listed() -> None:
-    records = [Record(timestamp=NOW, key=b"k"), Record(timestamp=NOW), Record(timestamp=NOW - 10, key=b"k")]
-    with pytest.raises(InvalidRecordError) as refused:
-        append(build_batch(records), AppendPolicy(compacted=True))
-    assert record_errors_of(refused.value) == [(1, "a compacted topic cannot take a record without a key")]
-    with pytest.raises(InvalidTimestampError) as late:
-        append(build_batch(records), AppendPolicy(timestamp_before_max_ms=5))
-    ((index, message),) = record_errors_of(late.value)
-    assert index == 2
-    assert message.startswith(f"timestamp {NOW - 10} of the record with offset 2 is out of range")
-    assert record_errors_of(CorruptMessageError("whole batch")) == []
-
-
-def test_a_flood_of_bad_records_stays_bounded() -> None:
-    flood = build_batch([Record(timestamp=NOW)] * 12_000, codec=1)
-    with pytest.raises(InvalidRecordError) as refused:
-        append(flood, AppendPolicy(compacted=True))
-    assert len(record_errors_of(refused.value)) == 10_000
-    stamped = build_batch([Record(timestamp=NOW)] * 12_000, codec=1, log_append_time_ms=NOW)
-    with pytest.raises(InvalidTimestampError) as late:
-        append(stamped, AppendPolicy(log_append_time=True))
-    assert len(record_errors_of(late.value)) == 10_000
-    bomb = build_message_set([Record(timestamp=NOW, value=bytes(20_000_000))], magic=1, codec=1)
-    with pytest.raises(CorruptMessageError, match="16777408 bytes allowed"):
-        append(bomb, AppendPolicy(), version=2)
 
 
 def test_structure_is_checked_record_by_record() -> None:

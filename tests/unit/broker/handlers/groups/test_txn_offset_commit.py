@@ -15,6 +15,7 @@ import pytest
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.marker_writer import MarkerDone
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
+from braidlog.broker.handlers.groups.offset_commit import OffsetCommitHandler
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
 from braidlog.coordinator.effects import SendMarkers
 from braidlog.coordinator.group.settings import GroupSettings
@@ -25,7 +26,18 @@ from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.clock import ManualClock
+from braidlog.core.protocol_errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidGroupIdError,
+    InvalidTxnStateError,
+    NotCoordinatorError,
+    ProtocolError,
+    TransactionAbortableError,
+    UnknownTopicOrPartitionError,
+)
 from braidlog.core.tasks import Tasks
+from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
@@ -42,6 +54,14 @@ from braidlog.wire.generated.txn_offset_commit import (
 )
 from braidlog.wire.records.batch import iterate_headers
 from support.classic_groups import AnyTopics
+from support.offset_handlers import (
+    OFFSETS_PARTITION,
+    OffsetHandlers,
+    answer_of,
+    codes,
+    txn_request,
+)
+from support.offset_requests import commit_request
 from support.responders import RecordingResponder
 
 PRODUCER = 7
@@ -214,3 +234,60 @@ def test_what_comes_after_the_end_was_decided_is_refused(version: int) -> None:
         assert world.offsets.batches == ["marker"]
 
     asyncio.run(run())
+
+
+UNKNOWN = UnknownTopicOrPartitionError.code
+
+
+@pytest.mark.parametrize(("version", "joins"), [(0, False), (4, False), (5, True)])
+def test_the_transaction_is_asked_first(version: int, joins: bool) -> None:
+    world = OffsetHandlers()
+    exchange = world.begin("TxnOffsetCommit", version, txn_request({("t", 0): 5, ("none", 0): 6}))
+    place = TopicPartition("__consumer_offsets", OFFSETS_PARTITION)
+    assert world.marker_manager.asked == [("txn", 7, 1, [place], joins)]
+    assert exchange.channel.muted
+    assert world.groups.asked == 0
+    world.marker_manager.say(None)
+    assert codes(answer_of(exchange)) == {("t", 0): 0, ("none", 0): UNKNOWN}
+    world.driver.end_transaction(7, 1, commits=True)
+    assert world.driver.offsets_of("g") == {("t", 0): 5}
+
+
+@pytest.mark.parametrize(
+    ("version", "error", "reported"),
+    [
+        (1, CoordinatorLoadInProgressError(), CoordinatorNotAvailableError),
+        (2, CoordinatorLoadInProgressError(), CoordinatorLoadInProgressError),
+        (3, TransactionAbortableError(), InvalidTxnStateError),
+        (4, TransactionAbortableError(), TransactionAbortableError),
+    ],
+)
+def test_a_transaction_that_may_not(version: int, error: ProtocolError, reported: type[ProtocolError]) -> None:
+    world = OffsetHandlers()
+    exchange = world.begin("TxnOffsetCommit", version, txn_request({("t", 0): 5, ("none", 0): 6}))
+    world.marker_manager.say(error)
+    assert codes(answer_of(exchange)) == {("t", 0): reported.code, ("none", 0): UNKNOWN}
+    assert world.groups.asked == 0
+
+
+def test_nobody_is_asked_about_nothing() -> None:
+    world = OffsetHandlers()
+    assert codes(world.ask("TxnOffsetCommit", 3, txn_request({("none", 0): 1}))) == {("none", 0): UNKNOWN}
+    refused = codes(world.ask("TxnOffsetCommit", 3, txn_request({("t", 0): 1}, group="")))
+    assert refused == {("t", 0): InvalidGroupIdError.code}
+    assert world.marker_manager.asked == []
+
+
+def test_without_verification_only_joining_asks() -> None:
+    world = OffsetHandlers()
+    world.verifies = False
+    assert codes(world.ask("TxnOffsetCommit", 3, txn_request({("t", 0): 1}))) == {("t", 0): 0}
+    assert world.marker_manager.asked == []
+    world.begin("TxnOffsetCommit", 5, txn_request({("t", 0): 1}))
+    assert len(world.marker_manager.asked) == 1
+
+
+def test_a_refused_commit_names_every_partition() -> None:
+    request = commit_request(3, "g", {("t", 0): 1, ("u", 1): 2})
+    reported = codes(OffsetCommitHandler.error_response(request, 3, NotCoordinatorError()))
+    assert reported == {("t", 0): NotCoordinatorError.code, ("u", 1): NotCoordinatorError.code}

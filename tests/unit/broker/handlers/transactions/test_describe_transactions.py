@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.broker.handlers.transactions.describe_transactions import DescribeProducersHandler
+from braidlog.broker.handlers.transactions.describe_transactions import (
+    DescribeProducersHandler,
+    DescribeTransactionsHandler,
+)
 from braidlog.core.protocol_errors import (
     InvalidTopicError,
+    NotCoordinatorError,
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
@@ -17,7 +21,9 @@ from braidlog.wire.generated.describe_producers import (
     PartitionResponse,
     TopicRequest,
 )
+from braidlog.wire.generated.describe_transactions import DescribeTransactionsRequest
 from support.data_path import START_MS, DataPath, Peer, batch
+from support.many_items import NAMES, answer_of, exchange, nobodys_coordinator
 
 
 @pytest.fixture
@@ -69,3 +75,10 @@ def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
         (0, NotLeaderOrFollowerError.code),
         (4, NotLeaderOrFollowerError.code),
     ]
+
+
+def test_very_many_are_described_in_order() -> None:
+    handler = DescribeTransactionsHandler(nobodys_coordinator())
+    answer = answer_of(handler.handle(DescribeTransactionsRequest(transactional_ids=NAMES), exchange(0)))
+    assert [state.transactional_id for state in answer.transaction_states] == NAMES
+    assert {state.error_code for state in answer.transaction_states} == {NotCoordinatorError.code}

@@ -127,28 +127,6 @@ def test_read_again_from_any_record(log: tuple[bytes, list[AbortedRange], int], 
         assert read_all(found, step) == everything[at:]
 
 
-def test_the_fields_of_a_record() -> None:
-    data = build_batch(
-        [Record(timestamp=1000, key=b"k", value=b"v", headers=(("h", None),))], base_offset=8, leader_epoch=2
-    )
-    (record,) = read_all(slice_of(data))
-    assert (record.topic, record.partition, record.offset) == ("orders", 3, 8)
-    assert (record.timestamp, record.timestamp_ms, record.timestamp_type) == (1000, 1000, 0)
-    assert (record.key, record.value, record.headers, record.leader_epoch) == (b"k", b"v", (("h", None),), 2)
-    assert record.topic_partition == WHERE
-    assert "orders-3 at 8" in repr(record)
-
-
-def test_a_time_set_by_the_broker() -> None:
-    (record,) = read_all(slice_of(build_batch([Record(timestamp=5)], log_append_time_ms=99)))
-    assert (record.timestamp, record.timestamp_type) == (99, 1)
-
-
-def test_a_message_without_a_time() -> None:
-    (record,) = read_all(slice_of(build_message_set([Record(value=b"v")], magic=0)))
-    assert (record.timestamp, record.timestamp_type) == (-1, -1)
-
-
 def three_batches() -> tuple[bytes, int]:
     """The second one's position is the other thing returned."""
     first = build_batch([Record(value=b"a"), Record(value=b"b")])

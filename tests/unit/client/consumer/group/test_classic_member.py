@@ -166,9 +166,3 @@ def test_only_dynamic_members_send_a_leave_request() -> None:
     newer = one.leave_request(5, "w" * 300)
     assert [(each.member_id, len(each.reason or "")) for each in newer.members] == [("me", 255)]
     assert not stable("static").sends_leave
-
-
-def test_moves_that_make_no_sense_are_refused_with_a_history() -> None:
-    one = member()
-    with pytest.raises(RuntimeError, match="group g cannot go from UNJOINED to STABLE; it came by UNJOINED"):
-        one.taken()

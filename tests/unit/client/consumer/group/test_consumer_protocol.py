@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import logging
-import re
-from typing import Any
 
 import pytest
 
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
-from braidlog.client.errors import CommitFailedError, NoConnection
+from braidlog.client.errors import CommitFailedError
 from braidlog.core import protocol_errors as errors
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.wire.generated.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    ResponseTopicPartitions,
 )
 from braidlog.wire.generated.offset_commit import (
     OffsetCommitRequest,
@@ -25,63 +20,16 @@ from braidlog.wire.generated.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from support.consumer_protocol_coordinator import Coordinator
 from support.membership_harness import (
     COMMIT,
     FETCH,
-    FIND,
     NEWER_BEAT,
-    MembershipHarness,
     membership_harness,
-    names,
     partitions,
-    topic_id,
 )
 
 NEWER = {"group_protocol": "consumer"}
-Target = dict[str, list[int]]
-
-
-class Coordinator:
-    """Wants our member to have `target`, and says so until the member says that it has it."""
-
-    def __init__(self, here: MembershipHarness, target: Target) -> None:
-        self.epoch = 1
-        self.target = target
-        self.has: Target | None = None
-        self.script = here.script
-        self.script.always(NEWER_BEAT, self._beat)
-        self._names = {topic_id(name): name for name in ("t", "u", "t1", "t2")}
-
-    def _beat(self, request: ConsumerGroupHeartbeatRequest, version: int) -> ConsumerGroupHeartbeatResponse:
-        if request.member_epoch < 0:
-            return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-        if request.topic_partitions is not None:
-            self.has = {self._names[each.topic_id]: each.partitions for each in request.topic_partitions}
-        reported = None
-        if self.has != self.target or request.member_epoch == 0:
-            reported = Assignment(
-                topic_partitions=[
-                    ResponseTopicPartitions(topic_id=topic_id(name), partitions=list(numbers))
-                    for name, numbers in self.target.items()
-                ]
-            )
-        return ConsumerGroupHeartbeatResponse(
-            member_id=request.member_id or "given",
-            member_epoch=self.epoch,
-            heartbeat_interval_ms=5,
-            assignment=reported,
-        )
-
-    def want(self, target: Target) -> None:
-        self.epoch += 1
-        self.target = target
-
-    @property
-    def is_content(self) -> bool:
-        return self.has == self.target
-
-    def asked(self) -> list[ConsumerGroupHeartbeatRequest]:
-        return self.script.asked(NEWER_BEAT, ConsumerGroupHeartbeatRequest)
 
 
 def refusing(error: type[ProtocolError]) -> ConsumerGroupHeartbeatResponse:
@@ -149,27 +97,6 @@ def test_an_unknown_member_loses_everything_and_joins_anew(error: type[ProtocolE
         assert [each.member_epoch for each in group.asked()].count(0) == 2
 
 
-def test_a_changed_subscription_is_sent_at_once() -> None:
-    with membership_harness({"t": 2, "u": 1}, **NEWER) as here:
-        group = Coordinator(here, {"t": [0]})
-        here.subscribe("t")
-        here.until(lambda: group.is_content)
-        here.subscribe("u")
-        here.until(lambda: any(each.subscribed_topic_names == ["u"] for each in group.asked()))
-        group.want({"u": [0]})
-        here.until(lambda: group.is_content)
-        assert names(here.subscription.assigned()) == ["u-0"]
-
-
-def test_a_pattern_goes_to_the_broker() -> None:
-    with membership_harness({"t1": 1, "t2": 1}, **NEWER) as here:
-        group = Coordinator(here, {"t1": [0], "t2": [0]})
-        here.subscription.subscribe_pattern(re.compile("t.*"), ["t1"], here.listener)
-        here.until(lambda: group.is_content)
-        assert group.asked()[0].subscribed_topic_regex == "t.*"
-        assert names(here.subscription.assigned()) == ["t1-0", "t2-0"]
-
-
 def test_a_program_that_does_not_poll_leaves(caplog: pytest.LogCaptureFixture) -> None:
     with membership_harness({"t": 1}, max_poll_interval_ms=50, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
@@ -195,16 +122,6 @@ def test_closing_revokes_and_leaves(instance: str | None, epoch: int) -> None:
         assert group.asked()[-1].member_epoch == epoch
 
 
-def test_a_refusal_is_raised_once_and_then_tried_again() -> None:
-    with membership_harness({"t": 1}, **NEWER) as here:
-        group = Coordinator(here, {"t": [0]})
-        here.script.then(NEWER_BEAT, refusing(errors.UnsupportedAssignorError))
-        here.subscribe("t")
-        with pytest.raises(errors.UnsupportedAssignorError, match=r"group\.remote\.assignor"):
-            here.settle()
-        here.until(lambda: group.is_content)
-
-
 def test_what_a_listener_raises_comes_out_of_poll_when_all_is_in_place() -> None:
     with membership_harness({"t": 1}, **NEWER) as here:
         group = Coordinator(here, {"t": [0]})
@@ -213,23 +130,6 @@ def test_what_a_listener_raises_comes_out_of_poll_when_all_is_in_place() -> None
         with pytest.raises(KeyError, match="mine"):
             here.until(lambda: False)
         here.until(lambda: group.is_content)
-        assert here.listener.words == ["assigned"]
-
-
-@pytest.mark.parametrize("lost", [NoConnection("cut"), refusing(errors.NotCoordinatorError)])
-def test_a_new_coordinator_is_found_and_sent_everything(lost: Any) -> None:
-    with membership_harness({"t": 1}, **NEWER) as here:
-        group = Coordinator(here, {"t": [0]})
-        here.subscribe("t")
-        here.until(lambda: group.is_content)
-        before = len(group.asked())
-        here.script.then(NEWER_BEAT, lost)
-        here.eventually(lambda: len(group.asked()) > before + 3)
-        assert here.script.count(FIND) == 2
-        again = [each for each in group.asked()[before:] if each.subscribed_topic_names == ["t"]]
-        assert len(again) == 1
-        assert again[0].topic_partitions is not None
-        assert again[0].member_epoch == 1
         assert here.listener.words == ["assigned"]
 
 
@@ -289,38 +189,3 @@ def test_committed_offsets_are_asked_for_as_a_member() -> None:
         asked = here.script.asked(FETCH, OffsetFetchRequest)
         assert len(asked) == 2
         assert (asked[0].groups[0].member_epoch, asked[0].groups[0].member_id) == (1, group.asked()[0].member_id)
-
-
-def test_one_that_leaves_while_it_joins_sends_a_leave_request() -> None:
-    with membership_harness({"t": 1}, **NEWER) as here:
-        group = Coordinator(here, {"t": [0]})
-        here.script.then(NEWER_BEAT, None)
-        here.subscribe("t")
-        here.until(lambda: here.script.parked)
-        here.membership.close(here.deadline())
-        assert [each.member_epoch for each in group.asked()] == [0, -1]
-        assert len({each.member_id for each in group.asked()}) == 1
-
-
-def test_an_answer_to_an_earlier_join_brings_no_partitions() -> None:
-    with membership_harness({"t": 2}, **NEWER) as here:
-        group = Coordinator(here, {"t": [0]})
-        here.subscribe("t")
-        here.until(lambda: group.is_content)
-        here.script.then(NEWER_BEAT, None)
-        here.eventually(lambda: here.script.parked)
-        here.membership.leave(here.deadline())
-        here.subscription.unsubscribe()
-        here.subscribe("t")
-        here.poll()
-        group.want({"t": [1]})
-        old = ConsumerGroupHeartbeatResponse(
-            member_epoch=1,
-            heartbeat_interval_ms=5,
-            assignment=Assignment(topic_partitions=[ResponseTopicPartitions(topic_id=topic_id("t"), partitions=[0])]),
-        )
-        here.on_engine(lambda: here.script.parked[0].set_result(old))
-        here.until(lambda: group.is_content and here.membership.is_settled)
-        assert here.listener.reported[-1] == ("assigned", partitions("t", 1))
-        assert here.listener.words == ["assigned", "revoked", "assigned"]
-        assert [each.member_epoch for each in group.asked()].count(0) == 2, "it has to come as one who joins"

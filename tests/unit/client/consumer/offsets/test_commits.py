@@ -12,7 +12,6 @@ from braidlog.client.consumer.interceptors import ConsumerInterceptors
 from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.errors import CommitFailedError, NoConnection, RequestTimeout
 from braidlog.core import protocol_errors as errors
-from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.wire.generated.consumer_group_heartbeat import (
@@ -24,85 +23,21 @@ from braidlog.wire.generated.consumer_group_heartbeat import (
 from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.generated.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from braidlog.wire.generated.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 from support.membership_harness import (
     BEAT,
     COMMIT,
-    FETCH,
     FIND,
     JOIN,
     LEAVE,
     NEWER_BEAT,
-    MembershipHarness,
     membership_harness,
-    partitions,
     topic_id,
 )
+from support.offset_commits import ONE, ZERO, answer, as_member, by_itself, written
 from support.scripted_group import Coordinator
 
-ZERO, ONE = partitions("t", 0, 1)
 Told = tuple[dict[TopicPartition, OffsetAndMetadata], Exception | None]
-
-
-def answer(error: type[ProtocolError] | None = None) -> Callable[[OffsetCommitRequest, int], OffsetCommitResponse]:
-    """Every partition of the request is answered so."""
-    code = 0 if error is None else error.code
-
-    def respond(request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
-        return OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
-
-    return respond
-
-
-def written(request: OffsetCommitRequest) -> dict[TopicPartition, tuple[int, str | None, int]]:
-    return {
-        TopicPartition(topic.name, each.partition_index): (
-            each.committed_offset,
-            each.committed_metadata,
-            each.committed_leader_epoch,
-        )
-        for topic in request.topics
-        for each in topic.partitions
-    }
-
-
-def by_itself(here: MembershipHarness) -> None:
-    """A consumer that assigns partitions to itself."""
-    here.script.always(COMMIT, answer())
-    here.subscription.assign([ZERO, ONE])
-    here.position(ZERO, 5)
-
-
-def as_member(here: MembershipHarness) -> Coordinator:
-    group = Coordinator(here.script)
-    here.script.always(COMMIT, answer())
-    here.subscribe("t")
-    here.settle()
-    here.position(ZERO, 5)
-    return group
 
 
 def test_what_was_returned_is_committed() -> None:
@@ -112,16 +47,6 @@ def test_what_was_returned_is_committed() -> None:
         [request] = here.script.asked(COMMIT, OffsetCommitRequest)
         assert written(request) == {ZERO: (5, "", -1)}
         assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
-
-
-def test_offsets_may_be_given_with_metadata_and_epoch() -> None:
-    with membership_harness({"t": 2}) as here:
-        by_itself(here)
-        here.commits.commit({ONE: OffsetAndMetadata(9, "läuft", 3)}, here.deadline())
-        [request] = here.script.asked(COMMIT, OffsetCommitRequest)
-        assert written(request) == {ONE: (9, "läuft", 3)}
-        with pytest.raises(UserError, match="t-1: offset -4"):
-            here.commits.commit({ONE: OffsetAndMetadata(-4)}, here.deadline())
 
 
 def test_nothing_to_commit_is_no_request() -> None:
@@ -179,15 +104,6 @@ def test_a_commit_that_cannot_pass_is_raised(refusal: type[ProtocolError]) -> No
         assert here.script.count(COMMIT) == 1
 
 
-def test_a_member_commits_in_its_generation() -> None:
-    with membership_harness({"t": 2}, group_instance_id="static") as here:
-        as_member(here)
-        here.commits.commit(None, here.deadline())
-        [request] = here.script.asked(COMMIT, OffsetCommitRequest)
-        assert (request.generation_id_or_member_epoch, request.member_id) == (1, "member-1")
-        assert request.group_instance_id == "static"
-
-
 @pytest.mark.parametrize("refusal", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
 def test_a_commit_of_an_unknown_member_raises_with_advice(refusal: type[ProtocolError]) -> None:
     with membership_harness({"t": 2}, heartbeat_interval_ms=4_000) as here:
@@ -215,29 +131,6 @@ def test_a_fenced_static_member_cannot_commit() -> None:
             here.commits.commit(None, here.deadline())
         with pytest.raises(errors.FencedInstanceIdError):
             here.poll()
-
-
-def test_a_commit_is_sent_in_the_generation_it_was_asked_for_in() -> None:
-    """The coordinator takes long to be found: meanwhile the group goes on, and others have the partition."""
-    with membership_harness({"t": 2}, heartbeat_interval_ms=4_000) as here:
-        as_member(here)
-        reported: list[Told] = []
-        here.script.then(COMMIT, answer(errors.NotCoordinatorError))
-        here.script.then(FIND, None)
-        here.commits.commit_async(None)
-        here.eventually(lambda: here.script.count(COMMIT) == 1)
-        here.commits.commit_async({ZERO: OffsetAndMetadata(6)}, lambda *each: reported.append(each))
-        here.eventually(lambda: here.script.parked)
-        [found] = here.script.parked
-        here.membership.enforce_rebalance("a test wants it")
-        here.until(lambda: "revoked" in here.listener.words)
-        here.script.then(COMMIT, answer(errors.IllegalGenerationError))
-        here.on_engine(lambda: found.set_result(here.script._found(None, 4)))
-        here.until(lambda: reported)
-        assert here.script.asked(COMMIT, OffsetCommitRequest)[1].generation_id_or_member_epoch == 1
-        assert isinstance(reported[0][1], errors.RebalanceInProgressError)
-        here.settle()
-        assert here.listener.words == ["assigned", "revoked", "assigned"], "the new generation is not hurt by it"
 
 
 def test_a_commit_that_is_tried_again_leaves_out_what_a_later_one_said() -> None:
@@ -466,74 +359,6 @@ def test_without_auto_commit_nothing_is_written_unasked() -> None:
 
 
 # --- read
-
-
-def found(group_error: int = 0, **offsets: tuple[int, int]) -> OffsetFetchResponse:
-    """`p0=(offset, error code)` …"""
-    each = [
-        OffsetFetchResponsePartitions(
-            partition_index=int(name[1:]),
-            committed_offset=offset,
-            committed_leader_epoch=2,
-            metadata="m",
-            error_code=code,
-        )
-        for name, (offset, code) in offsets.items()
-    ]
-    topics = [OffsetFetchResponseTopics(name="t", partitions=each)]
-    group = OffsetFetchResponseGroup(group_id="readers", error_code=group_error, topics=topics)
-    return OffsetFetchResponse(groups=[group])
-
-
-def test_committed_offsets_are_read() -> None:
-    with membership_harness({"t": 2}) as here:
-        by_itself(here)
-        here.script.always(FETCH, lambda request, version: found(p0=(7, 0), p1=(-1, 0)))
-        assert here.commits.committed([ZERO, ONE], here.deadline()) == {ZERO: OffsetAndMetadata(7, "m", 2), ONE: None}
-        [request] = here.script.asked(FETCH, OffsetFetchRequest)
-        assert request.require_stable
-        assert (request.groups[0].member_id, request.groups[0].member_epoch) == (None, -1)
-
-
-@pytest.mark.parametrize("version", range(8))
-def test_committed_offsets_of_older_brokers(version: int) -> None:
-    old = OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name="t", partitions=[OffsetFetchResponsePartition(partition_index=0, committed_offset=7)]
-            )
-        ]
-    )
-    with membership_harness({"t": 2}) as here:
-        by_itself(here)
-        here.script.versions = {FETCH: version, COMMIT: version}
-        here.script.always(FETCH, lambda request, version: old)
-        assert here.commits.committed([ZERO], here.deadline()) == {ZERO: OffsetAndMetadata(7)}
-        here.commits.commit(None, here.deadline())
-        [request] = here.script.asked(FETCH, OffsetFetchRequest)
-        assert request.require_stable == (version >= 7)
-
-
-def test_offsets_of_an_open_transaction_are_waited_for() -> None:
-    with membership_harness({"t": 2}) as here:
-        by_itself(here)
-        unstable = errors.UnstableOffsetCommitError.code
-        moved = errors.NotCoordinatorError.code
-        here.script.then(FETCH, found(p0=(-1, unstable)), found(moved), NoConnection("cut"), found(p0=(3, 0)))
-        assert here.commits.committed([ZERO], here.deadline()) == {ZERO: OffsetAndMetadata(3, "m", 2)}
-        assert here.script.count(FIND) == 3
-
-
-def test_a_look_up_that_cannot_pass_is_raised() -> None:
-    with membership_harness({"t": 2}) as here:
-        by_itself(here)
-        here.script.then(FETCH, found(errors.GroupAuthorizationFailedError.code))
-        with pytest.raises(errors.GroupAuthorizationFailedError):
-            here.commits.committed([ZERO], here.deadline())
-        here.script.then(FETCH, found(p0=(-1, errors.UnknownTopicOrPartitionError.code)))
-        with pytest.raises(errors.UnknownTopicOrPartitionError, match="t-0"):
-            here.commits.committed([ZERO], here.deadline())
-        assert here.commits.committed([], here.deadline()) == {}
 
 
 def test_a_consumer_by_itself_never_joins() -> None:

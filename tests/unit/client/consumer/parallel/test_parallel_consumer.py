@@ -2,106 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
 from braidlog.client.consumer.parallel.parallel_consumer import ParallelConsumer
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.client.consumer.record import ConsumerRecord
 from braidlog.client.errors import ClosedError, CommitFailedError, HandlerFailedError
 from braidlog.client.settings import CONSUMER, Settings
-from braidlog.core.clock import SystemClock
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import RebalanceInProgressError
 from braidlog.core.types import TopicPartition
+from support.parallel_runs import FakeConsumer, Notes, keys
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 WAIT_S = 20.0
 
 
-class FakeConsumer:
-    """Hands out what is in its logs; commits only rise, and stay within what was handed out."""
-
-    def __init__(self, logs: Mapping[TopicPartition, Iterable[bytes | None]]) -> None:
-        self.logs = {
-            partition: [
-                ConsumerRecord(partition.topic, partition.partition, offset, 0, key, b"%d" % offset, (), 0, 3)
-                for offset, key in enumerate(keys)
-            ]
-            for partition, keys in logs.items()
-        }
-        self._settings = Settings.of(CONSUMER, {}, {"enable_auto_commit": False, "group_id": "g"})
-        self._clock = SystemClock()
-        self.positions = dict.fromkeys(self.logs, 0)
-        self.committed: dict[TopicPartition, int] = {}
-        self.paused: set[TopicPartition] = set()
-        self.was_paused = threading.Event()
-        self.refuse_commits: list[Exception] = []
-        self.listener: RebalanceListener = RebalanceListener()
-        # Called inside the next poll, where a group calls its listeners.
-        self.events: list[Callable[[], None]] = []
-
-    def subscribe(self, topics: Any, listener: RebalanceListener) -> None:
-        self.listener = listener
-
-    def assignment(self) -> set[TopicPartition]:
-        return set(self.positions)
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        self.paused |= set(partitions)
-        self.was_paused.set()
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self.paused -= set(partitions)
-
-    def poll(self, timeout_s: float = 0, max_records: int = 500) -> list[ConsumerRecord]:
-        while self.events:
-            self.events.pop(0)()
-        found: list[ConsumerRecord] = []
-        for partition in sorted(set(self.positions) - self.paused):
-            start = self.positions[partition]
-            part = self.logs[partition][start : start + max_records - len(found)]
-            self.positions[partition] += len(part)
-            found += part
-        if not found and timeout_s:
-            threading.Event().wait(0.002)
-        return found
-
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        if self.refuse_commits:
-            raise self.refuse_commits.pop(0)
-        for partition, reported in offsets.items():
-            assert self.committed.get(partition, 0) < reported.offset <= self.positions[partition]
-            assert reported.leader_epoch == 3
-            self.committed[partition] = reported.offset
-
-    def revoke(self, partition: TopicPartition) -> None:
-        self.listener.on_partitions_revoked([partition])
-        del self.positions[partition]
-
-    def lose(self, partition: TopicPartition) -> None:
-        self.listener.on_partitions_lost([partition])
-        del self.positions[partition]
-
-    def assign(self, partition: TopicPartition) -> None:
-        self.positions[partition] = self.committed.get(partition, 0)
-        self.listener.on_partitions_assigned([partition])
-
-
 def parallel(fake: FakeConsumer, handler: Callable[[ConsumerRecord], Any], **options: Any) -> ParallelConsumer:
     options = {"commit_interval": 0.0, "workers": 4, **options}
     return ParallelConsumer(cast(Any, fake), handler, **options).subscribe("t")
-
-
-def keys(count: int, different: int) -> list[bytes | None]:
-    return [b"k%d" % (number * 7 % different) for number in range(count)]
 
 
 class Running:
@@ -126,74 +50,6 @@ class Running:
     def join(self) -> None:
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
-
-
-class Notes:
-    """What was handled, by key and in order; never two of a key at once."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[tuple[int, bytes | None], list[int]] = defaultdict(list)
-        self.most_at_once = 0
-        self._in_progress: dict[tuple[int, bytes | None], int] = defaultdict(int)
-        self._lock = threading.Lock()
-
-    def begin(self, record: ConsumerRecord) -> None:
-        where = (record.partition, record.key)
-        with self._lock:
-            self._in_progress[where] += 1
-            assert record.key is None or self._in_progress[where] == 1, f"two of {where} at once"
-            self.most_at_once = max(self.most_at_once, sum(self._in_progress.values()))
-            self.by_key[where].append(record.offset)
-
-    def end(self, record: ConsumerRecord) -> None:
-        with self._lock:
-            self._in_progress[record.partition, record.key] -= 1
-
-    def handle(self, record: ConsumerRecord) -> None:
-        self.begin(record)
-        # Lets another thread in, now and then.
-        if record.offset % 5 == 0:
-            threading.Event().wait(0.0001)
-        self.end(record)
-
-    async def handle_async(self, record: ConsumerRecord) -> None:
-        self.begin(record)
-        await asyncio.sleep(0)
-        self.end(record)
-
-    def check(self, fake: FakeConsumer) -> None:
-        for partition, log in fake.logs.items():
-            expected = defaultdict(list)
-            for record in log:
-                expected[record.key].append(record.offset)
-            for key, offsets in expected.items():
-                assert self.by_key[partition.partition, key] == offsets
-            assert fake.committed[partition] == len(log)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_every_key_keeps_its_order_and_all_is_committed(is_async: bool) -> None:
-    fake, notes = FakeConsumer({ZERO: keys(600, 11), ONE: keys(400, 3)}), Notes()
-    handler = notes.handle_async if is_async else notes.handle
-    parallel(fake, handler, max_in_flight=100).run(idle_timeout=0.05)
-    notes.check(fake)
-    assert notes.most_at_once > 1
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_the_order_of_partitions(is_async: bool) -> None:
-    fake = FakeConsumer({ZERO: keys(200, 11), ONE: keys(200, 3)})
-    seen: dict[int, list[int]] = defaultdict(list)
-
-    def note(record: ConsumerRecord) -> None:
-        seen[record.partition].append(record.offset)
-
-    async def note_async(record: ConsumerRecord) -> None:
-        await asyncio.sleep(0)
-        note(record)
-
-    parallel(fake, note_async if is_async else note, ordering="partition").run(idle_timeout=0.05)
-    assert seen == {0: list(range(200)), 1: list(range(200))}
 
 
 def test_nothing_is_committed_past_a_record_that_is_not_done() -> None:
@@ -232,44 +88,6 @@ def test_what_is_in_flight_is_bounded_and_partitions_rest_meanwhile() -> None:
         threading.Event().wait(0.001)
     running.stop()
     assert fake.paused == set()
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_failing_record_is_tried_again_before_those_behind_it(is_async: bool) -> None:
-    fake = FakeConsumer({ZERO: [b"a", b"a", b"b", b"a"]})
-    seen: list[int] = []
-
-    def handler(record: ConsumerRecord) -> None:
-        seen.append(record.offset)
-        if seen.count(0) < 3 and record.offset == 0:
-            raise OSError("not now")
-
-    async def handler_async(record: ConsumerRecord) -> None:
-        handler(record)
-
-    consumer = parallel(fake, handler_async if is_async else handler, retries=2, retry_backoff=0.001)
-    consumer.run(idle_timeout=0.05)
-    assert [offset for offset in seen if offset != 2] == [0, 0, 0, 1, 3]
-    assert fake.committed[ZERO] == 4
-    assert consumer.metrics()["retries-total"] == 2
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_failure_stops_the_run_with_everything_before_it_committed(is_async: bool) -> None:
-    fake = FakeConsumer({ZERO: keys(30, 1)})
-
-    def handler(record: ConsumerRecord) -> None:
-        if record.offset == 20:
-            raise LookupError("no such order")
-
-    async def handler_async(record: ConsumerRecord) -> None:
-        handler(record)
-
-    with pytest.raises(HandlerFailedError, match=r"t-0 at offset 20: LookupError: no such order") as caught:
-        parallel(fake, handler_async if is_async else handler).run()
-    assert isinstance(caught.value.__cause__, LookupError)
-    assert caught.value.record is fake.logs[ZERO][20]
-    assert fake.committed[ZERO] == 20
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -453,18 +271,6 @@ def test_misuse_raises() -> None:
     fake._settings = Settings.of(CONSUMER, {}, {"group_id": "g"})
     with pytest.raises(UserError, match="enable_auto_commit=False"):
         parallel(fake, print)
-
-
-def test_no_thread_stays_behind() -> None:
-    before = set(threading.enumerate())
-    fake = FakeConsumer({ZERO: keys(20, 4)})
-    parallel(fake, Notes().handle, workers=16).run(idle_timeout=0.01)
-
-    async def handler(record: ConsumerRecord) -> None:
-        return None
-
-    parallel(FakeConsumer({ZERO: keys(20, 4)}), handler, workers=16).run(idle_timeout=0.01)
-    assert set(threading.enumerate()) == before
 
 
 class SharedOutLate(FakeConsumer):

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.coordinator.group.settings import GroupSettings
-from support.classic_groups import GROUP, REBALANCE_MS, SESSION_MS, ClassicDriver, subscription
-from support.responders import RecordingResponder
+from support.classic_groups import ClassicDriver, subscription
 
 UNKNOWN_MEMBER_ID = 25
 INCONSISTENT_GROUP_PROTOCOL = 23
@@ -39,44 +38,6 @@ def test_old_versions_join_in_one_step(driver: ClassicDriver) -> None:
     joined = driver.join(version=3)
     driver.advance(3.0)
     assert joined.response.member_id == "app-id1"
-
-
-def test_the_initial_delay_grows_while_members_come_but_not_beyond_the_rebalance_timeout(
-    driver: ClassicDriver,
-) -> None:
-    responders = [driver.enter(rebalance_ms=10_000)[1]]
-    for _ in range(3):
-        driver.advance(2.0)
-        assert not responders[0].answered
-        responders.append(driver.enter(rebalance_ms=10_000)[1])
-    driver.advance(2.5)
-    assert not responders[0].answered
-    driver.enter(rebalance_ms=10_000)
-    driver.advance(2.0)
-    assert [responder.error_code for responder in responders] == [0, 0, 0, 0]
-    assert len(responders[0].response.members) == 5
-    assert [len(responder.response.members) for responder in responders[1:]] == [0, 0, 0]
-
-
-def test_a_join_waits_for_members_that_were_given_an_id(driver: ClassicDriver) -> None:
-    (first,) = driver.stable()
-    pending = driver.join()
-    driver.join(first)
-    assert driver.group().state == "PreparingRebalance"
-    again = driver.responders[-1]
-    assert not again.answered
-    other = driver.join(pending.response.member_id)
-    assert (again.error_code, other.error_code) == (0, 0)
-    assert again.response.generation_id == 2
-
-
-def test_a_member_that_never_comes_back_with_its_id_is_forgotten_after_its_session(driver: ClassicDriver) -> None:
-    (first,) = driver.stable()
-    pending = driver.join()
-    again = driver.join(first)
-    driver.advance(SESSION_MS / 1000)
-    assert again.error_code == 0
-    assert driver.join(pending.response.member_id).error_code == UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, -1])
@@ -174,28 +135,6 @@ def test_a_newer_join_of_the_same_member_takes_the_place_of_the_older(driver: Cl
     assert driver.group().num_awaiting_join == 0
 
 
-def test_members_that_do_not_join_again_in_time_are_out(driver: ClassicDriver) -> None:
-    leader, follower = driver.stable(2)
-    again = driver.join(leader)
-    for _ in range(12):
-        driver.heartbeat(follower, 1)
-        driver.advance(REBALANCE_MS / 12_000)
-    assert again.response.generation_id == 2
-    assert [member.member_id for member in again.response.members] == [leader]
-    assert driver.heartbeat(follower, 2).error_code == UNKNOWN_MEMBER_ID
-
-
-def test_a_new_member_whose_client_went_away_is_out_after_five_minutes(driver: ClassicDriver) -> None:
-    (leader,) = driver.stable(rebalance_ms=900_000)
-    _, lost = driver.enter(rebalance_ms=900_000)
-    for _ in range(60):
-        assert not lost.answered
-        driver.heartbeat(leader, 1)
-        driver.advance(5.0)
-    assert lost.error_code == UNKNOWN_MEMBER_ID
-    assert list(driver.group().members) == [leader]
-
-
 # Static members
 
 
@@ -257,60 +196,9 @@ def test_a_static_member_replaced_while_it_waits_is_fenced(driver: ClassicDriver
     assert driver.group().state == "PreparingRebalance"
 
 
-def test_a_static_member_survives_a_rebalance_that_it_slept_through_until_its_session_ends(
-    driver: ClassicDriver,
-) -> None:
-    ids = driver.stable_static("a", "b")
-    again = driver.join(ids["a"], instance="a", rebalance_ms=7_000, session_ms=30_000)
-    assert not again.answered
-    driver.advance(10.0)
-    assert again.error_code == 0
-    assert list(driver.group().static_members) == ["a"]
-
-
 def test_the_answer_of_a_static_member_is_durable_before_a_crash(driver: ClassicDriver) -> None:
     members = driver.stable_static("a", "b")
     back = driver.join(instance="b").response
     driver.crash()
     assert driver.group().static_members == {"a": members["a"], "b": back.member_id}
     assert driver.heartbeat(back.member_id, 1, instance="b").error_code == 0
-
-
-# Many
-
-
-def test_three_hundred_members_that_join_at_once_settle_in_one_generation(driver: ClassicDriver) -> None:
-    asked = [driver.join(client=f"c{number}") for number in range(300)]
-    joined = [driver.join(responder.response.member_id) for responder in asked]
-    driver.advance(6.0)
-    assert {responder.error_code for responder in joined} == {0}
-    driver.settle(*[responder.response.member_id for responder in joined])
-    assert driver.group().generation == 1
-
-
-def test_three_hundred_members_that_come_to_a_stable_group_one_by_one_never_hear_that_they_are_unknown(
-    driver: ClassicDriver,
-) -> None:
-    members = driver.stable(1)
-    joins: dict[str, RecordingResponder] = {}
-    for number in range(300):
-        newcomer, joins[newcomer] = driver.enter(client=f"c{number}")
-        members.append(newcomer)
-        if number % 50 == 49:
-            for member in members:
-                if member not in joins or joins[member].answered:
-                    joins[member] = driver.join(member)
-            assert driver.group().state == "CompletingRebalance"
-    assert {responder.error_code for responder in joins.values()} == {0}
-    driver.settle(*members)
-    assert len(driver.group(GROUP).members) == 301
-
-
-def test_a_negative_rebalance_timeout_is_none(driver: ClassicDriver) -> None:
-    joining = driver.join(version=3, rebalance_ms=-(2**31))
-    driver.advance(3.0)
-    driver.settle(joining.response.member_id)
-    value = driver.last_value()
-    assert value is not None
-    assert value.members[0].rebalance_timeout == SESSION_MS
-    assert driver.rebuilt().durable_state() == driver.shard.durable_state()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.classic_groups import REBALANCE_MS, SESSION_MS, ClassicDriver, subscription
+from support.classic_groups import SESSION_MS, ClassicDriver, subscription
 
 UNKNOWN_SERVER_ERROR = -1
 ILLEGAL_GENERATION = 22
@@ -74,31 +74,6 @@ def test_a_newer_sync_of_the_same_member_takes_the_place_of_the_older(driver: Cl
     assert second.response.assignment == b"x"
 
 
-def test_members_that_do_not_sync_within_the_rebalance_timeout_are_out(driver: ClassicDriver) -> None:
-    leader, follower = (driver.enter()[0] for _ in range(2))
-    driver.advance(6.0)
-    waiting = driver.sync(follower, 1)
-    for _ in range(int(REBALANCE_MS / 5_000)):
-        driver.heartbeat(leader, 1)
-        driver.advance(5.0)
-    assert waiting.error_code == REBALANCE_IN_PROGRESS
-    assert list(driver.group().members) == [follower]
-    assert driver.group().leader == follower
-    assert driver.join(follower).response.generation_id == 2
-
-
-def test_a_stable_group_also_loses_a_follower_that_never_syncs(driver: ClassicDriver) -> None:
-    leader, follower = (driver.enter()[0] for _ in range(2))
-    driver.advance(6.0)
-    driver.sync(leader, 1, {})
-    for _ in range(int(REBALANCE_MS / 5_000)):
-        driver.heartbeat(leader, 1)
-        driver.heartbeat(follower, 1)
-        driver.advance(5.0)
-    assert list(driver.group().members) == [leader]
-    assert driver.heartbeat(leader, 1).error_code == REBALANCE_IN_PROGRESS
-
-
 # Heartbeats and sessions
 
 
@@ -115,65 +90,6 @@ def test_a_member_that_waits_for_its_assignment_may_send_heartbeats(driver: Clas
     driver.advance(3.0)
     assert driver.group().state == "CompletingRebalance"
     assert driver.heartbeat(member, 1).error_code == 0
-
-
-def test_a_silent_member_is_out_after_its_session_and_its_group_empty(driver: ClassicDriver) -> None:
-    (member,) = driver.stable()
-    driver.advance(SESSION_MS / 1000 - 1)
-    assert driver.heartbeat(member, 1).error_code == 0
-    driver.advance(SESSION_MS / 1000 - 1)
-    assert driver.group().state == "Stable"
-    driver.advance(1.0)
-    assert driver.group().state == "Empty"
-    assert driver.group().generation == 2
-    value = driver.last_value()
-    assert value is not None
-    assert (value.generation, value.members, value.protocol, value.leader) == (2, [], None, None)
-    assert value.protocol_type == "consumer"
-    assert value.current_state_timestamp == driver.now.wall_ms
-    assert driver.heartbeat(member, 2).error_code == UNKNOWN_MEMBER_ID
-
-
-def test_a_silent_member_costs_the_others_a_rebalance(driver: ClassicDriver) -> None:
-    first, second = driver.stable(2)
-    driver.advance(9.0)
-    driver.heartbeat(second, 1)
-    driver.advance(1.0)
-    assert driver.heartbeat(second, 1).error_code == REBALANCE_IN_PROGRESS
-    answer = driver.join(second).response
-    assert (answer.generation_id, answer.leader) == (2, second)
-    assert first not in driver.group().members
-
-
-def test_sessions_do_not_end_while_a_join_waits(driver: ClassicDriver) -> None:
-    first, second = driver.stable(2)
-    waiting = driver.join(first)
-    for _ in range(5):
-        driver.advance(8.0)
-        assert driver.heartbeat(second, 1).error_code == REBALANCE_IN_PROGRESS
-    assert driver.join(second).error_code == 0
-    assert waiting.error_code == 0
-
-
-def test_a_late_timer_does_not_cost_a_member_that_was_just_answered_its_session(driver: ClassicDriver) -> None:
-    first, second = driver.stable(2, rebalance_ms=4_000)
-    driver.advance(5.5)
-    driver.heartbeat(second, 1)
-    waiting = driver.join(first, rebalance_ms=4_000)
-    # The first one's session would have ended just after the others' time to join.
-    driver.advance(3.9)
-    driver.stall(0.8)
-    assert waiting.error_code == 0
-    assert driver.heartbeat(first, 2).error_code == 0
-
-
-def test_a_broker_that_stood_still_first_reads_what_members_sent_meanwhile(driver: ClassicDriver) -> None:
-    lively, silent = driver.stable(2)
-    driver.stall(60.0)
-    assert driver.heartbeat(lively, 1).error_code == 0
-    driver.advance(1.0)
-    assert list(driver.group().members) == [lively]
-    assert silent not in driver.group().members
 
 
 def test_commits_keep_a_session_alive(driver: ClassicDriver) -> None:

@@ -6,26 +6,20 @@ from typing import Any
 
 import pytest
 
-from braidlog.coordinator.effects import Caller
-from braidlog.coordinator.group.consumer.member import STABLE, UNRELEASED, UNREVOKED
+from braidlog.coordinator.group.consumer.member import UNRELEASED, UNREVOKED
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.core.protocol_errors import (
     FencedInstanceIdError,
-    FencedMemberEpochError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidRequestError,
-    NonEmptyGroupError,
     ProtocolError,
-    StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
     UnsupportedVersionError,
 )
-from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from support.consumer_groups import GROUP, REBALANCE_S, SESSION_S, ChangingTopics, ConsumerDriver, numbers
-from support.responders import RecordingResponder
+from support.consumer_groups import GROUP, SESSION_S, ChangingTopics, ConsumerDriver, numbers
 
 INVALID_REGULAR_EXPRESSION = 128
 
@@ -147,59 +141,6 @@ def test_what_a_member_leaves_behind_goes_to_the_others(driver: ConsumerDriver) 
     assert driver.leave("b").error_code == UnknownMemberIdError.code
 
 
-def test_the_last_member_leaves_an_empty_group_that_can_be_deleted(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    deleting = driver.submit(lambda shard, responder, now: shard.delete_group("g", responder, now))
-    assert deleting.error_code == NonEmptyGroupError.code
-    driver.leave("a")
-    assert driver.group.state_name() == "Empty"
-    assert driver.rebuilt().durable_state() == driver.shard.durable_state()
-    driver.submit(lambda shard, responder, now: shard.delete_group("g", responder, now))
-    assert not driver.shard.groups
-    assert not driver.rebuilt().groups
-
-
-# Epochs
-
-
-def test_epochs_that_are_not_the_members(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.join("b", "t")
-    driver.settle("a", "b")
-    assert driver.beat("a", 3).error_code == FencedMemberEpochError.code
-    assert driver.beat("a", 1).error_code == FencedMemberEpochError.code
-    assert driver.beat("a", 1, {"t": numbers(0, 1, 2)}).error_code == FencedMemberEpochError.code
-    # It may have missed the answer that told it of the new epoch.
-    assert driver.beat("a", 1, {"t": numbers(0)}).response.member_epoch == 2
-    assert driver.join("a", "t").error_code == FencedMemberEpochError.code
-    assert driver.beat("nobody", 2).error_code == UnknownMemberIdError.code
-    assert driver.beat("", 2).error_code == InvalidRequestError.code
-
-
-def test_commits_and_fetches_of_members(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    group = driver.group
-    group.validate_offset_commit("a", None, 1, False, 9)
-    group.validate_offset_fetch("a", 1)
-    group.validate_offset_fetch(None, -1)
-    for member, epoch, error in (
-        ("a", 0, StaleMemberEpochError),
-        ("a", -1, StaleMemberEpochError),
-        ("b", 1, UnknownMemberIdError),
-        ("", -1, UnknownMemberIdError),
-    ):
-        with pytest.raises(error):
-            group.validate_offset_commit(member, None, epoch, False, 9)
-        with pytest.raises(error):
-            group.validate_offset_fetch(member, epoch)
-    with pytest.raises(UnsupportedVersionError):
-        group.validate_offset_commit("a", None, 1, False, 8)
-    group.validate_offset_commit("a", None, 1, True, 3)
-    group.validate_offset_commit("", None, -1, True, 3)
-    driver.leave("a")
-    driver.group.validate_offset_commit("", None, -1, False, 9)
-
-
 # Static members
 
 
@@ -236,13 +177,6 @@ def test_a_static_member_comes_back_reading_something_else(driver: ConsumerDrive
     assert driver.rebuilt().durable_state() == driver.shard.durable_state()
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session(driver: ConsumerDriver) -> None:
-    driver.join("a", "t", instance_id="one")
-    driver.leave("a", -2, instance_id="one")
-    driver.advance(SESSION_S + 1)
-    assert driver.group.state_name() == "Empty"
-
-
 def test_a_static_member_can_leave_for_good(driver: ConsumerDriver) -> None:
     driver.join("a", "t", instance_id="one")
     assert driver.leave("a", -1, instance_id="other").error_code == UnknownMemberIdError.code
@@ -251,49 +185,6 @@ def test_a_static_member_can_leave_for_good(driver: ConsumerDriver) -> None:
 
 
 # Time
-
-
-def test_a_silent_member_is_out_after_its_session(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.join("b", "t")
-    driver.settle("a", "b")
-    driver.advance(SESSION_S - 1)
-    driver.beat("a", 2)
-    driver.advance(2)
-    assert list(driver.group.members) == ["a"]
-    assert driver.beat("b", 2).error_code == UnknownMemberIdError.code
-    assert driver.assignment_of(driver.beat("a", 2)) == {"t": numbers(0, 1, 2, 3)}
-
-
-def test_members_that_fall_silent_together_go_together(driver: ConsumerDriver) -> None:
-    for name in "abc":
-        driver.join(name, "t")
-    driver.advance(SESSION_S + 1)
-    assert driver.group.is_empty()
-    assert driver.group.epoch == 6
-    assert driver.rebuilt().durable_state() == driver.shard.durable_state()
-
-
-def test_a_member_that_does_not_let_go_is_out_after_its_rebalance_timeout(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.join("b", "t")
-    driver.beat("a", 1)
-    driver.advance(REBALANCE_S - 1)
-    assert driver.beat("a", 1).error_code == 0
-    driver.beat("b", 2)
-    driver.advance(2)
-    assert driver.beat("a", 1).error_code == UnknownMemberIdError.code
-    assert driver.assignment_of(driver.beat("b", 2)) == {"t": numbers(0, 1, 2, 3)}
-
-
-def test_a_member_that_lets_go_in_time_stays(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.join("b", "t")
-    driver.beat("a", 1)
-    driver.advance(REBALANCE_S - 1)
-    driver.settle("a", "b")
-    driver.advance(2)
-    assert list(driver.group.members) == ["a", "b"]
 
 
 def test_only_the_assignors_that_are_on_can_be_asked_for_and_the_first_is_the_default(driver: ConsumerDriver) -> None:
@@ -320,105 +211,6 @@ def test_what_a_group_sets_counts_from_the_next_heartbeat(driver: ConsumerDriver
     assert answer.response.heartbeat_interval_ms == 3_000
     driver.advance(SESSION_S - 0.1)
     assert list(driver.group.members) == ["b"], "where the group says nothing the broker's setting counts"
-
-
-def test_after_a_crash_members_have_the_session_that_their_group_sets(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.settings = GroupSettings(overrides={GROUP: GroupOverrides(10_000)})
-    driver.crash()
-    driver.advance(9.9)
-    assert list(driver.group.members) == ["a"]
-    driver.advance(0.2)
-    assert driver.group.is_empty()
-
-
-def test_after_a_crash_members_have_a_whole_session_and_rebalance_timeout(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.join("b", "t")
-    driver.beat("a", 1)
-    before = driver.shard.durable_state()
-    driver.advance(REBALANCE_S - 1)
-    driver.crash()
-    assert driver.shard.durable_state() == before
-    driver.advance(REBALANCE_S - 1)
-    assert list(driver.group.members) == ["a", "b"]
-    driver.advance(2)
-    assert list(driver.group.members) == ["b"]
-    driver.advance(SESSION_S)
-    assert driver.group.is_empty()
-
-
-# Topics
-
-
-def test_topics_that_come_grow_and_go(driver: ConsumerDriver) -> None:
-    assert driver.assignment_of(driver.join("a", "later")) == {}
-    driver.topics.create("later", 1)
-    driver.topics_changed()
-    assert driver.assignment_of(driver.beat("a", 1)) == {"later": numbers(0)}
-    driver.topics.grow("later", 2)
-    driver.topics_changed()
-    assert driver.assignment_of(driver.beat("a", 2)) == {"later": numbers(0, 1)}
-    driver.topics.delete("later")
-    driver.topics_changed()
-    assert driver.assignment_of(driver.beat("a", 3, {})) == {}
-    assert driver.group.state_name() == "Stable"
-    assert driver.group.epoch == 4
-
-
-def test_a_topic_that_comes_back_is_another_one(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.topics.delete("t")
-    driver.topics.create("t", 1)
-    driver.topics_changed()
-    assert driver.assignment_of(driver.beat("a", 1, {})) == {"t": numbers(0)}
-
-
-def test_a_change_of_other_topics_costs_nothing(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.beat("a", 1)
-    driver.topics.create("other", 1)
-    driver.topics_changed()
-    before = len(driver.log)
-    driver.beat("a", 1)
-    assert len(driver.log) == before
-
-
-def test_racks_are_written_down_and_a_change_of_them_is_seen(driver: ConsumerDriver) -> None:
-    driver.topics.racks["t", 1] = frozenset({"r1"})
-    driver.join("a", "t")
-    assert driver.group.subscription_metadata["t"].racks[1] == frozenset({"r1"})
-    driver.topics.racks["t", 1] = frozenset({"r2"})
-    driver.topics_changed()
-    assert driver.beat("a", 1).response.member_epoch == 2
-
-
-def test_a_member_that_subscribes_otherwise(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    assert driver.assignment_of(driver.beat("a", 1, {"t": numbers(0)}, subscribed_topic_names=["u"])) == {}
-    answer = driver.beat("a", 1, {})
-    assert (driver.assignment_of(answer), answer.response.member_epoch) == ({"u": numbers(0, 1)}, 2)
-
-
-def test_members_that_read_different_topics(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.join("b", "t", "u")
-    driver.join("c", "u")
-    owned = driver.settle("a", "b", "c")
-    # Between those who read the same topic nobody has two more than another.
-    assert {name: sum(map(len, mine.values())) for name, mine in owned.items()} == {"a": 3, "b": 2, "c": 1}
-    assert (set(owned["a"]), set(owned["c"])) == ({"t"}, {"u"})
-
-
-def test_members_choose_the_assignor(driver: ConsumerDriver) -> None:
-    driver.join("a", "t", "u", server_assignor="range")
-    driver.join("b", "t", "u", server_assignor="range")
-    owned = driver.settle("a", "b")
-    assert owned == {
-        "a": {"t": numbers(0, 1), "u": numbers(0)},
-        "b": {"t": numbers(2, 3), "u": numbers(1)},
-    }
-    assert described(driver).assignor_name == "range"
 
 
 # Patterns
@@ -452,48 +244,7 @@ def test_a_pattern_that_cannot_be(driver: ConsumerDriver, regex: str) -> None:
     assert driver.beat("a", 1, subscribed_topic_regex=regex).error_code == INVALID_REGULAR_EXPRESSION
 
 
-# As others see it
-
-
-def test_describe(driver: ConsumerDriver) -> None:
-    driver.join("a", "t", instance_id="one", rack_id="r")
-    driver.join("b", "t")
-    group = described(driver)
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 2, 2)
-    first = group.members[0]
-    assert (first.member_id, first.instance_id, first.rack_id, first.member_epoch) == ("a", "one", "r", 1)
-    assert (first.client_id, first.client_host, first.member_type) == ("client", "/1.2.3.4", 1)
-    assert first.subscribed_topic_names == ["t"]
-    assert [(p.topic_name, p.partitions) for p in first.assignment.topic_partitions] == [("t", [0, 1, 2, 3])]
-    assert [(p.topic_name, p.partitions) for p in first.target_assignment.topic_partitions] == [("t", [0, 1])]
-    driver.topics.delete("t")
-    assert described(driver).members[0].assignment.topic_partitions == []
-    missing = driver.submit(lambda shard, responder, now: shard.describe_consumer_group("none", responder, now))
-    assert missing.error_code == GroupIdNotFoundError.code
-    classic = driver.submit(lambda shard, responder, now: shard.describe_group("g", responder, now))
-    assert classic.error_code == GroupIdNotFoundError.code
-
-
-def test_what_the_group_tells_the_offset_store(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    assert (driver.group.kind, driver.group.offsets_age_from(7)) == ("consumer", 7)
-    assert driver.group.is_subscribed_to("t")
-    driver.group.validate_offset_delete()
-
-
 # Refused writes
-
-
-def test_a_change_of_topics_is_not_lost_with_a_write_that_fails(driver: ConsumerDriver) -> None:
-    driver.join("a", "t")
-    driver.beat("a", 1)
-    driver.topics.grow("t", 5)
-    driver.topics_changed()
-    apply, driver.apply = driver.apply, lambda effects: None  # type: ignore[method-assign]
-    driver.beat("a", 1)
-    driver.apply = apply  # type: ignore[method-assign]
-    assert driver.assignment_of(driver.beat("a", 1)) == {"t": numbers(0, 1, 2, 3, 4)}
-    assert driver.group.members["a"].progress.state == STABLE
 
 
 def test_300_members_join_one_group() -> None:
@@ -504,28 +255,3 @@ def test_300_members_join_one_group() -> None:
     owned = driver.settle(*names)
     assert sorted({len(mine["big"]) for mine in owned.values()}) == [3, 4]
     assert driver.group.state_name() == "Stable"
-
-
-# What the log refuses
-
-
-def test_a_member_that_the_log_would_not_let_go_is_missed_again(driver: ConsumerDriver) -> None:
-    driver.join("m", "t")
-    due = driver.shard.next_deadline()
-    assert due is not None
-    driver.seconds = due
-    assert driver.shard.expire(driver.now).records  # which the log refuses
-    assert driver.group.members.keys() == {"m"}
-    driver.advance(2.0)
-    assert not driver.group.members
-
-
-@pytest.mark.parametrize("instance", [None, "i"])
-def test_a_member_whose_leaving_the_log_refused_is_still_missed(driver: ConsumerDriver, instance: str | None) -> None:
-    driver.join("m", "t", instance_id=instance)
-    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=-1, instance_id=instance)
-    refused = driver.shard.consumer_heartbeat(request, Caller(1, "c", "/h"), RecordingResponder(), driver.now)
-    assert refused.records
-    assert driver.group.members.keys() == {"m"}
-    driver.advance(SESSION_S)
-    assert not driver.group.members

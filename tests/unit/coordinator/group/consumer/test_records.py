@@ -15,7 +15,6 @@ from braidlog.coordinator.group.consumer.member import (
     ClassicMemberMetadata,
     Profile,
     Progress,
-    partitions_of,
 )
 from braidlog.coordinator.group.consumer.subscriptions import TopicMetadata
 from braidlog.coordinator.group.settings import GroupSettings
@@ -182,7 +181,3 @@ def test_records_of_a_later_time() -> None:
     assert not log.groups
     with pytest.raises(MalformedError, match="version 1"):
         log.replay(records.group_epoch_key("g"), b"\x00\x01\x00")
-
-
-def test_partitions_are_gathered_by_topic() -> None:
-    assert partitions_of([(b"a", [1]), (b"b", []), (b"a", [2, 1])]) == {b"a": frozenset({1, 2})}

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from braidlog.broker.handlers.groups.group_membership import JoinGroupHandler, SyncGroupHandler
+from braidlog.core.protocol_errors import (
+    GroupMaxSizeReachedError,
+    IllegalGenerationError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+)
+from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from braidlog.wire.generated.heartbeat import HeartbeatRequest
+from braidlog.wire.generated.join_group import JoinGroupRequest
+from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
+from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from support.asked_broker import AskedBroker, on_broker
+from support.group_requests import join
+
+
+@on_broker
+async def test_a_member_joins_syncs_beats_and_leaves(broker: AskedBroker) -> None:
+    joined = await join(broker, "g")
+    assert (joined.leader, joined.generation_id) == (joined.member_id, 1)
+    mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"part")
+    sync = SyncGroupRequest(
+        group_id="g", generation_id=1, member_id=joined.member_id, protocol_type="consumer", protocol_name="range",
+        assignments=[mine],
+    )  # fmt: skip
+    answer = await broker.ask(sync, 5)
+    assert (answer.error_code, bytes(answer.assignment)) == (0, b"part")
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+    assert (await broker.ask(beat, 4)).error_code == 0
+    beat.generation_id = 7
+    assert (await broker.ask(beat, 4)).error_code == IllegalGenerationError.code
+    leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=joined.member_id)])
+    (left,) = (await broker.ask(leave, 5)).members
+    assert left.error_code == 0
+    assert (await broker.ask(beat, 4)).error_code == UnknownMemberIdError.code
+
+
+@on_broker
+async def test_a_member_of_the_consumer_protocol_is_assigned_by_the_broker(broker: AskedBroker) -> None:
+    await broker.create("t", 2)
+    await broker.await_coordinator("g")
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    answer = await broker.ask(request, 0)
+    assert answer.error_code == 0
+    assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+def test_a_failed_join_in_the_form_of_each_version(version: int, name: str | None) -> None:
+    request = JoinGroupRequest(group_id="g", member_id="m")
+    answer = JoinGroupHandler.error_response(request, version, NotCoordinatorError())
+    assert (answer.error_code, answer.member_id, answer.protocol_name) == (NotCoordinatorError.code, "m", name)
+    turned_away = JoinGroupHandler.error_response(request, version, GroupMaxSizeReachedError())
+    assert turned_away.member_id == ""
+    failed = SyncGroupHandler.error_response(SyncGroupRequest(), 5, NotCoordinatorError())
+    assert failed.error_code == NotCoordinatorError.code

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from braidlog.wire.generated.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from support.data_path import START_MS, DataPath, Peer, batch
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[DataPath]:
+    made = DataPath(tmp_path)
+    yield made
+    made.close()
+
+
+def offset(world: DataPath, timestamp: int, *, committed: bool, version: int = 7) -> ListOffsetsPartitionResponse:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=1 if committed else 0,
+        topics=[ListOffsetsTopic(name="orders", partitions=[wanted])],
+    )
+    response = Peer(world).call(2, version, request)
+    assert isinstance(response, ListOffsetsResponse)
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", [2, 4, 7])
+def test_the_latest_offset_by_isolation(world: DataPath, version: int) -> None:
+    world.produce(batch(b"before", producer_id=3, transactional=False), transactional_id=None)
+    world.produce(batch(b"open", timestamp=START_MS + 5))
+    assert offset(world, -1, committed=True, version=version).offset == 1
+    assert offset(world, -1, committed=False, version=version).offset == 2
+    world.end(7, 0, commits=False)
+    assert offset(world, -1, committed=True, version=version).offset == 3
+
+
+def test_a_time_inside_an_open_transaction_is_not_there_yet(world: DataPath) -> None:
+    world.produce(batch(b"before", producer_id=3, transactional=False), transactional_id=None)
+    world.produce(batch(b"open", timestamp=START_MS + 5))
+    assert offset(world, START_MS + 5, committed=True).offset == -1
+    assert offset(world, START_MS + 5, committed=False).offset == 1
+    # The newest record is the open one: there is none for those who read committed data.
+    assert offset(world, -3, committed=True).offset == -1
+    assert offset(world, -3, committed=False).offset == 1
+    world.end(7, 0, commits=True)
+    assert offset(world, START_MS + 5, committed=True).offset == 1

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+from braidlog.broker.handlers.records.log_bounds import TO_HIGH_WATERMARK, DeleteRecordsHandler
+from braidlog.core.protocol_errors import (
+    FencedLeaderEpochError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    UnknownLeaderEpochError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from braidlog.wire.generated.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from braidlog.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.asked_broker import AskedBroker, on_broker
+from support.log_kit import as_slice, batch
+
+
+async def produce(broker: AskedBroker, topic: str, count: int) -> None:
+    for _ in range(count):
+        data = [PartitionProduceData(index=0, records=as_slice(batch(b"v")))]
+        request = ProduceRequest(
+            acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        )
+        (answered,) = (await broker.ask(request, 9)).responses
+        assert answered.partition_responses[0].error_code == 0
+
+
+def deletion(topic: str, offset: int) -> DeleteRecordsRequest:
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1000)
+
+
+async def deleted(broker: AskedBroker, topic: str, offset: int) -> tuple[int, int]:
+    (result,) = (await broker.ask(deletion(topic, offset), 2)).topics
+    return result.partitions[0].error_code, result.partitions[0].low_watermark
+
+
+@on_broker
+async def test_the_start_moves_forward_only_and_to_the_high_watermark_at_most(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await produce(broker, "t", 5)
+    assert await deleted(broker, "t", 2) == (0, 2)
+    assert await deleted(broker, "t", 1) == (0, 2)
+    assert await deleted(broker, "t", 6) == (OffsetOutOfRangeError.code, -1)
+    assert await deleted(broker, "t", -5) == (OffsetOutOfRangeError.code, -1)
+    assert await deleted(broker, "t", TO_HIGH_WATERMARK) == (0, 5)
+    assert await deleted(broker, "gone", 0) == (UnknownTopicOrPartitionError.code, -1)
+
+
+@on_broker
+async def test_records_of_a_compacted_topic_stay(broker: AskedBroker) -> None:
+    await broker.create("c", cleanup_policy="compact")
+    assert await deleted(broker, "c", 0) == (PolicyViolationError.code, -1)
+
+
+async def end_of(broker: AskedBroker, epoch: int, current: int = -1, topic: str = "t") -> Any:
+    wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
+    return (await broker.ask(request, 4)).topics[0].partitions[0]
+
+
+@on_broker
+async def test_where_a_leader_epoch_ended(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await produce(broker, "t", 3)
+    current = broker.parts.registry.require("t", 0).leader_epoch
+    found = await end_of(broker, current, current)
+    assert (found.error_code, found.leader_epoch, found.end_offset) == (0, current, 3)
+    assert (await end_of(broker, current + 5)).end_offset == -1
+    assert (await end_of(broker, 0, current + 1)).error_code == UnknownLeaderEpochError.code
+    assert (await end_of(broker, 0, topic="gone")).error_code == UnknownTopicOrPartitionError.code
+    if current > 0:
+        assert (await end_of(broker, 0, current - 1)).error_code == FencedLeaderEpochError.code
+
+
+def test_a_failure_is_told_for_each_partition() -> None:
+    answer = DeleteRecordsHandler.error_response(deletion("t", 1), 2, UnknownServerError())
+    (result,) = answer.topics[0].partitions
+    assert (result.error_code, result.low_watermark) == (UnknownServerError.code, -1)

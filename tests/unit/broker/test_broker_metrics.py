@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from braidlog.broker.broker_metrics import broker_metrics, http_pages
+from braidlog.broker.server import Server
+from braidlog.core.errors import StorageFault
+from braidlog.metric_names import CATALOGUE
+from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from support.in_process_server import answer, on_server
+
+
+def numbers(page: str) -> dict[str, float]:
+    """By name with labels."""
+    return {name: float(value) for name, value in re.findall(r"(?m)^([a-z]\S*(?:\{.*\})?) (\S+)$", page)}
+
+
+def test_the_page_has_what_the_broker_knows(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1)
+        await answer(server, "CreateTopics", 5, CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+        found = numbers(broker_metrics(server).text())
+        assert found["kafka_controller_kafkacontroller_globalpartitioncount"] == 3
+        assert found["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+        assert found["kafka_server_kafkaserver_brokerstate"] == 3
+        assert found['kafka_log_log_logendoffset{topic="t",partition="2"}'] == 0
+        assert found["process_resident_memory_bytes"] > 1 << 20
+        shown = {re.sub(r"_(bucket|sum|count)$", "", name.partition("{")[0]) for name in found}
+        assert shown <= {re.sub(r"_count$", "", name) for name in CATALOGUE}
+
+    on_server(tmp_path, check)
+
+
+def test_health_and_readiness(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        pages = http_pages(server)
+        assert (pages["/healthz"]().status, pages["/readyz"]().status) == (200, 200)
+        server.broker.logs.directories[0].fail(StorageFault("/d", "on fire"))
+        assert "offline: on fire" in pages["/healthz"]().body
+        server.broker.ready = False
+        assert pages["/readyz"]().status == 503
+        server.broker.ready = True
+        server.broker.logs.directories[0].failure = None
+
+    on_server(tmp_path, check)

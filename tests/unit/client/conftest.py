@@ -1,5 +1,0 @@
-"""Tests here may be coroutines."""
-
-from __future__ import annotations
-
-from support.coroutine_tests import pytest_pyfunc_call as pytest_pyfunc_call

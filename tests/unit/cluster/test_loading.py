@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from braidlog.cluster import paths, records
+from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.loading import load, load_brokers, load_configs, load_topics
+from braidlog.cluster.records import BrokerRecord, PartitionStateRecord, TopicRecord
+from braidlog.cluster.registration import prepare_store, register
+from braidlog.cluster.sessions import EmbeddedSession
+from braidlog.cluster.store import EventKind, WatchEvent, ensure_path
+from braidlog.core.clock import ManualClock
+from braidlog.core.types import NO_BROKER, BrokerId, Endpoint
+from support.memory_journal import MemoryJournalFiles
+
+RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, "rack")
+ID = bytes(range(16))
+
+
+async def prepared() -> EmbeddedSession:
+    session = EmbeddedStore.open(MemoryJournalFiles(), ManualClock()).connect()
+    await prepare_store(session)
+    return session
+
+
+async def write_topic(session: EmbeddedSession, name: str, topic_id: bytes, *states: PartitionStateRecord) -> None:
+    record = TopicRecord(topic_id, ((1, 2),) * max(len(states), 1))
+    await session.create(paths.topic(name), records.encode_topic(record))
+    for index, state in enumerate(states):
+        await ensure_path(session, paths.partition_state(name, index))
+        await session.set(paths.partition_state(name, index), records.encode_partition_state(state))
+
+
+async def test_an_empty_store_is_an_empty_image() -> None:
+    session = EmbeddedStore.open(MemoryJournalFiles(), ManualClock()).connect()
+    await ensure_path(session, paths.BROKER_IDS)
+    loaded = await load(session)
+    assert loaded.image.controller_id == NO_BROKER
+    assert loaded.image.cluster_id == ""
+    assert loaded.image.partition_count == 0
+    assert loaded.deleting == ()
+
+
+async def test_a_partition_has_what_its_state_says_and_the_version_as_its_epoch() -> None:
+    session = await prepared()
+    await write_topic(session, "t", ID, PartitionStateRecord(2, 5, (2,), 3))
+    (topic,) = await load_topics(session, ["t"])
+    (partition,) = topic.partitions
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 5, (2,))
+    assert (partition.replicas, partition.controller_epoch, partition.partition_epoch) == ((1, 2), 3, 1)
+
+
+async def test_a_partition_without_state_has_no_leader() -> None:
+    session = await prepared()
+    await write_topic(session, "t", ID)
+    (topic,) = await load_topics(session, ["t", "gone"])
+    assert topic.partitions[0].leader == NO_BROKER
+    assert topic.partitions[0].partition_epoch == -1
+    assert topic.partitions[0].replicas == (1, 2)
+
+
+async def test_equal_partitions_are_kept_once() -> None:
+    session = await prepared()
+    await write_topic(session, "t", ID, *[PartitionStateRecord(1, 0, (1, 2), 1)] * 3)
+    (topic,) = await load_topics(session, ["t"])
+    assert topic.partitions[0] is topic.partitions[1] is topic.partitions[2]
+
+
+async def test_topics_on_their_way_out_are_not_in_the_image() -> None:
+    session = await prepared()
+    await write_topic(session, "stays.here", ID, PartitionStateRecord(1, 0, (1,), 1))
+    await write_topic(session, "goes", bytes(16), PartitionStateRecord(1, 0, (1,), 1))
+    await session.create(paths.deleted_topic("goes"))
+    await session.create(paths.config("topics/goes"), records.encode_config({"retention.ms": "1"}))
+    loaded = await load(session)
+    assert list(loaded.image.topics) == ["stays.here"]
+    assert [topic.name for topic in loaded.deleting] == ["goes"]
+    assert loaded.image.partition_count == 1
+    assert "topics/goes" not in loaded.image.configs
+    assert loaded.image.topic_names[ID] == "stays.here"
+    assert loaded.image.metric_names["stays_here"] == "stays.here"
+
+
+async def test_only_entities_with_overrides_have_an_entry() -> None:
+    session = await prepared()
+    await session.create(paths.config("topics/a"), records.encode_config({}))
+    await session.create(paths.config("topics/b"), records.encode_config({"retention.ms": "5"}))
+    await session.create(paths.config("brokers/1"), records.encode_config({"log.retention.ms": "6"}))
+    await session.create(paths.config("users/u"), records.encode_config({"consumer_byte_rate": "7"}))
+    assert await load_configs(session, frozenset()) == {
+        "topics/b": {"retention.ms": "5"},
+        "brokers/1": {"log.retention.ms": "6"},
+    }
+
+
+async def test_brokers_have_the_zxid_of_their_registration_and_a_watch_hears_of_the_next() -> None:
+    session = await prepared()
+    heard: list[WatchEvent] = []
+    epoch = await register(session, BrokerId(2), RECORD)
+    brokers = await load_brokers(session, heard.append)
+    assert list(brokers) == [2]
+    assert brokers[BrokerId(2)].epoch == epoch
+    assert brokers[BrokerId(2)].rack == "rack"
+    await register(session, BrokerId(1), RECORD)
+    assert list(await load_brokers(session)) == [1, 2]
+    assert heard == [WatchEvent(EventKind.CHILDREN_CHANGED, paths.BROKER_IDS)]

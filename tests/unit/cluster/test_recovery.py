@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from braidlog.cluster.journal import (
+    CorruptStoreError,
+)
+from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
+from braidlog.cluster.recovery import journal_name, recover, snapshot_name, take_snapshot
+from support.journal_steps import build, dump, frames
+from support.memory_journal import MemoryJournalFiles
+
+
+def test_a_tail_cut_at_every_byte_loses_the_last_frame_only() -> None:
+    _, done = build()
+    whole = frames(done)
+    for cut in range(len(whole[2])):
+        files = MemoryJournalFiles()
+        name = journal_name(1)
+        files.append(name, whole[0] + whole[1] + whole[2][:cut])
+        recovered = recover(files)
+        assert recovered.tree.zxid == 2
+        assert recovered.journal_size == len(whole[0]) + len(whole[1])
+        assert files.read(name) == whole[0] + whole[1]
+        if cut:
+            assert files.read(name + ".torn") == whole[2][:cut]
+
+
+def test_a_flipped_bit_before_sound_frames_is_corruption_not_a_tail() -> None:
+    _, done = build()
+    whole = frames(done)
+    for position in range(len(whole[0])):
+        bad = bytearray(whole[0])
+        bad[position] ^= 0x10
+        files = MemoryJournalFiles()
+        files.append(journal_name(1), bytes(bad) + whole[1] + whole[2])
+        with pytest.raises(CorruptStoreError, match="damaged at byte 0"):
+            recover(files)
+        assert len(files.read(journal_name(1))) == sum(map(len, whole))
+
+
+def test_a_journal_without_its_snapshot_is_refused() -> None:
+    files = MemoryJournalFiles()
+    files.append(journal_name(2), frames(build()[1])[1])
+    with pytest.raises(CorruptStoreError, match="missing"):
+        recover(files)
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_folding_keeps_the_contents_and_may_die_after_the_snapshot(kind: str, tmp_path: Path) -> None:
+    files: JournalFiles = MemoryJournalFiles() if kind == "memory" else OsJournalFiles(str(tmp_path))
+    tree, done = build()
+    for frame in frames(done):
+        files.append(journal_name(1), frame)
+    files.sync(journal_name(1))
+    journal = files.read(journal_name(1))
+    take_snapshot(files)
+    assert files.names() == [snapshot_name(3)]
+    assert dump(recover(files).tree.root) == dump(tree.root)
+    files.append(journal_name(1), journal)  # as if it had died before removing the journal
+    recovered = recover(files)
+    assert dump(recovered.tree.root) == dump(tree.root)
+    take_snapshot(files)
+    take_snapshot(files)
+    assert files.names() == [snapshot_name(3)]
+    files.close()
