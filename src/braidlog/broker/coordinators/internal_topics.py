@@ -9,7 +9,7 @@ from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic
-from braidlog.core.protocol_errors import CoordinatorNotAvailableError, TopicAlreadyExistsError
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError, ProtocolError, TopicAlreadyExistsError
 from braidlog.core.tasks import Tasks
 
 
@@ -18,7 +18,7 @@ class InternalTopics:
         self._controller = controller
         self._settings = settings
         self._tasks = tasks
-        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._creating: dict[str, asyncio.Task[ProtocolError | None]] = {}
 
     def partition_count(self, name: str) -> int:
         """Of the topic as it is; before it exists, as it will be."""
@@ -46,13 +46,19 @@ class InternalTopics:
             creating = self._creating[name] = self._tasks.spawn(f"creating {name}", self._create(name))
             creating.add_done_callback(lambda _: self._creating.pop(name, None))
         # One caller's connection may go away: the others still wait for the same creation.
-        await asyncio.shield(creating)
+        problem = await asyncio.shield(creating)
+        if problem is not None:
+            raise problem.with_traceback(None)
 
-    async def _create(self, name: str) -> None:
-        (result,) = await self._controller.create_topics([self.wanted(name)])
-        error = result.error
-        if error is not None and not isinstance(error, TopicAlreadyExistsError):
-            raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
+    async def _create(self, name: str) -> ProtocolError | None:
+        """What the callers are refused with, for instance while the disk is full; the next one tries again."""
+        try:
+            (result,) = await self._controller.create_topics([self.wanted(name)])
+        except ProtocolError as problem:
+            return problem
+        if result.error is None or isinstance(result.error, TopicAlreadyExistsError):
+            return None
+        return CoordinatorNotAvailableError(f"{name} cannot be created: {result.error}")
 
 
 def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:
