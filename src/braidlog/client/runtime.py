@@ -9,7 +9,6 @@ random numbers and its network; whatever a client makes for itself inside (an As
 
 from __future__ import annotations
 
-import time
 from _thread import LockType
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,9 +33,7 @@ class ClientRuntime:
     new_engine: Callable[[str], Engine] = Engine
     # None: sockets, as the settings ask for them.
     connector: Connector | None = None
-    # Waits in the program's own thread.
-    sleep: Callable[[float], None] = time.sleep
-    # As does this, for a lock that the engine releases. None: the thread takes the lock.
+    # How a program's thread waits for a lock that the engine releases. None: it takes the lock.
     acquire: Callable[[LockType, float], bool] | None = None
 
     def nodes(self, settings: Settings) -> Nodes:
@@ -45,7 +42,7 @@ class ClientRuntime:
     def retry(
         self, for_s: float, first_pause_s: float = FIRST_PAUSE_S, longest_pause_s: float = LONGEST_PAUSE_S
     ) -> Retry:
-        return Retry(for_s, self.clock.monotonic, self.sleep, first_pause_s, longest_pause_s)
+        return Retry(for_s, self.clock.monotonic, first_pause_s=first_pause_s, longest_pause_s=longest_pause_s)
 
 
 _current: Final[ContextVar[ClientRuntime | None]] = ContextVar("braidlog client runtime", default=None)

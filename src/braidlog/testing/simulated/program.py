@@ -44,7 +44,6 @@ class SimulatedProgram:
             random=simulation.random,
             new_engine=self._new_engine,
             connector=SimulatedConnector(simulation.network, self.process),
-            sleep=simulation.threads.sleep,
             acquire=simulation.threads.acquire,
         )
         # Whatever runs in the process makes its clients there.
