@@ -10,7 +10,7 @@ from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.requests import NewTopic
-from braidlog.core.protocol_errors import CoordinatorNotAvailableError
+from braidlog.core.protocol_errors import CoordinatorNotAvailableError, ProtocolError
 from braidlog.core.tasks import Tasks
 
 
@@ -22,7 +22,7 @@ class InternalTopics:
         self._cache = cache
         self._settings = settings
         self._tasks = tasks
-        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._creating: dict[str, asyncio.Task[ProtocolError | None]] = {}
 
     def partition_count(self, name: str) -> int:
         """Of the topic as it is; before it exists, as it will be."""
@@ -53,12 +53,17 @@ class InternalTopics:
             creating = self._creating[name] = self._tasks.spawn(f"creating {name}", self._create(name))
             creating.add_done_callback(lambda _: self._creating.pop(name, None))
         # One caller's connection may go away: the others still wait for the same creation.
-        await asyncio.shield(creating)
+        problem = await asyncio.shield(creating)
+        if problem is not None:
+            raise problem.with_traceback(None)
 
-    async def _create(self, name: str) -> None:
-        error = (await self._creation.create([self.wanted(name)])).get(name)
-        if error is not None:
-            raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
+    async def _create(self, name: str) -> ProtocolError | None:
+        """What the callers are refused with, for instance while the disk is full; the next one tries again."""
+        try:
+            error = (await self._creation.create([self.wanted(name)])).get(name)
+        except ProtocolError as problem:
+            return problem
+        return None if error is None else CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
 
 
 def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:
