@@ -58,8 +58,19 @@ def http_pages(server: Server) -> dict[str, Callable[[], Page]]:
     return {
         "/metrics": lambda: Page(200, metrics.text(), CONTENT_TYPE),
         "/healthz": lambda: _health(server),
-        "/readyz": lambda: Page(200, "ready\n") if server.broker.ready else Page(503, "not ready\n"),
+        "/readyz": lambda: _readiness(server),
     }
+
+
+def _readiness(server: Server) -> Page:
+    """Without a session the broker goes on serving, unless it is to refuse what it alone would acknowledge."""
+    broker = server.broker
+    if not broker.ready:
+        return Page(503, "not ready\n")
+    if broker.has_session():
+        return Page(200, "ready\n")
+    refuses = broker.produce.has_session is not None
+    return Page(503 if refuses else 200, "no ZooKeeper session: serving what this broker leads, changing nothing\n")
 
 
 def _health(server: Server) -> Page:

@@ -146,15 +146,11 @@ class ZooKeeperCoordination:
     is_cluster = True
     lags = False
 
-    def __init__(self, settings: BrokerSettings, environment: Environment, metrics: MetricsRegistry) -> None:
-        # What only a cluster needs is imported here.
-        from braidlog.cluster.zookeeper.connection_settings import connection_settings
-        from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
-
-        self._connect = settings.get_str("zookeeper.connect")
-        self._new_id = environment.new_id
-        store = ZooKeeperStore(connection_settings(self._connect, settings), environment.clock, metrics)
-        self.client = StoreClient(store.open_session)
+    def __init__(self, connect: str, client: StoreClient, new_id: Callable[[], bytes]) -> None:
+        """`connect` is zookeeper.connect, for messages."""
+        self._connect = connect
+        self.client = client
+        self._new_id = new_id
 
     async def open(self) -> CoordinationStore:
         return await self.client.start()
@@ -305,7 +301,16 @@ def make_coordination(
     on_fatal: Callable[[Exception], None],
 ) -> Coordination:
     """ZooKeeper where `zookeeper.connect` names one."""
-    if settings.get_str("zookeeper.connect"):
-        return ZooKeeperCoordination(settings, environment, metrics)
+    connect = settings.get_str("zookeeper.connect")
+    if connect:
+        open_session = environment.open_session
+        if open_session is None:
+            # What only a cluster needs is imported here.
+            from braidlog.cluster.zookeeper.connection_settings import connection_settings
+            from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
+
+            store = ZooKeeperStore(connection_settings(connect, settings), environment.clock, metrics)
+            open_session = store.open_session
+        return ZooKeeperCoordination(connect, StoreClient(open_session), environment.new_id)
     store_dir = settings.get_str("braidlog.store.dir") or logs.directories[0].path
     return EmbeddedCoordination(store_dir, environment, on_fatal)

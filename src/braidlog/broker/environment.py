@@ -6,12 +6,13 @@ import asyncio
 import logging
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
 from typing import Final, NamedTuple
 
 from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
+from braidlog.cluster.store import CoordinationStore
 from braidlog.core.clock import Clock, SystemClock
 from braidlog.net.outbound.connector import Connector
 from braidlog.storage.cleaner.pass_runner import PassRunner, ProcessPassRunner
@@ -38,6 +39,8 @@ class Environment(NamedTuple):
     cpus: int
     # How other brokers are reached; over TCP where there is none.
     connector: Connector | None = None
+    # Opens a session with the ensemble of zookeeper.connect; a real one where there is none.
+    open_session: Callable[[], Awaitable[CoordinationStore]] | None = None
 
 
 class Executors:

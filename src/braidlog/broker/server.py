@@ -19,7 +19,7 @@ from braidlog.broker.environment import Environment, system_environment
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
-from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners
+from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners, shared_with_brokers
 from braidlog.config.unsupported_settings import without_effect
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import InvalidConfigError
@@ -86,6 +86,9 @@ class Server:
         if idle:
             log.info("set, but without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
         listeners = parse_listeners(self.settings)
+        shared = shared_with_brokers(self.settings, listeners)
+        if shared is not None:
+            log.warning("%s", shared)
         sockets = self._bind(listeners)
         try:
             names = [endpoint.listener for endpoint in listeners.bound]

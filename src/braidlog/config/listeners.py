@@ -52,6 +52,16 @@ def parse_listeners(settings: BrokerSettings) -> Listeners:
     )
 
 
+def shared_with_brokers(settings: BrokerSettings, listeners: Listeners) -> str | None:
+    """What to say of a cluster whose brokers and clients use the same listener, where that lets clients do harm."""
+    if not settings.get_str("zookeeper.connect") or len(listeners.bound) > 1:
+        return None
+    return (
+        f"clients and brokers share the listener {listeners.inter_broker}: whoever reaches it can send what "
+        "brokers send each other, and so delete logs; add a second listener and name it in inter.broker.listener.name"
+    )
+
+
 def unserved_listeners(settings: BrokerSettings) -> list[tuple[str, str]]:
     """What is wrong, and what to do, for each listener that no client could use, since TLS and SASL are missing.
 

@@ -1,15 +1,164 @@
+"""How a broker enters a cluster on ZooKeeper; a session of the embedded store stands for one of ZooKeeper's."""
+
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
 import pytest
 
 from braidlog.broker import coordination
-from braidlog.broker.coordination import announce_failed_directory
+from braidlog.broker.coordination import (
+    MARKER,
+    BrokerRegistration,
+    ClusterMembers,
+    ZooKeeperCoordination,
+    announce_failed_directory,
+)
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
+from braidlog.cluster.records import BrokerRecord, FeaturesRecord
+from braidlog.cluster.registration import register
+from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import StoreUnavailableError
+from braidlog.cluster.store_client import CurrentSession, StoreClient
+from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import ManualClock
-from braidlog.core.types import BrokerId
+from braidlog.core.errors import UserError
+from braidlog.core.tasks import Tasks
+from braidlog.core.types import BrokerId, Endpoint
+from braidlog.storage.dirs.log_manager import LogManager
 from support.memory_journal import MemoryJournalFiles
+
+NEW_ID = bytes(range(16))
+ENDPOINTS = (Endpoint("PLAINTEXT", "h", 9092),)
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT"}
+
+
+class Directories:
+    """What the data directories remember of their last life."""
+
+    def __init__(self, cluster: str | None = None, node: int | None = None) -> None:
+        self._cluster = cluster
+        self._node = node
+
+    def stored_cluster_id(self) -> str | None:
+        return self._cluster
+
+    def stored_node_id(self) -> int | None:
+        return self._node
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
+        self.client = StoreClient(self.store.open_session)
+        self.coordination = ZooKeeperCoordination("z:2181/kafka", self.client, lambda: NEW_ID)
+        self.session = CurrentSession(self.client)
+
+    async def identity(self, directories: Directories, **settings: str) -> tuple[str, BrokerId]:
+        given = BrokerSettings({key.replace("_", "."): value for key, value in settings.items()})
+        return await self.coordination.identity(given, cast("LogManager", directories))
+
+    async def expire(self) -> None:
+        session = self.client.session
+        assert isinstance(session, EmbeddedSession)
+        await self.store.expire(session)
+
+
+def on_scene(body: Callable[[Scene], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def test() -> None:
+        async def run() -> None:
+            scene = Scene()
+            await scene.coordination.open()
+            await body(scene)
+            await scene.coordination.close()
+
+        asyncio.run(run())
+
+    return test
+
+
+@on_scene
+async def test_the_first_broker_names_the_cluster_and_writes_no_feature(scene: Scene) -> None:
+    cluster, broker_id = await scene.identity(Directories(), broker_id="3")
+    assert broker_id == 3
+    assert await scene.identity(Directories(cluster), broker_id="4") == (cluster, 4)
+    node = await scene.session.get(paths.FEATURE)
+    assert records.decode_features(paths.FEATURE, node.data) == FeaturesRecord(True, {})
+
+
+@on_scene
+async def test_a_broker_id_is_configured_stored_or_new(scene: Scene) -> None:
+    assert (await scene.identity(Directories(node=5)))[1] == 5
+    first = (await scene.identity(Directories()))[1]
+    # Unlike a broker that is alone, the next one is another broker.
+    assert (await scene.identity(Directories()))[1] == first + 1
+    with pytest.raises(UserError, match=r"set broker\.id"):
+        await scene.identity(Directories(), broker_id_generation_enable="false")
+
+
+@on_scene
+async def test_directories_of_another_cluster_are_refused_and_nothing_is_written(scene: Scene) -> None:
+    before = scene.store.zxid
+    with pytest.raises(UserError, match=r"there is none at zookeeper\.connect=z:2181/kafka"):
+        await scene.identity(Directories("AAAAAAAAAAAAAAAAAAAAAA"))
+    assert scene.store.zxid == before
+    await scene.identity(Directories(), broker_id="1")
+    before = scene.store.zxid
+    with pytest.raises(UserError, match=r"correct zookeeper\.connect or log\.dirs"):
+        await scene.identity(Directories("AAAAAAAAAAAAAAAAAAAAAA"))
+    assert scene.store.zxid == before
+
+
+@on_scene
+async def test_a_new_session_is_a_new_registration(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="1")
+    epochs: list[int] = []
+    fatal: list[Exception] = []
+    again = asyncio.Event()
+
+    def registered(epoch: int) -> None:
+        epochs.append(epoch)
+        if len(epochs) == 2:
+            again.set()
+
+    record = BrokerRecord(ENDPOINTS, PROTOCOLS)
+    ours = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append)
+    await ours.register(scene.session)
+    scene.client.add_listener(ours)
+    await scene.expire()
+    await again.wait()
+    assert epochs[1] > epochs[0]
+    # Another broker takes the id: this one must not go on.
+    other = scene.store.connect()
+    await scene.session.delete(paths.broker(1))
+    await register(other, BrokerId(1), record)
+    await ours.session_opened(scene.client.session)
+    assert "broker id 1 is registered by another broker" in str(fatal[0])
+
+
+@on_scene
+async def test_features_are_ours_to_offer_only_among_our_own(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="1")
+    await register(scene.session, BrokerId(1), BrokerRecord(ENDPOINTS, PROTOCOLS, features={MARKER: (1, 1)}))
+    tasks = Tasks("test")
+    members = ClusterMembers(BrokerId(1), scene.session, tasks)
+
+    async def announce(*ids: int) -> bool:
+        brokers = {BrokerId(each): BrokerInfo(BrokerId(each), -1, ENDPOINTS) for each in ids}
+        await members.image_changed(ClusterImage(), ImageDelta(brokers=brokers))
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if "features" in task.get_name()))
+        return members.all_ours
+
+    assert not members.announced.is_set()
+    assert await announce(1)
+    assert members.announced.is_set()
+    await register(scene.store.connect(), BrokerId(2), BrokerRecord(ENDPOINTS, PROTOCOLS))
+    assert not await announce(1, 2)
+    assert await announce(1)
 
 
 async def test_a_failed_directory_is_announced_once_the_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:

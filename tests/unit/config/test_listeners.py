@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.listeners import Listeners, parse_listeners
+from braidlog.config.listeners import Listeners, parse_listeners, shared_with_brokers
 from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.types import Endpoint
 
@@ -68,3 +68,17 @@ def test_the_listener_of_a_kraft_controller_is_not_opened() -> None:
 def test_a_mistake_is_explained(texts: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidConfigError, match=message):
         listeners(**texts)
+
+
+def test_a_listener_for_clients_and_brokers_alike_is_worth_a_word_in_a_cluster() -> None:
+    def said(**texts: str) -> str | None:
+        settings = BrokerSettings({key.replace("_", "."): value for key, value in texts.items()})
+        return shared_with_brokers(settings, parse_listeners(settings))
+
+    assert said() is None
+    assert "inter.broker.listener.name" in (said(zookeeper_connect="z:2181") or "")
+    two = {
+        "listeners": "PLAINTEXT://:9092,B://:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+    }
+    assert said(zookeeper_connect="z:2181", **two) is None

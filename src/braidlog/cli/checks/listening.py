@@ -11,7 +11,7 @@ from typing import Final
 from braidlog.cli.checks.finding import Finding, ok, problem, warning
 from braidlog.cli.checks.processes import command_of, listener_on, open_files_count, open_files_limit
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.listeners import parse_listeners
+from braidlog.config.listeners import parse_listeners, shared_with_brokers
 from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.types import Endpoint
 
@@ -33,6 +33,10 @@ def check_listeners(settings: BrokerSettings, broker: int | None) -> list[Findin
         return [problem("listeners", str(reason.message), "correct the settings")]
     findings = [check_port(endpoint, broker) for endpoint in listeners.bound]
     findings += [check_advertised(endpoint) for endpoint in listeners.advertised]
+    shared = shared_with_brokers(settings, listeners)
+    if shared is not None:
+        fault, _, advice = shared.partition("; ")
+        findings.append(warning("listeners", fault, advice))
     return findings
 
 
