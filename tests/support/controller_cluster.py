@@ -18,17 +18,26 @@ from braidlog.cluster.control_requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsr,
-    StopReplica,
     UpdateMetadata,
 )
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import BrokerInfo, ClusterImage, PartitionInfo
 from braidlog.cluster.sessions import EmbeddedSession
-from braidlog.cluster.store import MAX_REQUEST_BYTES, Create, Delete, Operation, Outcome, SessionExpiredError, SetData
+from braidlog.cluster.store import (
+    MAX_REQUEST_BYTES,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Outcome,
+    SessionExpiredError,
+    SetData,
+)
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.controller import Controller
+from braidlog.controller.requests import NewTopic, PartitionChange
 from braidlog.core.protocol_errors import KafkaStorageError, StaleBrokerEpochError, StaleControllerEpochError
-from braidlog.core.types import BrokerId, TopicPartition
+from braidlog.core.types import BrokerId, LeaderEpoch, TopicPartition
 from braidlog.net.outbound.errors import NoConnection, RequestTimeout
 from braidlog.testing.simulated.loop import SimulatedClock, SimulatedExecutor, SimulatedLoop
 from support.controller_harness import RECORD
@@ -36,6 +45,7 @@ from support.memory_journal import MemoryJournalFiles
 
 # Longer than any retry, election or lost answer takes.
 QUIET_S = 60.0
+T0 = TopicPartition("t", 0)
 
 
 class CheckedSession(EmbeddedSession):
@@ -303,6 +313,10 @@ class Cluster:
         assert self._leaders.setdefault(key, info.leader) == info.leader, f"two leaders of {where} in one epoch"
 
     def check_written(self, operations: Sequence[Operation]) -> None:
+        if any(operation.path.endswith("/state") for operation in operations):
+            first = operations[0]
+            assert isinstance(first, Check), "a state was written without the fence of the controller epoch"
+            assert first.path == paths.CONTROLLER_EPOCH
         for operation in operations:
             path = operation.path
             if path == paths.CONTROLLER_EPOCH and isinstance(operation, SetData):
@@ -388,4 +402,25 @@ def requests_to(cluster: Cluster, broker: int, since: int = 0) -> list[ControlRe
     return [request for _, receiver, request in cluster.sent[since:] if receiver == broker]
 
 
-__all__ = ["Cluster", "Node", "StopReplica", "in_cluster", "requests_to", "run"]
+async def create(cluster: Cluster, name: str, *replicas: tuple[int, ...]) -> None:
+    wanted = NewTopic(name, assignments=dict(enumerate(replicas)))
+    (result,) = await cluster.controller.create_topics([wanted])
+    assert result.error is None
+
+
+def state(cluster: Cluster, where: TopicPartition = T0) -> tuple[int, int, tuple[int, ...]]:
+    info = cluster.controller._require().context.image.partition(where)
+    assert info is not None
+    return info.leader, info.leader_epoch, info.isr
+
+
+def isr_change(cluster: Cluster, isr: tuple[int, ...], **more: int) -> PartitionChange:
+    info = cluster.controller._require().context.image.partition(T0)
+    assert info is not None
+    return PartitionChange(
+        T0,
+        LeaderEpoch(more.get("leader_epoch", info.leader_epoch)),
+        tuple((BrokerId(each), more.get("epoch", -1)) for each in isr),
+        more.get("partition_epoch", info.partition_epoch),
+        more.get("recovery_state", 0),
+    )

@@ -223,7 +223,7 @@ class ActiveController:
         if isinstance(request, LeaderAndIsr):
             known = self._context.offline_dirs.get(broker.id)
             if known or any(code == KafkaStorageError.code for code in answers.values()):
-                self._internal(
+                self.follow_up(
                     partial(brokers.leader_and_isr_answered, broker=broker.id, answers=answers),
                     ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
                 )
@@ -232,15 +232,13 @@ class ActiveController:
                 where: answers.get(where, response.error)
                 for where in (TopicPartition(each.topic, each.partition) for each in request.partitions)
             }
-            self._internal(partial(deletion.answered, broker=broker.id, answers=codes), ControllerState.TOPIC_DELETION)
+            self.follow_up(partial(deletion.answered, broker=broker.id, answers=codes), ControllerState.TOPIC_DELETION)
 
     def fenced(self) -> None:
         self._lose(StaleControllerEpochError("a broker knows a newer controller"))
 
     def follow_up(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
-        self._internal(decide, state)
-
-    def _internal(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
+        """Decide something that no request waits for."""
         if not self.dropped:
             self._put(Decision(lambda context: (decide(context), None), state, None))
 

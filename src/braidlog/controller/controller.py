@@ -57,7 +57,7 @@ from braidlog.controller.requests import (
 from braidlog.controller.store_events import StoreEvents
 from braidlog.core.clock import Clock
 from braidlog.core.ids import random_id
-from braidlog.core.protocol_errors import NotControllerError, ProtocolError
+from braidlog.core.protocol_errors import NotControllerError, ProtocolError, StaleControllerEpochError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, TopicPartition
 
@@ -134,7 +134,7 @@ class Controller:
         self._bump_leader_epochs = bump_leader_epochs
         try:
             await self._elect()
-        except (StoreConnectionError, SessionExpiredError) as problem:
+        except (StoreConnectionError, SessionExpiredError, NotControllerError) as problem:
             _log.warning("no controller could be elected yet, it is tried again: %s", problem)
             self._wake.set()
         self._tasks.spawn("elections", self._run_elections())
@@ -243,7 +243,7 @@ class Controller:
         self._drop()
         if isinstance(problem, SessionExpiredError):
             return  # the next session begins with an election
-        if isinstance(problem, NotControllerError):
+        if isinstance(problem, NotControllerError | StaleControllerEpochError):
             _log.warning("this broker is not the controller any more: %s", problem)
         else:
             _log.error("the controller resigns: %s", problem, exc_info=problem)

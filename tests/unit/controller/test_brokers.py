@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from braidlog.cluster.image import PartitionInfo, no_leader
 from braidlog.controller.brokers import take_over
 from braidlog.controller.plan import ControllerContext, Plan
-from braidlog.core.types import NO_BROKER
+from braidlog.core import protocol_errors as errors
+from braidlog.core.types import NO_BROKER, BrokerId, TopicPartition
+from support.controller_cluster import T0, Cluster, create, in_cluster, isr_change, state
 from support.controller_harness import context, partition, topic
 
 
@@ -40,3 +44,44 @@ def test_taking_over_starts_partitions_that_never_had_a_state() -> None:
     plan = taken_over(start, False)
     assert (after(plan).leader, after(plan).isr, after(plan).leader_epoch) == (1, (1,), 0)
     assert plan.steps[-1].path == "/brokers/topics/t/partitions/0/state"
+
+
+@in_cluster(1, 2, 3)
+async def test_the_leaders_of_a_broker_that_dies_move(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3), (3, 2))
+    await create(cluster, "u", (2,))
+    cluster.node(2).kill()
+    await cluster.quiet()
+    assert state(cluster) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("t", 1)) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("u", 0)) == (NO_BROKER, 1, (2,))
+    gauges = cluster.controller.gauges
+    assert (gauges.offline_partitions_count, gauges.preferred_replica_imbalance_count) == (1, 2)
+    assert cluster.node(1).broker.metadata[T0].offline == (2,)
+    await cluster.check_converged()
+    await cluster.start(2)
+    await cluster.quiet()
+    assert state(cluster, TopicPartition("u", 0)) == (2, 2, (2,))
+    # In sync again only when its leader says so.
+    assert state(cluster) == (3, 1, (3,))
+    assert gauges.offline_partitions_count == 0
+    await cluster.check_converged()
+
+
+@in_cluster(1, 2, 3)
+async def test_a_controlled_shutdown_moves_leaders_first(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3), (3, 2))
+    await create(cluster, "u", (2,))
+    epoch = cluster.node(2).broker.epoch
+    with pytest.raises(errors.StaleBrokerEpochError):
+        await cluster.controller.controlled_shutdown(BrokerId(2), epoch - 1)
+    with pytest.raises(errors.BrokerNotAvailableError):
+        await cluster.controller.controlled_shutdown(BrokerId(9), -1)
+    assert await cluster.controller.controlled_shutdown(BrokerId(2), epoch) == []
+    assert state(cluster) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("t", 1)) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("u", 0)) == (2, 0, (2,))
+    # It does not come back into an ISR while it leaves.
+    (refused,) = await cluster.controller.alter_partition(BrokerId(3), -1, [isr_change(cluster, (3, 2))])
+    assert isinstance(refused.error, errors.IneligibleReplicaError)
+    assert await cluster.controller.controlled_shutdown(BrokerId(3), -1) == [T0, TopicPartition("t", 1)]

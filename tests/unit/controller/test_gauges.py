@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from braidlog.controller.deletion import begin
+from braidlog.controller.gauges import ControllerGauges, ControllerState
+from braidlog.controller.plan import ControllerContext
+from braidlog.core.types import BrokerId, TopicPartition
+from support.controller_harness import context, partition, topic
+
+NAMES = [name for name, each in vars(ControllerGauges).items() if isinstance(each, property)]
+
+
+def read(known: ControllerContext | None) -> dict[str, int]:
+    gauges = ControllerGauges(lambda: known, lambda: ControllerState.TOPIC_CHANGE)
+    return {name: getattr(gauges, name) for name in NAMES}
+
+
+def test_all_are_zero_off_the_controller() -> None:
+    assert len(NAMES) == 10
+    assert set(read(None).values()) == {0}
+
+
+def test_what_the_controller_counts() -> None:
+    doomed = topic("doomed", partition(1, (1,), (1, 9)))
+    known = context(
+        topic("t", partition(2, (1, 2), (1, 2)), partition(9, (9,), (9,)), partition(1, (1,), (1,))),
+        doomed,
+        brokers={1: None, 2: None},
+    )
+    known = known.after(begin(known, [doomed], mark=True))
+    known = known._replace(offline_dirs={BrokerId(1): frozenset({TopicPartition("t", 2)})})
+    assert read(known) == {
+        "active_controller_count": 1,
+        "controller_state": 3,
+        "offline_partitions_count": 2,
+        "preferred_replica_imbalance_count": 1,
+        "global_topic_count": 1,
+        "global_partition_count": 3,
+        "topics_to_delete_count": 1,
+        "topics_ineligible_to_delete_count": 1,
+        "replicas_to_delete_count": 2,
+        "replicas_ineligible_to_delete_count": 1,
+    }
