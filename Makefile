@@ -8,7 +8,11 @@ PIP := $(PY) -m pip install -q --disable-pip-version-check
 PORT ?= 9092
 DATA ?= ./data
 
-.PHONY: run setup build test test-all check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
+# Bytecode is kept, also where the environment says otherwise: tests start Python more than a thousand times, and each
+# process would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run setup build test test-all test-brokers test-install test-spark test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -48,13 +52,29 @@ check: $(VENV)/.dev
 	$(VENV)/bin/lint-imports
 	$(PY) -m tools.links
 
-# More workers than cores: interop and fault tests mostly wait for brokers and clients. Not so Spark's, whose
-# processes must answer each other within ten seconds.
+# Two at a time: one that waits for others most of its time, and one that works meanwhile and is shown when it is over.
 test: setup check
-	$(PYTEST) -n 4 --dist worksteal -m "not peer and not soak and not spark and not install" tests
-	$(PYTEST) -m "install and not long" tests/install
-	$(PYTEST) -n 2 --dist loadfile -m "spark and not peer and not soak and not long" tests/spark
-	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
+	$(MAKE) --no-print-directory -j 2 test-brokers test-install
+	$(MAKE) --no-print-directory -j 2 test-spark test-unit
+
+beside = mkdir -p build && { $(1); } > build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
+
+# Whatever the others leave. More workers than cores: it mostly waits for brokers and clients.
+test-brokers:
+	$(PYTEST) -n 5 --dist worksteal -m "not peer and not soak" --ignore tests/install --ignore tests/spark --ignore tests/unit tests
+
+test-install:
+	@$(call beside, $(PYTEST) -m "not peer and not soak and not long" tests/install)
+
+# No more workers than cores, and what runs beside them gives way (nice): Spark's processes must answer each other
+# within ten seconds.
+test-spark:
+	$(PYTEST) -n 2 --dist loadfile -m "not peer and not soak and not long" tests/spark
+
+# The second time uncompiled.
+test-unit:
+	@$(call beside, nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit && \
+		BRAIDLOG_PURE=1 nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py)
 
 test-all: test
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"

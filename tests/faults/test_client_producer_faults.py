@@ -182,7 +182,8 @@ def test_what_is_not_acknowledged_in_time_says_why(lives: list[Broker]) -> None:
 
 def test_a_full_buffer_is_told_after_max_block_and_empties_again(lives: list[Broker]) -> None:
     bootstrap = lives[0].bootstrap
-    with Producer(bootstrap_servers=bootstrap, buffer_memory=40_000, batch_size=20_000, max_block_ms=200) as producer:
+    # It bounds the wait for the topic's metadata, too, which a busy machine does not have in 200 ms.
+    with Producer(bootstrap_servers=bootstrap, buffer_memory=40_000, batch_size=20_000, max_block_ms=3_000) as producer:
         producer.send(TOPIC, b"first", partition=0).result(30)
         lives[0].process.signal(signal.SIGSTOP)
         taken: list[Delivery] = []

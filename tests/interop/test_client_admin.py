@@ -13,8 +13,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from braidlog.client import admin as ours
 from braidlog.client.admin import Admin, OffsetSpec, TopicId
-from braidlog.client.admin.broker_connection import NoConnection
-from braidlog.client.errors import ClosedError
+from braidlog.client.errors import ClosedError, NoConnection
 from braidlog.core import protocol_errors as errors
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition

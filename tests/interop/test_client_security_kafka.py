@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from braidlog import Admin, Consumer, Producer
+from braidlog.client.admin.cluster_call import ClusterCall
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.errors import AuthenticationFailed, NoConnection
 from braidlog.client.network.engine import Engine
@@ -54,8 +55,12 @@ def _token() -> str:
 def _brokers(bootstrap: str, settings: dict[str, Any]) -> list[int]:
     with ClusterConnection(bootstrap, 10.0, settings) as cluster:
         ids = cluster.broker_ids
-        assert cluster.node(ids[0]).call(METADATA, MetadataRequest(topics=[]), MetadataResponse).cluster_id
+        assert cluster.run(lambda call: _metadata_of(call, ids[0])).cluster_id
         return ids
+
+
+async def _metadata_of(call: ClusterCall, broker_id: int) -> MetadataResponse:
+    return await (await call.node(broker_id)).call(METADATA, MetadataRequest(topics=[]), MetadataResponse)
 
 
 def _refusal(bootstrap: str, settings: dict[str, Any]) -> str:

@@ -10,6 +10,8 @@ import pytest
 
 from pyspark_braidlog.session import spark_environment
 
+# Tests are over before the better compiler pays.
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 _NO_DERBY_LOG = "-Dderby.stream.error.file=/dev/null"
 
 
@@ -27,6 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def java_python_and_loopback() -> None:
     """What Spark needs to know before it starts; it would take the first `python3` on the path for its workers."""
     os.environ.update(spark_environment("local[2]"))
+    # Of every Java that a test starts by way of Spark, in whatever process.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _QUICK_JAVA)
+    os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", _QUICK_JAVA)
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        # Tests are over before the better compiler pays.
-        .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_NO_DERBY_LOG}")
+        .config("spark.driver.extraJavaOptions", f"-XX:+UseSerialGC {_NO_DERBY_LOG}")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.log.level", "ERROR")

@@ -57,7 +57,12 @@ def copies_a_topic(spark: SparkProcess, broker: Broker, place: Path) -> None:
 
 def test_on_a_standalone_cluster(broker: Broker, tmp_path: Path) -> None:
     with standalone_cluster(tmp_path / "cluster") as cluster:
-        conf = {"spark.master": cluster.master, "spark.executor.cores": "1", "spark.executor.memory": "512m"}
+        conf = {
+            "spark.master": cluster.master,
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        }
         with spark_process(conf) as spark:
             copies_a_topic(spark, broker, tmp_path / "checkpoint")
         # A driver of a cluster runs no tasks: what was read and written went through these.

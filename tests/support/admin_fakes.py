@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from braidlog.client.admin.admin import Admin, admin_over
+from braidlog.client.admin.cluster_call import ClusterCall
 from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.cluster_view import EMPTY, BrokerView, ClusterView, PartitionView, TopicView
 from braidlog.client.requests.find_coordinator import FIND_COORDINATOR
 from braidlog.client.requests.metadata import METADATA
 from braidlog.core.protocol_errors import UnsupportedVersionError
 from braidlog.wire.apis import APIS, encode_request
 from braidlog.wire.errors import EncodeError
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from braidlog.wire.generated.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 Answer = Callable[[Any], Any]
+T = TypeVar("T")
 
 
 class ScriptedNode:
@@ -26,6 +30,8 @@ class ScriptedNode:
         self.versions = versions or {}
         self.asked: list[Any] = []
         self.address = "broker:9092"
+        # The call that it is asked in.
+        self.cluster: ScriptedCall | None = None
 
     def offers(self, api_key: int) -> bool:
         return api_key in self.answers
@@ -34,7 +40,9 @@ class ScriptedNode:
         newest = self.versions.get(api_key, APIS[api_key].max_version)
         return newest if at_most is None else min(newest, at_most)
 
-    def call(self, api_key: int, request: Any, answer: Any, *, at_most: int | None = None) -> Any:
+    async def call(
+        self, api_key: int, request: Any, answer: Any, *, at_most: int | None = None, timeout_s: float | None = None
+    ) -> Any:
         self.asked.append(request)
         if api_key not in self.answers:
             raise UnsupportedVersionError(f"the broker at {self.address} does not offer {APIS[api_key].name}")
@@ -48,75 +56,83 @@ class ScriptedNode:
         assert isinstance(answered, answer)
         return answered
 
-    def run(self, work: Callable[[Any, float], Coroutine[Any, Any, Any]]) -> Any:
-        """Drives `work` by hand: what it awaits here is never put off."""
-        try:
-            work(_AsyncNode(self), 1.0).send(None)
-        except StopIteration as done:
-            return done.value
-        raise AssertionError("a scripted node answers at once")
 
+class ScriptedCall(ClusterCall):
+    """A call on a scripted cluster; `deadline` is what it was made with."""
 
-class _AsyncNode:
-    """A scripted node as the network layer sees a connection."""
+    def __init__(self, cluster: ScriptedCluster, deadline: float | None) -> None:
+        self.deadline = deadline
+        self.turn = asyncio.Lock()
+        self._scripted = cluster
 
-    def __init__(self, node: ScriptedNode) -> None:
-        self.version_for = node.version_for
-        self._node = node
+    def time_left_s(self) -> float:
+        return self._scripted.timeout_s
 
-    async def call(
-        self, api_key: int, request: Any, answer: Any, *, at_most: int | None = None, timeout_s: float
-    ) -> Any:
-        return self._node.call(api_key, request, answer, at_most=at_most)
+    @property
+    def view(self) -> ClusterView:
+        return self._scripted.view
+
+    async def any(self) -> Any:
+        return self._scripted.connected(min(self._scripted.nodes), self)
+
+    async def node(self, broker_id: int) -> Any:
+        return self._scripted.connected(broker_id, self)
+
+    def learn(self, broker_id: int, address: tuple[str, int]) -> None:
+        self._scripted.learned[broker_id] = address
+
+    async def metadata(self, topics: Any, *, create: bool = False) -> list[TopicView]:
+        return self._scripted.metadata(topics)
 
 
 class ScriptedCluster(ClusterConnection):
-    """Nodes by id; topics with the leader of each partition."""
+    """Nodes by id; topics with the leader of each partition. Nothing that is awaited here is ever put off."""
 
     def __init__(self, nodes: dict[int, ScriptedNode], topics: dict[str, list[int]] | None = None) -> None:
         self.timeout_s = 1.0
-        self.deadline = None
         self.nodes = nodes
         self.topics = topics or {}
         # By topic, where it is not the leader alone.
         self.replicas: dict[str, list[int]] = {}
-        self.addresses = {broker_id: ("broker", 9000 + broker_id) for broker_id in nodes}
         self.coordinator_ids: dict[str, int] = {}
         self.coming_up = 0
-        self.controller_id = min(nodes)
-        self.forgotten: list[int] = []
+        brokers = {broker_id: BrokerView(broker_id, "broker", 9000 + broker_id) for broker_id in nodes}
+        self.view = EMPTY._replace(brokers=MappingProxyType(brokers), controller_id=min(nodes))
         self.refreshed = 0
+        # Coordinators, by id where they are.
+        self.learned: dict[int, tuple[str, int]] = {}
         for node in nodes.values():
             node.answers.setdefault(FIND_COORDINATOR, self._find)
             node.answers.setdefault(METADATA, lambda request: None)
 
-    @property
-    def any(self) -> Any:
-        return self.nodes[min(self.nodes)]
+    def run(self, work: Callable[[ClusterCall], Coroutine[Any, Any, T]], deadline: float | None = None) -> T:
+        try:
+            work(ScriptedCall(self, deadline)).send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        raise AssertionError("a scripted cluster answers at once")
 
-    def node(self, broker_id: int) -> Any:
-        return self.nodes[broker_id]
-
-    def forget(self, broker_id: int) -> None:
-        self.forgotten.append(broker_id)
+    def connected(self, broker_id: int, call: ScriptedCall) -> ScriptedNode:
+        node = self.nodes[broker_id]
+        node.cluster = call
+        return node
 
     def close(self) -> None:
         self.nodes = {}
 
-    def metadata(self, topics: Any, *, create: bool = False) -> list[MetadataResponseTopic]:
+    def metadata(self, topics: Any) -> list[TopicView]:
         self.refreshed += 1
         return [self._topic(name) for name in (self.topics if topics is None else topics)]
 
-    def _topic(self, name: str) -> MetadataResponseTopic:
+    def _topic(self, name: str) -> TopicView:
         if name not in self.topics:
-            return MetadataResponseTopic(error_code=3, name=name)
-        partitions = [
-            MetadataResponsePartition(
-                partition_index=index, leader_id=leader, replica_nodes=self.replicas.get(name, [leader])
-            )
+            return TopicView(name, bytes(16), 3, False, ())
+        partitions = (
+            PartitionView(index, leader, -1, tuple(self.replicas.get(name, [leader])), (), ())
             for index, leader in enumerate(self.topics[name])
-        ]
-        return MetadataResponseTopic(name=name, partitions=partitions)
+        )
+        return TopicView(name, bytes(16), 0, False, tuple(partitions))
 
     def _find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         if self.coming_up > 0:
@@ -147,3 +163,12 @@ def asking(answers: dict[int, Any], versions: dict[int, int] | None = None) -> t
 
 def _answering(answer: Any) -> Answer:
     return answer if callable(answer) else lambda request: answer
+
+
+def at_once(question: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """A question that needs no request."""
+
+    async def ask(*arguments: Any) -> T:
+        return question(*arguments)
+
+    return ask

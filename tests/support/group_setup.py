@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection, ClusterCall
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.lookup_strategies import CoordinatorStrategy
 from braidlog.client.broker_errors import check
@@ -35,7 +35,7 @@ JOIN_GROUP = 11
 SYNC_GROUP = 14
 CONSUMER_GROUP_HEARTBEAT = 68
 
-Answered = TypeVar("Answered", JoinGroupResponse, ConsumerGroupHeartbeatResponse)
+Answered = TypeVar("Answered", JoinGroupResponse, SyncGroupResponse, ConsumerGroupHeartbeatResponse)
 
 
 def fill(bootstrap: str, topic: str, counts: dict[int, int]) -> None:
@@ -99,9 +99,8 @@ def members(bootstrap: str, group: str, topic: str, client_ids: list[str], **set
 def worker(bootstrap: str, group: str) -> Iterator[str]:
     """A member of a group that shares out something else than partitions; its member id."""
     with ClusterConnection(bootstrap) as cluster:
-        node = cluster.any
 
-        def join(member_id: str) -> JoinGroupResponse:
+        async def join(node: BrokerConnection, member_id: str) -> JoinGroupResponse:
             request = JoinGroupRequest(
                 group_id=group,
                 session_timeout_ms=60_000,
@@ -110,11 +109,11 @@ def worker(bootstrap: str, group: str) -> Iterator[str]:
                 protocol_type="connect",
                 protocols=[JoinGroupRequestProtocol(name="sessioned", metadata=b"\1")],
             )
-            return node.call(JOIN_GROUP, request, JoinGroupResponse, at_most=5)
+            return await node.call(JOIN_GROUP, request, JoinGroupResponse, at_most=5)
 
-        def begin(_: BrokerConnection) -> JoinGroupResponse:
-            first = join("")
-            return join(first.member_id) if first.error_code == MemberIdRequiredError.code else first
+        async def begin(node: BrokerConnection) -> JoinGroupResponse:
+            first = await join(node, "")
+            return await join(node, first.member_id) if first.error_code == MemberIdRequiredError.code else first
 
         answer = _settled(cluster, group, begin)
         assert answer.error_code == 0
@@ -122,15 +121,21 @@ def worker(bootstrap: str, group: str) -> Iterator[str]:
         sync = SyncGroupRequest(
             group_id=group, generation_id=answer.generation_id, member_id=answer.member_id, assignments=[given]
         )
-        assert node.call(SYNC_GROUP, sync, SyncGroupResponse, at_most=3).error_code == 0
+
+        async def settle(node: BrokerConnection) -> SyncGroupResponse:
+            return await node.call(SYNC_GROUP, sync, SyncGroupResponse, at_most=3)
+
+        assert _settled(cluster, group, settle).error_code == 0
         yield answer.member_id
 
 
-def _settled(cluster: ClusterConnection, group: str, question: Callable[[BrokerConnection], Answered]) -> Answered:
+def _settled(
+    cluster: ClusterConnection, group: str, question: Callable[[BrokerConnection], Coroutine[Any, Any, Answered]]
+) -> Answered:
     """The first answer that is not put off: the coordinator may have to come up."""
 
-    def ask(node: BrokerConnection) -> Answered:
-        answer = question(node)
+    async def ask(node: BrokerConnection) -> Answered:
+        answer = await question(node)
         check(answer.error_code, f"group {group}")
         return answer
 
@@ -141,10 +146,10 @@ def _settled(cluster: ClusterConnection, group: str, question: Callable[[BrokerC
 def newer_member(bootstrap: str, group: str, topic: str) -> Iterator[str]:
     """A member by the consumer protocol, once it has partitions; its member id. LookupError where it is not offered."""
     with ClusterConnection(bootstrap) as cluster:
-        node = cluster.any
-        if not node.offers(CONSUMER_GROUP_HEARTBEAT):
+        version = cluster.run(_heartbeat_version)
+        if version is None:
             raise LookupError("the broker does not offer the consumer group protocol")
-        own_id = str(uuid.uuid4()) if node.version_for(CONSUMER_GROUP_HEARTBEAT) >= 1 else ""
+        own_id = str(uuid.uuid4()) if version >= 1 else ""
 
         def beat(
             epoch: int, member_id: str, owned: list[RequestTopicPartitions] | None
@@ -155,10 +160,14 @@ def newer_member(bootstrap: str, group: str, topic: str) -> Iterator[str]:
             if epoch == 0:
                 request.rebalance_timeout_ms = 60_000
                 request.subscribed_topic_names = [topic]
-            return node.call(CONSUMER_GROUP_HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
+
+            async def send(node: BrokerConnection) -> ConsumerGroupHeartbeatResponse:
+                return await node.call(CONSUMER_GROUP_HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
+
+            return _settled(cluster, group, send)
 
         try:
-            answer = _settled(cluster, group, lambda _: beat(0, own_id, []))
+            answer = beat(0, own_id, [])
         except UnsupportedVersionError as problem:
             raise LookupError("the broker does not serve the consumer group protocol") from problem
         assert (answer.error_code, answer.error_message) == (0, None)
@@ -185,3 +194,8 @@ def open_transaction(bootstrap: str, transactional_id: str, topic: str, **settin
     sender.produce(topic, value=b"uncertain", partition=0)
     assert sender.flush(DEADLINE_S) == 0
     return sender
+
+
+async def _heartbeat_version(call: ClusterCall) -> int | None:
+    node = await call.any()
+    return node.version_for(CONSUMER_GROUP_HEARTBEAT) if node.offers(CONSUMER_GROUP_HEARTBEAT) else None

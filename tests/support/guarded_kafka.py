@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tools.peers.kafka import KafkaBroker, free_port, start_kafka
 
+from braidlog.client.admin.cluster_call import ClusterCall
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.security import scram
 from braidlog.wire.generated.alter_user_scram_credentials import (
@@ -115,8 +116,13 @@ def add_scram_user(bootstrap: str, user: str, password: str) -> None:
         for number, mechanism in ((1, scram.SHA_256), (2, scram.SHA_512))
     ]
     with ClusterConnection(bootstrap) as cluster:
-        # A request may name a user once.
-        for each in upsertions:
-            request = AlterUserScramCredentialsRequest(upsertions=[each])
-            (result,) = cluster.any.call(_ALTER_SCRAM, request, AlterUserScramCredentialsResponse).results
-            assert result.error_code == 0, result
+        cluster.run(lambda call: _add_credentials(call, upsertions))
+
+
+async def _add_credentials(call: ClusterCall, upsertions: list[ScramCredentialUpsertion]) -> None:
+    broker = await call.any()
+    # A request may name a user once.
+    for each in upsertions:
+        request = AlterUserScramCredentialsRequest(upsertions=[each])
+        (result,) = (await broker.call(_ALTER_SCRAM, request, AlterUserScramCredentialsResponse)).results
+        assert result.error_code == 0, result

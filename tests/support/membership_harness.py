@@ -119,8 +119,8 @@ class FakeNodes:
         self.problems = ProblemLog("consumer")
         self._script = script
 
-    def learn(self, addresses: Mapping[int, tuple[str, int]]) -> None:
-        self.addresses = addresses
+    def learn_one(self, node_id: int, address: tuple[str, int]) -> None:
+        self.addresses = {**self.addresses, node_id: address}
 
     async def any(self) -> FakeConnection:
         return FakeConnection(self._script, "any")

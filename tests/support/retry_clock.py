@@ -12,7 +12,7 @@ class RetryClock:
         self.now = 0.0
         self.sleeps: list[float] = []
 
-    def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         self.now += seconds
 

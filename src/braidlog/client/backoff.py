@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 FIRST_PAUSE_S: Final = 0.02
@@ -17,7 +18,7 @@ class Retry:
         self,
         for_s: float,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         first_pause_s: float = FIRST_PAUSE_S,
         longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
@@ -27,10 +28,10 @@ class Retry:
         self._pause_s = first_pause_s
         self._longest_pause_s = longest_pause_s
 
-    def again(self) -> bool:
+    async def again(self) -> bool:
         left = self._deadline - self._clock()
         if left <= 0:
             return False
-        self._sleep(min(self._pause_s, left))
+        await self._sleep(min(self._pause_s, left))
         self._pause_s = min(self._pause_s * 2, self._longest_pause_s)
         return True

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from braidlog.core.protocol_errors import NONE
+from braidlog.client.broker_errors import broker_error
+from braidlog.core.protocol_errors import NONE, LeaderNotAvailableError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 NO_LEADER: Final = -1
@@ -44,6 +45,17 @@ class TopicView(NamedTuple):
     def leader_of(self, partition: int) -> int:
         """The broker that leads a partition, or NO_LEADER."""
         return self.partitions[partition].leader if 0 <= partition < len(self.partitions) else NO_LEADER
+
+    def partition_with_leader(self, partition: int) -> PartitionView | ProtocolError:
+        """A partition that has a leader, or why there is none to ask."""
+        if not 0 <= partition < len(self.partitions):
+            return UnknownTopicOrPartitionError(
+                f"topic {self.name} has no partition {partition}; it has {len(self.partitions)}, counted from 0"
+            )
+        found = self.partitions[partition]
+        if found.leader == NO_LEADER:
+            return broker_error(LeaderNotAvailableError.code, f"{self.name}-{partition}")
+        return found
 
     @property
     def available(self) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """Keeps the view of the cluster fresh: on demand, after errors, and at least every `metadata.max.age.ms`.
 
 Many may ask at once and one request goes out. Requests keep `retry.backoff.ms` between them, and a pause that doubles
-after failures, except for what is waited for: a topic that is wanted for the first time, and `refreshed`.
+after failures, except for what is waited for: a topic that is wanted for the first time, and `refreshed`. What is asked
+once, and not to be kept, goes out by itself (`ask`): all that an Admin needs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from braidlog.net.outbound.backoff import ExponentialBackoff
-from braidlog.wire.generated.metadata import MetadataResponse
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 log = logging.getLogger("braidlog.client")
 
@@ -197,7 +198,7 @@ class Metadata:
             if self._failures:
                 await asyncio.sleep(self._backoff.pause_s(self._failures - 1))
             began = self.problems.now()
-            await self._ask()
+            await self._ask_for_wanted()
         except asyncio.CancelledError:
             # The engine ends, with or without having closed us first.
             self._closed = True
@@ -257,25 +258,51 @@ class Metadata:
             else:
                 waiter.set_exception(problem)
 
-    async def _ask(self) -> None:
+    async def _ask_for_wanted(self) -> None:
         self._forget_idle()
+        self._take(await self._send(self._next_request, self._nodes.request_timeout_s))
+
+    def _next_request(self) -> MetadataRequest:
+        # From here on without a pause until the request is out, so that it asks for all that was wanted.
+        self._is_sent = True
+        return metadata_request(None if self._wants_all else self._wanted, create_topics=self._create_topics)
+
+    async def _send(self, build: Callable[[], MetadataRequest], timeout_s: float) -> MetadataResponse:
+        """One attempt, at any broker."""
         try:
             connection = await self._nodes.any()
-            # From here on without a pause until the request is out, so that it asks for all that was wanted.
-            self._is_sent = True
-            request = metadata_request(None if self._wants_all else self._wanted, create_topics=self._create_topics)
-            response = await connection.call(
-                METADATA, request, MetadataResponse, timeout_s=self._nodes.request_timeout_s
-            )
+            return await connection.call(METADATA, build(), MetadataResponse, timeout_s=timeout_s)
         except AuthenticationFailed:
             raise
         except ClientError:
-            reachable = any(map(self._nodes.is_reachable, self.view.brokers))
-            if self._rebootstraps and self._nodes.addresses and not reachable:
-                log.info("none of the known brokers answers; starting from bootstrap.servers again")
-                self._nodes.rebootstrap()
+            self.rebootstrap()
             raise
-        self._take(response)
+
+    def rebootstrap(self) -> bool:
+        """Whether the next attempt starts from `bootstrap.servers` again, since no known broker can be reached."""
+        reachable = any(map(self._nodes.is_reachable, self.view.brokers))
+        if not self._rebootstraps or not self._nodes.addresses or reachable:
+            return False
+        log.info("none of the known brokers answers; starting from bootstrap.servers again")
+        self._nodes.rebootstrap()
+        return True
+
+    async def ask(
+        self, topics: Iterable[str] | None, *, create_topics: bool = False, timeout_s: float | None = None
+    ) -> ClusterView:
+        """What a broker says of these topics, or of all (None), by one request; the view learns the brokers alone."""
+        request = metadata_request(topics, create_topics=create_topics)
+        response = await self._send(lambda: request, timeout_s or self._nodes.request_timeout_s)
+        asked = view_of(response, EMPTY, frozenset())
+        # One that is still starting may know of none.
+        if asked.brokers:
+            self.view = asked._replace(topics=self.view.topics)
+            self._learn_brokers()
+            self._notify()
+        return asked
+
+    def _learn_brokers(self) -> None:
+        self._nodes.learn({each.id: (each.host, each.port) for each in self.view.brokers.values()})
 
     def _take(self, response: MetadataResponse) -> None:
         if not response.brokers:
@@ -283,7 +310,7 @@ class Metadata:
         keep = frozenset() if self._wants_all else frozenset(self._wanted)
         self.view = view_of(response, self.view, keep)
         self.version += 1
-        self._nodes.learn({each.id: (each.host, each.port) for each in self.view.brokers.values()})
+        self._learn_brokers()
         self._coming = self._coming + 1 if any(map(_is_coming, self.view.topics.values())) else 0
         self._notify()
 

@@ -9,7 +9,6 @@ random numbers and its network; whatever a client makes for itself inside (an As
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,8 +32,6 @@ class ClientRuntime:
     new_engine: Callable[[str], Engine] = Engine
     # None: sockets, as the settings ask for them.
     connector: Connector | None = None
-    # Waits in the program's own thread.
-    sleep: Callable[[float], None] = time.sleep
 
     def nodes(self, settings: Settings) -> Nodes:
         return Nodes(settings, random=self.random, connector=self.connector, clock=self.clock)
@@ -42,7 +39,7 @@ class ClientRuntime:
     def retry(
         self, for_s: float, first_pause_s: float = FIRST_PAUSE_S, longest_pause_s: float = LONGEST_PAUSE_S
     ) -> Retry:
-        return Retry(for_s, self.clock.monotonic, self.sleep, first_pause_s, longest_pause_s)
+        return Retry(for_s, self.clock.monotonic, first_pause_s=first_pause_s, longest_pause_s=longest_pause_s)
 
 
 _current: Final[ContextVar[ClientRuntime | None]] = ContextVar("braidlog client runtime", default=None)

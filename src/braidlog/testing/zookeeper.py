@@ -5,7 +5,7 @@
         zookeeper.servers[0].kill()
 
 Every server is a process of its own that can be stopped, killed, paused and started again on its data. It ends with the
-process that started it, however that ends.
+thread that started it, however that ends; so start it in one that stays, as the main thread does.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ class ZooKeeperServer:
 
     def pause(self) -> None:
         """It keeps its connections and says nothing, as a stalled machine does."""
-        self._signal(signal.SIGSTOP)
+        child = self._signal(signal.SIGSTOP)
+        # Its threads stop one by one; this returns when the last has.
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._paused = True
 
     def resume(self) -> None:
@@ -183,10 +185,11 @@ class ZooKeeperServer:
             return ""
         return "\n".join(lines[-last:])
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
             raise ZooKeeperFailed(f"ZooKeeper {self.number} is not running")
         self._child.send_signal(number)
+        return self._child
 
     def _end(self, number: signal.Signals) -> None:
         child, self._child = self._child, None
@@ -236,6 +239,8 @@ class ZooKeeper:
             "clientPort": str(server.port),
             "clientPortAddress": "127.0.0.1",
             "tickTime": str(TICK_MS),
+            # Twenty ticks would be the longest, too little for a busy machine.
+            "maxSessionTimeout": "60000",
             "initLimit": "40",
             "syncLimit": "20",
             "maxClientCnxns": "0",

@@ -305,8 +305,8 @@ class SimulatedNodes:
         self._world = world
         self.wires: dict[str, Wire] = {}
 
-    def learn(self, addresses: Mapping[int, tuple[str, int]]) -> None:
-        self.addresses = addresses
+    def learn_one(self, node_id: int, address: tuple[str, int]) -> None:
+        self.addresses = {**self.addresses, node_id: address}
 
     async def any(self) -> Wire:
         return await self.connection(1, "any")

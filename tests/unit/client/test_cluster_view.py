@@ -1,5 +1,5 @@
-from braidlog.client.cluster_view import EMPTY, NO_LEADER, view_of, with_leader
-from braidlog.core.protocol_errors import UnknownTopicOrPartitionError
+from braidlog.client.cluster_view import EMPTY, NO_LEADER, PartitionView, view_of, with_leader
+from braidlog.core.protocol_errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from braidlog.wire.generated.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -42,6 +42,19 @@ def test_a_view_has_what_the_response_says() -> None:
     assert view.brokers[2].host == "h2"
     assert view.partition("t", 2) is None
     assert view.partition("u", 0) is None
+
+
+def test_a_partition_without_a_leader_says_why() -> None:
+    topic = view_of(_response(_topic("t", (1, 4), (NO_LEADER, 3))), EMPTY, frozenset()).topics["t"]
+    led = topic.partition_with_leader(0)
+    assert isinstance(led, PartitionView)
+    assert (led.leader, led.leader_epoch) == (1, 4)
+    leaderless = topic.partition_with_leader(1)
+    assert isinstance(leaderless, LeaderNotAvailableError)
+    assert "t-1" in str(leaderless)
+    missing = topic.partition_with_leader(-1)
+    assert isinstance(missing, UnknownTopicOrPartitionError)
+    assert "topic t has no partition -1; it has 2, counted from 0" in str(missing)
 
 
 def test_a_topic_with_an_error_is_seen_but_does_not_exist() -> None:

@@ -297,3 +297,27 @@ async def test_a_partition_without_leader_is_told_of_when_it_lasts(caplog: pytes
             clock.advance(0.5)
         (line,) = caplog.messages
         assert line.startswith("producer: failing for 2 s, trying again: topic t: partition 0: it has no leader now")
+
+
+async def test_what_is_asked_once_leaves_the_topics_of_the_view_alone() -> None:
+    async with World() as world:
+        world.cluster.topics = {"t": 0, "u": 0}
+        await world.metadata.topic("t", 5.0)
+        seen: list[int] = []
+        world.metadata.listeners.append(lambda view: seen.append(view.controller_id))
+        asked = await world.metadata.ask(None)
+        assert set(asked.topics) == {"t", "u"}
+        assert set(world.metadata.view.topics) == {"t"}
+        assert seen == [1]
+        assert world.cluster.asked[-1] is None
+
+
+async def test_asking_once_learns_the_brokers_and_starts_no_refresh() -> None:
+    async with World() as world:
+        assert (await world.metadata.ask([])).cluster_id == "c"
+        assert list(world.metadata.view.brokers) == [1]
+        assert world.nodes.is_known(1)
+        assert world.metadata._timer is None
+        world.cluster.hang_ups = 1
+        with pytest.raises(NoConnection):
+            await world.metadata.ask([])

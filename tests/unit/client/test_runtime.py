@@ -6,6 +6,8 @@ import asyncio
 import socket
 from random import Random
 
+import pytest
+
 from braidlog.client import Admin, Consumer, Producer
 from braidlog.client.network.engine import Engine
 from braidlog.client.runtime import ClientRuntime, clients_in, current_runtime
@@ -13,9 +15,10 @@ from braidlog.core.clock import ManualClock
 from braidlog.net.outbound.connector import Address, SocketConnector
 from braidlog.net.outbound.errors import ClientError, NoConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
+from braidlog.testing.simulated.client_runtime import client_runtime
+from braidlog.testing.simulated.simulation import Simulation
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from braidlog.wire.message import Message
-from support.retry_clock import RetryClock
 from support.scripted_broker import Answer, ScriptedBroker
 
 NOWHERE = "broker.invalid:9092"
@@ -83,15 +86,13 @@ def test_a_runtime_ends_with_its_block() -> None:
 
 
 def test_retries_wait_by_the_clock_of_the_runtime() -> None:
-    patience = RetryClock()
-
-    class PatientClock(ManualClock):
-        def monotonic(self) -> float:
-            return patience.now
-
-    retry = ClientRuntime(clock=PatientClock(), sleep=patience.sleep).retry(1.0, 0.4, 0.4)
-    tries = 0
-    while retry.again():
-        tries += 1
-    assert tries == 3
-    assert patience.now == 1.0
+    """The loop of a runtime has the time of its clock: here neither takes any."""
+    with Simulation(1) as simulation:
+        runtime = client_runtime(simulation)
+        began = simulation.clock.monotonic()
+        retry = runtime.retry(1.0, 0.4, 0.4)
+        tries = 0
+        while simulation.loop.run_until_complete(retry.again()):
+            tries += 1
+        assert tries == 3
+        assert simulation.clock.monotonic() - began == pytest.approx(1.0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -34,7 +35,7 @@ class Host:
 
 async def test_every_read_waits_until_what_it_shows_is_durable() -> None:
     host = Host()
-    session = EmbeddedSession(host, 7)
+    session = EmbeddedSession(host, 7, time.monotonic)
     await session.create("/a", b"x")
     assert (await session.get("/a")).data == b"x"
     assert [node and node.data for node in await session.get_many(["/a", "/b"])] == [b"x", None]
@@ -49,7 +50,7 @@ async def test_every_read_waits_until_what_it_shows_is_durable() -> None:
 
 async def test_a_missing_node_is_watched_by_exists_alone() -> None:
     host = Host()
-    session = EmbeddedSession(host, 7)
+    session = EmbeddedSession(host, 7, time.monotonic)
     heard: list[WatchEvent] = []
     with pytest.raises(NoNodeError):
         await session.get("/a", heard.append)
@@ -62,14 +63,14 @@ async def test_a_missing_node_is_watched_by_exists_alone() -> None:
 
 
 async def test_ephemerals_belong_to_the_session() -> None:
-    session = EmbeddedSession(Host(), 7)
+    session = EmbeddedSession(Host(), 7, time.monotonic)
     await session.create("/e", ephemeral=True)
     assert (await session.get("/e")).stat.ephemeral_owner == session.session_id == 7
 
 
 async def test_a_closed_session_answers_no_more_and_has_not_expired() -> None:
     host = Host()
-    session = EmbeddedSession(host, 7)
+    session = EmbeddedSession(host, 7, time.monotonic)
     expired: list[bool] = []
     session.on_expiry(lambda: expired.append(True))
     await session.close()
@@ -83,7 +84,7 @@ async def test_a_closed_session_answers_no_more_and_has_not_expired() -> None:
 
 
 async def test_a_lost_session_says_so() -> None:
-    session = EmbeddedSession(Host(), 7)
+    session = EmbeddedSession(Host(), 7, time.monotonic)
     expired: list[str] = []
     session.on_expiry(lambda: expired.append("one"))
     session.on_expiry(lambda: expired.append("two"))

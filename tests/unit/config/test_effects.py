@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -122,15 +123,18 @@ def _modules() -> Iterator[Path]:
             yield path
 
 
-KEYS: set[str] = set()
-FIELDS: set[str] = set()
-for _path in _modules():
-    _reads = Reads(_path.read_text(), own=_path == SOURCE / "config/broker.py")
-    KEYS |= _reads.keys
-    FIELDS |= _reads.fields
-# LogSettings reads some of its own fields: `settings.compacts` is the cleanup policy.
-_own = Reads((SOURCE / "config/log_settings.py").read_text(), own=True).fields
-FIELDS |= {field for field in LogSettings._fields if field in _own}
+@cache
+def _reads() -> Reads:
+    """What the whole source asks for. Once for all tests, and not on import: it reads for seconds."""
+    found = Reads("")
+    for path in _modules():
+        reads = Reads(path.read_text(), own=path == SOURCE / "config/broker.py")
+        found.keys |= reads.keys
+        found.fields |= reads.fields
+    # LogSettings reads some of its own fields: `settings.compacts` is the cleanup policy.
+    own = Reads((SOURCE / "config/log_settings.py").read_text(), own=True).fields
+    found.fields |= {field for field in LogSettings._fields if field in own}
+    return found
 
 
 def _inherited() -> set[str]:
@@ -139,11 +143,11 @@ def _inherited() -> set[str]:
 
 
 def _is_read(key: str) -> bool:
-    return key.replace(".", "_") in FIELDS or key in READ_INDIRECTLY
+    return key.replace(".", "_") in _reads().fields or key in READ_INDIRECTLY
 
 
 def _is_asked_for(key: str) -> bool:
-    return key in KEYS or key in READ_INDIRECTLY
+    return key in _reads().keys or key in READ_INDIRECTLY
 
 
 def _verdict(key: str, read: bool) -> str:

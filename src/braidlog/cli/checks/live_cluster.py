@@ -12,9 +12,9 @@ from braidlog.cli.checks.finding import Finding, listing, ok, problem, warning
 from braidlog.cli.commands.configs import settings_of_topics
 from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.cluster_view import NO_LEADER, TopicView
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
-from braidlog.wire.generated.metadata import MetadataResponseTopic
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -22,7 +22,7 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 
 def check_cluster(cluster: ClusterConnection) -> list[Finding]:
     topics = cluster.metadata(None)
-    findings = [ok("connection", f"cluster {cluster.cluster_id} answers at {cluster.any.address}")]
+    findings = [ok("connection", f"cluster {cluster.cluster_id} answers at {cluster.address}")]
     findings += check_advertised(cluster)
     findings += check_partitions(topics)
     findings += _check_log_dirs(cluster)
@@ -50,7 +50,7 @@ def _check_address(cluster: ClusterConnection, host: str, port: int, message: st
     except OSError as reason:
         return problem(name, f"{message}, which cannot be looked up from here ({reason.strerror or reason})", advice)
     local_only = all(_is_loopback(address) for address in addresses)
-    if local_only and not _is_loopback(cluster.any.peer):
+    if local_only and not _is_loopback(cluster.peer):
         return problem(name, f"{message}, which on every other machine is that machine itself", advice)
     try:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -82,17 +82,17 @@ def _is_loopback(address: str) -> bool:
 # Partitions and directories
 
 
-def check_partitions(topics: Sequence[MetadataResponseTopic]) -> list[Finding]:
+def check_partitions(topics: Sequence[TopicView]) -> list[Finding]:
     leaderless: list[str] = []
     behind: list[str] = []
     count = 0
     for topic in topics:
         for partition in topic.partitions:
             count += 1
-            name = f"{topic.name}-{partition.partition_index}"
-            if partition.leader_id < 0:
+            name = f"{topic.name}-{partition.index}"
+            if partition.leader == NO_LEADER:
                 leaderless.append(name)
-            elif len(partition.isr_nodes) < len(partition.replica_nodes):
+            elif len(partition.isr) < len(partition.replicas):
                 behind.append(name)
     findings: list[Finding] = []
     if leaderless:
@@ -145,9 +145,9 @@ class TopicSafety(NamedTuple):
     unclean_election: bool
 
 
-def _safety_of(cluster: ClusterConnection, topics: Sequence[MetadataResponseTopic]) -> list[TopicSafety]:
+def _safety_of(cluster: ClusterConnection, topics: Sequence[TopicView]) -> list[TopicSafety]:
     replicas = {
-        topic.name or "": min(len(partition.replica_nodes) for partition in topic.partitions)
+        topic.name: min(len(partition.replicas) for partition in topic.partitions)
         for topic in topics
         if topic.partitions and topic.error_code == NONE and not topic.is_internal
     }

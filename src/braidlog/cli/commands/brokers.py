@@ -9,6 +9,7 @@ from typing import Any, Final
 from braidlog.cli.options import add_connection, add_output, broker_number, connect
 from braidlog.cli.output import remark_failure, show
 from braidlog.client.admin.admin import admin_over
+from braidlog.client.admin.cluster_call import ClusterCall
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.cluster_description import BrokerDescription
 from braidlog.core.errors import BraidlogError
@@ -70,7 +71,7 @@ def _brokers(cluster: ClusterConnection) -> dict[int, BrokerDescription | None]:
         broker_id
         for topic in cluster.metadata(None)
         for partition in topic.partitions
-        for broker_id in partition.replica_nodes
+        for broker_id in partition.replicas
         if broker_id >= 0
     }
     return {**dict.fromkeys(holders), **up}
@@ -86,11 +87,16 @@ def _answer(cluster: ClusterConnection, broker_id: int, broker: BrokerDescriptio
     try:
         if broker is None:
             raise cluster.absent(broker_id)
-        answer = cluster.node(broker_id).call(ApiKey.API_VERSIONS, _REQUEST, ApiVersionsResponse)
+        apis = cluster.run(lambda call: _offered(call, broker_id))
     except (BraidlogError, ProtocolError) as problem:
         remark_failure(problem)
         return {"reachable": False, "answer_ms": None, "apis": None}
-    return {"reachable": True, "answer_ms": round((time.monotonic() - began) * 1000, 1), "apis": len(answer.api_keys)}
+    return {"reachable": True, "answer_ms": round((time.monotonic() - began) * 1000, 1), "apis": apis}
+
+
+async def _offered(call: ClusterCall, broker_id: int) -> int:
+    node = await call.node(broker_id)
+    return len((await node.call(ApiKey.API_VERSIONS, _REQUEST, ApiVersionsResponse)).api_keys)
 
 
 def _show_versions(cluster: ClusterConnection, brokers: dict[int, BrokerDescription | None], output: str) -> int:

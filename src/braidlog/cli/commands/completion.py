@@ -118,7 +118,7 @@ def _client_settings(line: str) -> Iterable[str]:
 
 def _names(what: str, cluster: ClusterConnection) -> list[str]:
     if what == NAMES[TOPIC]:
-        return [topic.name or "" for topic in cluster.metadata(None)]
+        return [topic.name for topic in cluster.metadata(None)]
     from braidlog.client.admin.admin import admin_over
 
     if what == NAMES[GROUP]:

@@ -23,11 +23,11 @@ from braidlog.cli.records.record_reader import Chunk, RecordReader, SliceSource
 from braidlog.cli.records.record_text import RecordText
 from braidlog.cli.records.schema_decoding import EPILOG as _REGISTRY_EPILOG
 from braidlog.cli.records.schema_decoding import DecodingStopped, RecordDecoding, add_decoding, record_decoding
+from braidlog.client.cluster_view import TopicView
 from braidlog.client.consumer.consumer import Consumer
 from braidlog.client.consumer.rebalance_listener import RebalanceListener
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.metadata import MetadataResponseTopic
 
 _DESCRIPTION: Final = """\
 Print the records of a topic's partitions, and go on with those that come, until interrupted or until the limit given.
@@ -155,12 +155,12 @@ def _on_waiting(options: argparse.Namespace, where: OffsetRange) -> Callable[[Co
     return say
 
 
-def _chosen(topic: MetadataResponseTopic, wanted: list[int] | None) -> list[TopicPartition]:
-    there = sorted(partition.partition_index for partition in topic.partitions)
+def _chosen(topic: TopicView, wanted: list[int] | None) -> list[TopicPartition]:
+    there = [partition.index for partition in topic.partitions]
     for partition in wanted or ():
         if partition not in there:
             raise UserError(f"topic {topic.name} has no partition {partition}; it has {len(there)}, counted from 0")
-    return [TopicPartition(topic.name or "", number) for number in (sorted(set(wanted)) if wanted else there)]
+    return [TopicPartition(topic.name, number) for number in (sorted(set(wanted)) if wanted else there)]
 
 
 def _settings(options: argparse.Namespace, where: OffsetRange, file: Mapping[str, Any]) -> dict[str, Any]:

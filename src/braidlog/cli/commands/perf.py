@@ -254,7 +254,7 @@ def run_consume(options: argparse.Namespace) -> int:
     remark_on_logs()
     with connect(options) as cluster:
         topic = cluster.topic(options.topic)
-        partitions = [TopicPartition(options.topic, each.partition_index) for each in topic.partitions]
+        partitions = [TopicPartition(options.topic, each.index) for each in topic.partitions]
         settings = client_settings(options, cluster.settings)
     settings |= {"enable.auto.commit": False, "auto.offset.reset": "none"}
     settings.pop("group.id", None)

@@ -26,6 +26,7 @@ from braidlog.client.admin.transactions import (
     TransactionDescription,
     TransactionState,
 )
+from braidlog.client.cluster_view import NO_LEADER
 from braidlog.core.protocol_errors import NONE
 from braidlog.core.types import TopicPartition
 
@@ -231,11 +232,11 @@ def _partitions(cluster: ClusterConnection, topic: str | None, numbers: list[int
     if topic is not None:
         return selected_partitions(cluster, [TopicSelection(topic, chosen)])
     return [
-        TopicPartition(each.name or "", partition.partition_index)
+        TopicPartition(each.name, partition.index)
         for each in cluster.metadata(None)
         for partition in each.partitions
-        if each.error_code == NONE and partition.leader_id >= 0
-        if chosen is None or partition.partition_index in chosen
+        if each.error_code == NONE and partition.leader != NO_LEADER
+        if chosen is None or partition.index in chosen
     ]
 
 

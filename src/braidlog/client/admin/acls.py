@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from braidlog.client.admin.acl_operations import AclOperation
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed
@@ -105,9 +105,9 @@ def create_acls(driver: AdminApiDriver, acls: Many[Acl]) -> Results[Acl, None]:
     for acl in wanted:
         _check_rule(acl)
 
-    def create(node: BrokerConnection, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
+    async def create(node: BrokerConnection, some: list[Acl]) -> dict[Acl, ProtocolError | None]:
         request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
-        answered = node.call(CREATE_ACLS, request, CreateAclsResponse).results
+        answered = (await node.call(CREATE_ACLS, request, CreateAclsResponse)).results
         return {
             acl: None if each.error_code == NONE else broker_error(each.error_code, _named(acl), each.error_message)
             for acl, each in zip(some, answered, strict=False)
@@ -128,8 +128,8 @@ def describe_acls(driver: AdminApiDriver, which: AclFilter | None = None) -> lis
         permission_type=wanted.permission,
     )
 
-    def describe(node: BrokerConnection) -> list[Acl]:
-        answer = node.call(DESCRIBE_ACLS, request, DescribeAclsResponse)
+    async def describe(node: BrokerConnection) -> list[Acl]:
+        answer = await node.call(DESCRIBE_ACLS, request, DescribeAclsResponse)
         check(answer.error_code, "access control", answer.error_message)
         return sorted(
             Acl(
@@ -149,12 +149,12 @@ def describe_acls(driver: AdminApiDriver, which: AclFilter | None = None) -> lis
 
 
 def delete_acls(driver: AdminApiDriver, filters: Many[AclFilter | Acl]) -> Results[AclFilter | Acl, tuple[Acl, ...]]:
-    def delete(
+    async def delete(
         node: BrokerConnection, some: list[AclFilter | Acl]
     ) -> dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError]:
         request = DeleteAclsRequest(filters=[_deletion(each) for each in some])
         found: dict[AclFilter | Acl, tuple[Acl, ...] | ProtocolError] = {}
-        answers = node.call(DELETE_ACLS, request, DeleteAclsResponse).filter_results
+        answers = (await node.call(DELETE_ACLS, request, DeleteAclsResponse)).filter_results
         for item, answer in zip(some, answers, strict=False):
             failed = [each for each in answer.matching_acls if each.error_code != NONE]
             if answer.error_code != NONE:

@@ -486,10 +486,11 @@ def admin_over(cluster: ClusterConnection | AdminApiDriver) -> Admin:
 
 
 def _driver(servers: str, settings: Settings, runtime: ClientRuntime) -> AdminApiDriver:
-    def connect(deadline: float) -> ClusterConnection:
+    def connect() -> ClusterConnection:
         given = {key: settings.value(key) for key in definitions(ADMIN) if settings.is_given(key)}
         given.setdefault("client.id", _CLIENT_ID)
-        return ClusterConnection(servers, settings.seconds("request.timeout.ms"), given, deadline, runtime)
+        timeout_s = settings.seconds("request.timeout.ms")
+        return ClusterConnection(servers, timeout_s, given, connect=False, runtime=runtime)
 
     def new_retry(for_s: float) -> Retry:
         return runtime.retry(for_s, settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms"))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
-from braidlog.client.admin.broker_connection import BrokerConnection, NoConnection
+from braidlog.client.admin.cluster_call import BrokerConnection, ClusterCall
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.admin.lookup_strategies import ANY, AT_ONCE, AnyBrokerStrategy, CoordinatorStrategy, LookupStrategy
 from braidlog.client.admin.results import Answer, Failure, Item, Results
 from braidlog.client.backoff import Retry
-from braidlog.client.errors import ClosedError, RequestTimeout
+from braidlog.client.errors import ClosedError, NoConnection, RequestTimeout
 from braidlog.client.problem_log import CLUSTER, ProblemLog
 from braidlog.client.requests.find_coordinator import GROUP, TRANSACTION
 from braidlog.core.clock import Clock, SystemClock
@@ -23,6 +23,8 @@ from braidlog.core.protocol_errors import ProtocolError, UnknownServerError
 _LOST: Final = (NoConnection, RequestTimeout)
 
 Returned = TypeVar("Returned")
+# Asked of a broker, on the engine's thread, about those items that it answers for.
+Question = Callable[[BrokerConnection, list[Item]], Coroutine[Any, Any, Mapping[Item, Answer | ProtocolError]]]
 
 
 class AdminApiDriver:
@@ -34,12 +36,12 @@ class AdminApiDriver:
 
     def __init__(
         self,
-        cluster: ClusterConnection | Callable[[float], ClusterConnection],
+        cluster: ClusterConnection | Callable[[], ClusterConnection],
         api_timeout_s: float | None = None,
         new_retry: Callable[[float], Retry] = Retry,
         clock: Clock | None = None,
     ) -> None:
-        # Given as a function of the deadline, the cluster is connected to when it is first needed.
+        # Given as a function, the cluster is connected to when it is first needed.
         self._connect = cluster if not isinstance(cluster, ClusterConnection) else None
         self._cluster = cluster if isinstance(cluster, ClusterConnection) else None
         if api_timeout_s is None:
@@ -52,22 +54,19 @@ class AdminApiDriver:
         self._clock: Clock = clock or SystemClock()
         self.groups = CoordinatorStrategy(GROUP)
         self.transactions = CoordinatorStrategy(TRANSACTION)
-        self._turn = threading.RLock()
+        self._connecting = threading.RLock()
         self.is_closed = False
         self._process = os.getpid()
 
     @property
     def cluster(self) -> ClusterConnection:
-        return self._connected(self._clock.monotonic() + self.api_timeout_s)
-
-    def _connected(self, deadline: float) -> ClusterConnection:
         self._check_process()
-        with self._turn:
+        with self._connecting:
             if self.is_closed:
                 raise ClosedError("this client was closed; make a new one")
             if self._cluster is None:
                 assert self._connect is not None
-                self._cluster = self._connect(deadline)
+                self._cluster = self._connect()
             return self._cluster
 
     def _check_process(self) -> None:
@@ -78,7 +77,7 @@ class AdminApiDriver:
             )
         if os.getpid() != self._process:
             # Nothing was connected to yet: this process may have it as its own.
-            self._turn = threading.RLock()
+            self._connecting = threading.RLock()
             self._process = os.getpid()
 
     @property
@@ -92,15 +91,13 @@ class AdminApiDriver:
 
     def within(self, api_timeout_s: float) -> AdminApiDriver:
         """The same connections with another deadline."""
-        other = AdminApiDriver(self._connected, api_timeout_s, self._new_retry, self._clock)
-        other._turn = self._turn
-        return other
+        return AdminApiDriver(lambda: self.cluster, api_timeout_s, self._new_retry, self._clock)
 
     def close(self) -> None:
         if self._is_left_behind:
             return
         self._check_process()
-        with self._turn:
+        with self._connecting:
             self.is_closed = True
             if self._cluster is not None:
                 self._cluster.close()
@@ -109,7 +106,7 @@ class AdminApiDriver:
         self,
         items: Iterable[Item],
         where: LookupStrategy[Item],
-        question: Callable[[BrokerConnection, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        question: Question[Item, Answer],
         *,
         at_once: int = AT_ONCE,
     ) -> Results[Item, Answer]:
@@ -119,18 +116,10 @@ class AdminApiDriver:
         that the question raises is the whole call's, and so is a cluster that cannot be reached at all.
         """
         order = list(dict.fromkeys(items))
-        found: dict[Item, Answer | Failure] = {}
-        waiting = order
-        retry = self._new_retry(self.api_timeout_s)
-        problems = ProblemLog("admin", self._clock.monotonic)
+        if not order:
+            return Results({})
         deadline = self._clock.monotonic() + self.api_timeout_s
-        while waiting:
-            found |= self._round(waiting, where, question, at_once, deadline)
-            waiting = [each for each in waiting if _may_change(found[each], where)]
-            _report(problems, [(each, found[each]) for each in waiting])
-            where.forget(waiting)
-            if waiting and not retry.again():
-                break
+        found = self.cluster.run(lambda call: self._ask(call, order, where, question, at_once), deadline)
         outcomes = {each: found[each] for each in order}
         lost = [each for each in outcomes.values() if isinstance(each, _LOST)]
         if lost and len(lost) == len(outcomes):
@@ -138,73 +127,87 @@ class AdminApiDriver:
         return Results(outcomes)
 
     def ask_one(
-        self, where: LookupStrategy[str], question: Callable[[BrokerConnection], Returned], what: str = ""
+        self,
+        where: LookupStrategy[str],
+        question: Callable[[BrokerConnection], Coroutine[Any, Any, Returned]],
+        what: str = "",
     ) -> Returned:
         """The one answer to a question that is about the cluster as a whole, or about `what`."""
-        return self.ask([what], where, lambda node, _: {what: question(node)})[what]
+
+        async def about_it(node: BrokerConnection, _: list[str]) -> dict[str, Returned]:
+            return {what: await question(node)}
+
+        return self.ask([what], where, about_it)[what]
 
     def broker_ids(self) -> list[int]:
         """The brokers that are up."""
-        return self.ask_one(AnyBrokerStrategy(), lambda _: self.cluster.broker_ids)
+        return self.ask_one(AnyBrokerStrategy(), lambda node: node.cluster.broker_ids())
 
-    def _round(
+    # On the engine's thread
+
+    async def _ask(
         self,
+        call: ClusterCall,
+        items: list[Item],
+        where: LookupStrategy[Item],
+        question: Question[Item, Answer],
+        at_once: int,
+    ) -> dict[Item, Answer | Failure]:
+        found: dict[Item, Answer | Failure] = {}
+        waiting = items
+        retry = self._new_retry(self.api_timeout_s)
+        problems = ProblemLog("admin", self._clock.monotonic)
+        while waiting:
+            found |= await self._round(call, waiting, where, question, at_once)
+            waiting = [each for each in waiting if _may_change(found[each], where)]
+            _report(problems, [(each, found[each]) for each in waiting])
+            where.forget(waiting)
+            if waiting and not await retry.again():
+                break
+        return found
+
+    async def _round(
+        self,
+        call: ClusterCall,
         items: Sequence[Item],
         where: LookupStrategy[Item],
-        question: Callable[[BrokerConnection, list[Item]], Mapping[Item, Answer | ProtocolError]],
+        question: Question[Item, Answer],
         at_once: int,
-        deadline: float,
     ) -> dict[Item, Answer | Failure]:
         """Every item asked about once."""
         try:
-            with self._exclusive(deadline) as cluster:
-                lookup_result = where.lookup(cluster, items)
+            async with call.turn:
+                lookup_result = await where.lookup(call, items)
         except _LOST as problem:
             return dict.fromkeys(items, problem)
         found: dict[Item, Answer | Failure] = {**lookup_result.refused}
         for broker_id, some in lookup_result.by_broker.items():
             for piece in _pieces(some, at_once):
-                found |= self._answers(broker_id, piece, where, question, deadline)
+                async with call.turn:
+                    found |= await self._answers(call, broker_id, piece, where, question)
         return found
 
-    def _answers(
+    async def _answers(
         self,
+        call: ClusterCall,
         broker_id: int,
         items: list[Item],
         where: LookupStrategy[Item],
-        question: Callable[[BrokerConnection, list[Item]], Mapping[Item, Answer | ProtocolError]],
-        deadline: float,
+        question: Question[Item, Answer],
     ) -> dict[Item, Answer | Failure]:
         try:
-            with self._exclusive(deadline) as cluster:
-                answers = question(cluster.any if broker_id == ANY else cluster.node(broker_id), items)
+            node = await (call.any() if broker_id == ANY else call.node(broker_id))
+            answers = await question(node, items)
         except _LOST as problem:
-            self._reconnect(broker_id, deadline)
+            # Learn what the brokers that are left know; the next attempt has a new connection.
+            with suppress(BraidlogError):
+                await call.metadata([])
             return dict.fromkeys(items, problem)
         except ProtocolError as problem:
             if not where.is_retriable(problem):
                 raise
             return dict.fromkeys(items, problem)
         return {each: answers[each] if each in answers else _unmentioned(each) for each in items}
-
-    def _reconnect(self, broker_id: int, deadline: float) -> None:
-        """Make room for a new connection, and learn what the brokers that are left know."""
-        with suppress(BraidlogError), self._exclusive(deadline) as cluster:
-            if broker_id != ANY:
-                cluster.forget(broker_id)
-            cluster.metadata([])
-
-    @contextmanager
-    def _exclusive(self, deadline: float) -> Iterator[ClusterConnection]:
-        """The cluster for this thread alone, and for no longer than there is time."""
-        self._check_process()
-        with self._turn:
-            cluster = self._connected(deadline)
-            cluster.deadline = deadline
-            try:
-                yield cluster
-            finally:
-                cluster.deadline = None
 
 
 def _report(problems: ProblemLog, waiting: list[tuple[Item, object]]) -> None:

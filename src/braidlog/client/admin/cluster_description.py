@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed
@@ -57,15 +57,15 @@ class ApiVersionRange(NamedTuple):
 def describe_cluster(
     driver: AdminApiDriver, *, authorized_operations: bool = False, fenced_brokers: bool = False
 ) -> ClusterDescription:
-    def describe(node: BrokerConnection) -> ClusterDescription:
+    async def describe(node: BrokerConnection) -> ClusterDescription:
         if not node.offers(DESCRIBE_CLUSTER):
-            return _from_metadata(node)
+            return await _from_metadata(node)
         if fenced_brokers and node.version_for(DESCRIBE_CLUSTER) < _WITH_FENCED:
             raise UserError("fenced_brokers: the broker is too old to list them; leave it out")
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=authorized_operations, include_fenced_brokers=fenced_brokers
         )
-        answer = node.call(DESCRIBE_CLUSTER, request, DescribeClusterResponse)
+        answer = await node.call(DESCRIBE_CLUSTER, request, DescribeClusterResponse)
         check(answer.error_code, "the cluster", answer.error_message)
         return ClusterDescription(
             cluster_id=answer.cluster_id,
@@ -86,8 +86,8 @@ def broker_api_versions(
     wanted = driver.broker_ids() if broker_ids is None else listed(broker_ids, "broker_ids")
     request = api_versions_request("admin")
 
-    def versions(node: BrokerConnection, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
-        answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
+    async def versions(node: BrokerConnection, some: list[int]) -> dict[int, tuple[ApiVersionRange, ...]]:
+        answer = await node.call(API_VERSIONS, request, ApiVersionsResponse)
         check(answer.error_code, f"broker {some[0]}")
         return {
             some[0]: tuple(
@@ -105,9 +105,9 @@ def broker_api_versions(
     return driver.ask(wanted, where, versions)
 
 
-def _from_metadata(node: BrokerConnection) -> ClusterDescription:
+async def _from_metadata(node: BrokerConnection) -> ClusterDescription:
     """For brokers before 2.8."""
-    answer = node.call(METADATA, metadata_request([], create_topics=True), MetadataResponse)
+    answer = await node.call(METADATA, metadata_request([], create_topics=True), MetadataResponse)
     return ClusterDescription(
         cluster_id=answer.cluster_id or "",
         controller_id=answer.controller_id if answer.controller_id >= 0 else None,

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import ANY, BrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed, mapped, names_of
@@ -181,7 +181,7 @@ def describe_configs(
     keys = None if names is None else names_of(names, "names")
     asked = listed(resources, "resources")
 
-    def describe(
+    async def describe(
         node: BrokerConnection, some: list[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError]:
         version = node.version_for(DESCRIBE_CONFIGS)
@@ -194,7 +194,7 @@ def describe_configs(
             include_documentation=documentation and version >= _WITH_DOCUMENTATION,
         )
         found: dict[ConfigResource, dict[str, ConfigEntry] | ProtocolError] = {}
-        for each in node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse).results:
+        for each in (await node.call(DESCRIBE_CONFIGS, request, DescribeConfigsResponse)).results:
             resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
             if each.error_code != NONE:
                 found[resource] = broker_error(each.error_code, str(resource), each.error_message)
@@ -215,7 +215,7 @@ def alter_configs(
     given = mapped(changes, "changes", '{ConfigResource.topic("orders"): {"retention.ms": "3600000"}}')
     wanted = {resource: _changes(resource, each) for resource, each in given.items()}
 
-    def alter(node: BrokerConnection, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
+    async def alter(node: BrokerConnection, some: list[ConfigResource]) -> dict[ConfigResource, ProtocolError | None]:
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -231,7 +231,7 @@ def alter_configs(
             validate_only=validate_only,
         )
         found: dict[ConfigResource, ProtocolError | None] = {}
-        for each in node.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse).responses:
+        for each in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse)).responses:
             resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
             failed = each.error_code != NONE
             found[resource] = broker_error(each.error_code, str(resource), each.error_message) if failed else None
@@ -245,9 +245,9 @@ def alter_configs(
 
 
 def list_client_metrics_resources(driver: AdminApiDriver) -> list[str]:
-    def names(node: BrokerConnection) -> list[str]:
+    async def names(node: BrokerConnection) -> list[str]:
         request = ListClientMetricsResourcesRequest()
-        answer = node.call(LIST_CLIENT_METRICS_RESOURCES, request, ListClientMetricsResourcesResponse)
+        answer = await node.call(LIST_CLIENT_METRICS_RESOURCES, request, ListClientMetricsResourcesResponse)
         if answer.error_code != NONE:
             raise broker_error(answer.error_code, "client metrics resources")
         return sorted(each.name for each in answer.client_metrics_resources)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.arguments import Many, listed
 from braidlog.client.broker_errors import check
@@ -73,7 +73,7 @@ def create_delegation_token(
 ) -> DelegationToken:
     allowed = tuple(listed(renewers, "renewers"))
 
-    def create(node: BrokerConnection) -> DelegationToken:
+    async def create(node: BrokerConnection) -> DelegationToken:
         request = CreateDelegationTokenRequest(
             renewers=[CreatableRenewers(principal_type=each.type, principal_name=each.name) for each in allowed],
             max_lifetime_ms=_BROKERS_CHOICE if max_lifetime_ms is None else max_lifetime_ms,
@@ -82,7 +82,7 @@ def create_delegation_token(
             request.owner_principal_type, request.owner_principal_name = owner
         elif node.version_for(CREATE_DELEGATION_TOKEN) >= _FOR_OTHERS:
             request.owner_principal_type = request.owner_principal_name = None
-        answer = node.call(CREATE_DELEGATION_TOKEN, request, CreateDelegationTokenResponse)
+        answer = await node.call(CREATE_DELEGATION_TOKEN, request, CreateDelegationTokenResponse)
         check(answer.error_code, "delegation token")
         made_for = Principal(answer.principal_type, answer.principal_name)
         asked_by = Principal(answer.token_requester_principal_type, answer.token_requester_principal_name)
@@ -109,8 +109,8 @@ def describe_delegation_tokens(driver: AdminApiDriver, owners: Many[Principal] |
         ]
     request = DescribeDelegationTokenRequest(owners=wanted)
 
-    def describe(node: BrokerConnection) -> list[DelegationToken]:
-        answer = node.call(DESCRIBE_DELEGATION_TOKEN, request, DescribeDelegationTokenResponse)
+    async def describe(node: BrokerConnection) -> list[DelegationToken]:
+        answer = await node.call(DESCRIBE_DELEGATION_TOKEN, request, DescribeDelegationTokenResponse)
         check(answer.error_code, "delegation tokens")
         found: list[DelegationToken] = []
         for each in answer.tokens:
@@ -138,8 +138,8 @@ def renew_delegation_token(driver: AdminApiDriver, hmac: bytes, *, period_ms: in
         hmac=hmac, renew_period_ms=_BROKERS_CHOICE if period_ms is None else period_ms
     )
 
-    def renew(node: BrokerConnection) -> int:
-        answer = node.call(RENEW_DELEGATION_TOKEN, request, RenewDelegationTokenResponse)
+    async def renew(node: BrokerConnection) -> int:
+        answer = await node.call(RENEW_DELEGATION_TOKEN, request, RenewDelegationTokenResponse)
         check(answer.error_code, "delegation token")
         return answer.expiry_timestamp_ms
 
@@ -149,8 +149,8 @@ def renew_delegation_token(driver: AdminApiDriver, hmac: bytes, *, period_ms: in
 def expire_delegation_token(driver: AdminApiDriver, hmac: bytes, *, period_ms: int | None = None) -> int:
     request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1 if period_ms is None else period_ms)
 
-    def expire(node: BrokerConnection) -> int:
-        answer = node.call(EXPIRE_DELEGATION_TOKEN, request, ExpireDelegationTokenResponse)
+    async def expire(node: BrokerConnection) -> int:
+        answer = await node.call(EXPIRE_DELEGATION_TOKEN, request, ExpireDelegationTokenResponse)
         check(answer.error_code, "delegation token")
         return answer.expiry_timestamp_ms
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import mapped
@@ -54,9 +54,9 @@ class Features:
 
 
 def describe_features(driver: AdminApiDriver) -> Features:
-    def describe(node: BrokerConnection) -> Features:
+    async def describe(node: BrokerConnection) -> Features:
         request = api_versions_request("admin")
-        answer = node.call(API_VERSIONS, request, ApiVersionsResponse)
+        answer = await node.call(API_VERSIONS, request, ApiVersionsResponse)
         check(answer.error_code, "features")
         return Features(
             finalized={
@@ -78,15 +78,16 @@ def update_features(
 ) -> Results[str, None]:
     given = mapped(updates, "updates", '{"metadata.version": 21}')
     wanted = {name: FeatureUpdate(update) if isinstance(update, int) else update for name, update in given.items()}
+    timeout_ms = driver.timeout_ms
 
-    def update(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
+    async def update(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
         version = node.version_for(UPDATE_FEATURES)
         request = UpdateFeaturesRequest(
-            timeout_ms=driver.timeout_ms,
+            timeout_ms=timeout_ms,
             feature_updates=[_update(name, wanted[name], version) for name in names],
             validate_only=validate_only,
         )
-        answer = node.call(UPDATE_FEATURES, request, UpdateFeaturesResponse)
+        answer = await node.call(UPDATE_FEATURES, request, UpdateFeaturesResponse)
         check(answer.error_code, "features", answer.error_message)
         if version >= _ALL_OR_NONE:
             return dict.fromkeys(names)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, Many, Partitions, by_partition, names_of, partitions_of
 from braidlog.client.broker_errors import broker_error, check
@@ -53,12 +53,12 @@ def list_group_offsets(
         named.update(dict.fromkeys(names_of(groups, "groups")))
     wanted = {name: None if places is None else sorted(partitions_of(places)) for name, places in named.items()}
 
-    def fetch(node: BrokerConnection, names: list[str]) -> dict[str, Offsets | ProtocolError]:
+    async def fetch(node: BrokerConnection, names: list[str]) -> dict[str, Offsets | ProtocolError]:
         version = node.version_for(OFFSET_FETCH, NEWEST_OFFSET_FETCH)
         asked = {name: wanted[name] for name in names}
         found: dict[str, Offsets | ProtocolError] = {}
         for request in offset_fetch_requests(version, asked, require_stable=require_stable):
-            answer = node.call(OFFSET_FETCH, request, OffsetFetchResponse, at_most=NEWEST_OFFSET_FETCH)
+            answer = await node.call(OFFSET_FETCH, request, OffsetFetchResponse, at_most=NEWEST_OFFSET_FETCH)
             found |= {name: _offsets(name, each) for name, each in fetched_offsets(request, answer).items()}
         return found
 
@@ -73,11 +73,11 @@ def alter_group_offsets(
         for place, each in by_partition(offsets, "offsets", '{TopicPartition("orders", 0): 42}').items()
     }
 
-    def commit(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
+    async def commit(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
         version = node.version_for(OFFSET_COMMIT, NEWEST_OFFSET_COMMIT)
         request = offset_commit_request(version, group, dict(sorted(wanted.items())))
         codes = offset_commit_codes(
-            node.call(OFFSET_COMMIT, request, OffsetCommitResponse, at_most=NEWEST_OFFSET_COMMIT)
+            await node.call(OFFSET_COMMIT, request, OffsetCommitResponse, at_most=NEWEST_OFFSET_COMMIT)
         )
         _check_passing(driver, group, codes.values())
         return {group: codes}
@@ -94,8 +94,10 @@ def delete_group_offsets(driver: AdminApiDriver, group: str, partitions: Partiti
         for topic, numbers in by_topic(sorted(wanted)).items()
     ]
 
-    def delete(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
-        answer = node.call(OFFSET_DELETE, OffsetDeleteRequest(group_id=group, topics=topics), OffsetDeleteResponse)
+    async def delete(node: BrokerConnection, _: list[str]) -> dict[str, dict[TopicPartition, int]]:
+        answer = await node.call(
+            OFFSET_DELETE, OffsetDeleteRequest(group_id=group, topics=topics), OffsetDeleteResponse
+        )
         check(answer.error_code, f"group {group}")
         codes = {
             TopicPartition(topic.name, each.partition_index): each.error_code

@@ -9,7 +9,7 @@ from typing import Final
 
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import BrokerStrategy, CoordinatorNode
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, names_of
@@ -133,8 +133,8 @@ def list_groups(
 ) -> list[ListedGroup]:
     request = ListGroupsRequest(states_filter=names_of(states, "states"), types_filter=names_of(types, "types"))
 
-    def listed(node: BrokerConnection, some: list[int]) -> dict[int, ListGroupsResponse]:
-        answer = node.call(LIST_GROUPS, request, ListGroupsResponse)
+    async def listed(node: BrokerConnection, some: list[int]) -> dict[int, ListGroupsResponse]:
+        answer = await node.call(LIST_GROUPS, request, ListGroupsResponse)
         check(answer.error_code, f"groups of broker {some[0]}")
         return {some[0]: answer}
 
@@ -157,20 +157,20 @@ def list_groups(
 def describe_groups(
     driver: AdminApiDriver, groups: Many[str], *, authorized_operations: bool = False
 ) -> Results[str, GroupDescription]:
-    def consumer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+    async def consumer(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
         if not node.offers(CONSUMER_GROUP_DESCRIBE):
             return {name: UnsupportedVersionError() for name in names}
         request = consumer_layout.ConsumerGroupDescribeRequest(
             group_ids=names, include_authorized_operations=authorized_operations
         )
         answer_type = consumer_layout.ConsumerGroupDescribeResponse
-        answer = node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
+        answer = await node.call(CONSUMER_GROUP_DESCRIBE, request, answer_type)
         return {each.group_id: _consumer(driver, each) for each in answer.groups}
 
-    def classic(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
+    async def classic(node: BrokerConnection, names: list[str]) -> dict[str, GroupDescription | ProtocolError]:
         asks = authorized_operations and node.version_for(DESCRIBE_GROUPS) >= _WITH_OPERATIONS
         request = classic_layout.DescribeGroupsRequest(groups=names, include_authorized_operations=asks)
-        answer = node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
+        answer = await node.call(DESCRIBE_GROUPS, request, classic_layout.DescribeGroupsResponse)
         return {each.group_id: _classic(driver, each) for each in answer.groups}
 
     found = driver.ask(names_of(groups, "groups"), driver.groups, consumer).outcomes
@@ -218,9 +218,9 @@ def _classic(driver: AdminApiDriver, answer: classic_layout.DescribedGroup) -> G
 
 
 def delete_groups(driver: AdminApiDriver, groups: Many[str]) -> Results[str, None]:
-    def delete(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
+    async def delete(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
         request = DeleteGroupsRequest(groups_names=names)
-        results = node.call(DELETE_GROUPS, request, DeleteGroupsResponse).results
+        results = (await node.call(DELETE_GROUPS, request, DeleteGroupsResponse)).results
         return {
             each.group_id: None if each.error_code == NONE else broker_error(each.error_code, f"group {each.group_id}")
             for each in results
@@ -247,13 +247,13 @@ def remove_members(
     if not wanted:
         return Results({})
 
-    def remove(node: BrokerConnection, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
-        return {group: _removed(node, group, wanted, reason)}
+    async def remove(node: BrokerConnection, _: list[str]) -> dict[str, dict[str, ProtocolError | None]]:
+        return {group: await _removed(node, group, wanted, reason)}
 
     return Results(driver.ask([group], driver.groups, remove)[group])
 
 
-def _removed(
+async def _removed(
     node: BrokerConnection, group: str, members: list[LeavingMember], reason: str
 ) -> dict[str, ProtocolError | None]:
     version = node.version_for(LEAVE_GROUP)
@@ -261,7 +261,7 @@ def _removed(
         raise UnsupportedVersionError(f"the broker at {node.address} is too old to know static members")
     found: dict[str, ProtocolError | None] = {}
     for request in leave_group_requests(version, group, members, reason):
-        answer = node.call(LEAVE_GROUP, request, LeaveGroupResponse)
+        answer = await node.call(LEAVE_GROUP, request, LeaveGroupResponse)
         if request.members:
             check(answer.error_code, f"group {group}")
         found |= {name: _left(code, group, name) for name, code in left_members(request, answer).items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import BrokerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, Partitions, listed, mapped, partitions_of
@@ -77,8 +77,8 @@ def describe_log_dirs(
         ]
     request = DescribeLogDirsRequest(topics=topics)
 
-    def describe(node: BrokerConnection, some: list[int]) -> dict[int, tuple[LogDir, ...]]:
-        answer = node.call(DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
+    async def describe(node: BrokerConnection, some: list[int]) -> dict[int, tuple[LogDir, ...]]:
+        answer = await node.call(DESCRIBE_LOG_DIRS, request, DescribeLogDirsResponse)
         check(answer.error_code, f"directories of broker {some[0]}")
         found = (_log_dir(each) for each in answer.results)
         return {some[0]: tuple(sorted(found, key=lambda each: each.path))}
@@ -94,7 +94,7 @@ def alter_replica_log_dirs(driver: AdminApiDriver, targets: Mapping[Replica, str
     given = mapped(targets, "targets", '{Replica("orders", 0, 1): "/data"}')
     wanted = {Replica(*each): path for each, path in given.items()}
 
-    def alter(node: BrokerConnection, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
+    async def alter(node: BrokerConnection, some: list[Replica]) -> dict[Replica, ProtocolError | None]:
         broker_id = some[0].broker_id
         by_path: dict[str, list[TopicPartition]] = {}
         for each in some:
@@ -112,7 +112,7 @@ def alter_replica_log_dirs(driver: AdminApiDriver, targets: Mapping[Replica, str
             ]
         )
         found: dict[Replica, ProtocolError | None] = {}
-        for topic in node.call(ALTER_REPLICA_LOG_DIRS, request, AlterReplicaLogDirsResponse).results:
+        for topic in (await node.call(ALTER_REPLICA_LOG_DIRS, request, AlterReplicaLogDirsResponse)).results:
             for answer in topic.partitions:
                 replica = Replica(topic.topic_name, answer.partition_index, broker_id)
                 failed = answer.error_code != NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol
 
-from braidlog.client.admin.cluster_connection import ClusterConnection
+from braidlog.client.admin.cluster_call import ClusterCall
 from braidlog.client.admin.results import Failure, Item
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.network.lookups import find_coordinators
@@ -73,7 +73,7 @@ class LookupResult(NamedTuple, Generic[Item]):
 class LookupStrategy(Protocol[Item]):
     """Knows which broker answers for an item."""
 
-    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]: ...
+    async def lookup(self, call: ClusterCall, items: Sequence[Item]) -> LookupResult[Item]: ...
 
     def forget(self, items: Iterable[Item]) -> None:
         """Where these were is no longer true."""
@@ -85,7 +85,7 @@ class LookupStrategy(Protocol[Item]):
 class AnyBrokerStrategy(Generic[Item]):
     """Every broker knows the answer."""
 
-    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]:
+    async def lookup(self, call: ClusterCall, items: Sequence[Item]) -> LookupResult[Item]:
         return LookupResult({ANY: list(items)}, {})
 
     def forget(self, items: Iterable[Item]) -> None:
@@ -101,11 +101,12 @@ class ControllerStrategy(Generic[Item]):
     def __init__(self) -> None:
         self._is_stale = False
 
-    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]:
-        if self._is_stale or cluster.controller_id < 0:
-            cluster.metadata([])
+    async def lookup(self, call: ClusterCall, items: Sequence[Item]) -> LookupResult[Item]:
+        if self._is_stale or call.view.controller_id < 0:
+            await call.metadata([])
             self._is_stale = False
-        return LookupResult({cluster.controller_id if cluster.controller_id >= 0 else ANY: list(items)}, {})
+        controller_id = call.view.controller_id
+        return LookupResult({controller_id if controller_id >= 0 else ANY: list(items)}, {})
 
     def forget(self, items: Iterable[Item]) -> None:
         self._is_stale = True
@@ -120,12 +121,12 @@ class BrokerStrategy(Generic[Item]):
     def __init__(self, broker_of: Callable[[Item], int]) -> None:
         self._broker_of = broker_of
 
-    def lookup(self, cluster: ClusterConnection, items: Sequence[Item]) -> LookupResult[Item]:
+    async def lookup(self, call: ClusterCall, items: Sequence[Item]) -> LookupResult[Item]:
         lookup_result: LookupResult[Item] = LookupResult({}, {})
         for item in items:
             broker_id = self._broker_of(item)
-            if broker_id != ANY and broker_id not in cluster.addresses and broker_id not in cluster.broker_ids:
-                lookup_result.refused[item] = cluster.absent(broker_id)
+            if broker_id != ANY and broker_id not in await call.broker_ids():
+                lookup_result.refused[item] = await call.absent(broker_id)
             else:
                 lookup_result.by_broker.setdefault(broker_id, []).append(item)
         return lookup_result
@@ -143,26 +144,18 @@ class PartitionLeaderStrategy:
     def __init__(self) -> None:
         self._looked = 0
 
-    def lookup(self, cluster: ClusterConnection, items: Sequence[TopicPartition]) -> LookupResult[TopicPartition]:
+    async def lookup(self, call: ClusterCall, items: Sequence[TopicPartition]) -> LookupResult[TopicPartition]:
         self._looked += 1
-        topics = {topic.name: topic for topic in cluster.metadata(sorted({each.topic for each in items}))}
+        topics = {topic.name: topic for topic in await call.metadata(sorted({each.topic for each in items}))}
         lookup_result: LookupResult[TopicPartition] = LookupResult({}, {})
         for each in items:
             topic = topics[each.topic]
-            leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
-            problem: Failure | None = None
-            if topic.error_code != NONE:
-                problem = broker_error(topic.error_code, str(each))
-            elif each.partition not in leaders:
-                problem = UnknownTopicOrPartitionError(
-                    f"topic {each.topic} has no partition {each.partition}; it has {len(leaders)}, counted from 0"
-                )
-            elif leaders[each.partition] < 0:
-                problem = broker_error(LeaderNotAvailableError.code, str(each))
-            if problem is not None:
-                lookup_result.refused[each] = problem
+            failed = topic.error_code != NONE
+            found = broker_error(topic.error_code, str(each)) if failed else topic.partition_with_leader(each.partition)
+            if isinstance(found, ProtocolError):
+                lookup_result.refused[each] = found
             else:
-                lookup_result.by_broker.setdefault(leaders[each.partition], []).append(each)
+                lookup_result.by_broker.setdefault(found.leader, []).append(each)
         return lookup_result
 
     def forget(self, items: Iterable[TopicPartition]) -> None:
@@ -203,16 +196,15 @@ class CoordinatorStrategy:
     def named(self, name: str) -> str:
         return f"{self._kind.noun} {name}"
 
-    def lookup(self, cluster: ClusterConnection, items: Sequence[str]) -> LookupResult[str]:
+    async def lookup(self, call: ClusterCall, items: Sequence[str]) -> LookupResult[str]:
         lookup_result: LookupResult[str] = LookupResult({}, {})
         missing = [name for name in items if name not in self._places or name in self._stale]
         for first in range(0, len(missing), AT_ONCE):
-            for found in self._look_up(cluster, missing[first : first + AT_ONCE]):
+            for found in await self._look_up(call, missing[first : first + AT_ONCE]):
                 if found.error_code != NONE:
                     lookup_result.refused[found.key] = broker_error(found.error_code, self.named(found.key))
                     continue
-                # One that registered after the metadata was read is not known there yet.
-                cluster.addresses.setdefault(found.node_id, (found.host, found.port))
+                call.learn(found.node_id, (found.host, found.port))
                 self._places[found.key] = CoordinatorNode(found.node_id, found.host, found.port)
                 self._stale.discard(found.key)
         for name in items:
@@ -220,8 +212,8 @@ class CoordinatorStrategy:
                 lookup_result.by_broker.setdefault(self._places[name].broker_id, []).append(name)
         return lookup_result
 
-    def _look_up(self, cluster: ClusterConnection, names: list[str]) -> list[Coordinator]:
-        return cluster.any.run(lambda node, timeout_s: find_coordinators(node, self._kind, names, timeout_s))
+    async def _look_up(self, call: ClusterCall, names: list[str]) -> list[Coordinator]:
+        return await find_coordinators(await call.any(), self._kind, names, call.time_left_s())
 
     def forget(self, items: Iterable[str]) -> None:
         self._stale.update(items)

@@ -7,7 +7,7 @@ from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import mapped
@@ -98,8 +98,8 @@ def describe_client_quotas(
     components = [_component(kind, name) for kind, name in zip(_KINDS, wanted[:3], strict=True) if name is not None]
     request = DescribeClientQuotasRequest(components=components, strict=wanted.strict)
 
-    def describe(node: BrokerConnection) -> dict[QuotaEntity, dict[str, float]]:
-        answer = node.call(DESCRIBE_CLIENT_QUOTAS, request, DescribeClientQuotasResponse)
+    async def describe(node: BrokerConnection) -> dict[QuotaEntity, dict[str, float]]:
+        answer = await node.call(DESCRIBE_CLIENT_QUOTAS, request, DescribeClientQuotasResponse)
         check(answer.error_code, "client quotas", answer.error_message)
         return {
             _entity((each.entity_type, each.entity_name) for each in entry.entity): {
@@ -121,12 +121,12 @@ def alter_client_quotas(
         if not values:
             raise UserError(f"{entity}: nothing to change; give at least one quota")
 
-    def alter(node: BrokerConnection, some: list[QuotaEntity]) -> dict[QuotaEntity, ProtocolError | None]:
+    async def alter(node: BrokerConnection, some: list[QuotaEntity]) -> dict[QuotaEntity, ProtocolError | None]:
         request = AlterClientQuotasRequest(
             entries=[_entry(each, changes[each]) for each in some], validate_only=validate_only
         )
         found: dict[QuotaEntity, ProtocolError | None] = {}
-        for answer in node.call(ALTER_CLIENT_QUOTAS, request, AlterClientQuotasResponse).entries:
+        for answer in (await node.call(ALTER_CLIENT_QUOTAS, request, AlterClientQuotasResponse)).entries:
             entity = _entity((each.entity_type, each.entity_name) for each in answer.entity)
             failed = answer.error_code != NONE
             found[entity] = broker_error(answer.error_code, str(entity), answer.error_message) if failed else None

@@ -8,7 +8,7 @@ from typing import Final
 
 from braidlog.client.admin.admin import ElectionType
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, Partitions, by_partition, partitions_of
@@ -46,8 +46,9 @@ def alter_partition_reassignments(
     driver: AdminApiDriver, targets: ByPartition[Sequence[int] | None]
 ) -> Results[TopicPartition, None]:
     wanted = by_partition(targets, "targets", '{TopicPartition("orders", 0): [1, 2]}')
+    timeout_ms = driver.timeout_ms
 
-    def alter(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
+    async def alter(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, ProtocolError | None]:
         topics = [
             ReassignableTopic(
                 name=topic,
@@ -55,8 +56,8 @@ def alter_partition_reassignments(
             )
             for topic, partitions in by_topic(sorted(some)).items()
         ]
-        request = AlterPartitionReassignmentsRequest(timeout_ms=driver.timeout_ms, topics=topics)
-        answer = node.call(ALTER_PARTITION_REASSIGNMENTS, request, AlterPartitionReassignmentsResponse)
+        request = AlterPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=topics)
+        answer = await node.call(ALTER_PARTITION_REASSIGNMENTS, request, AlterPartitionReassignmentsResponse)
         check(answer.error_code, "reassignments", answer.error_message)
         found: dict[TopicPartition, ProtocolError | None] = {}
         for topic in answer.responses:
@@ -78,11 +79,10 @@ def list_partition_reassignments(
             ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
             for topic, each in by_topic(sorted(partitions_of(partitions))).items()
         ]
-    request = ListPartitionReassignmentsRequest(topics=topics)
+    request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=driver.timeout_ms)
 
-    def listed(node: BrokerConnection) -> dict[TopicPartition, Reassignment]:
-        request.timeout_ms = driver.timeout_ms
-        answer = node.call(LIST_PARTITION_REASSIGNMENTS, request, ListPartitionReassignmentsResponse)
+    async def listed(node: BrokerConnection) -> dict[TopicPartition, Reassignment]:
+        answer = await node.call(LIST_PARTITION_REASSIGNMENTS, request, ListPartitionReassignmentsResponse)
         check(answer.error_code, "reassignments", answer.error_message)
         found = {
             TopicPartition(topic.name, each.partition_index): Reassignment(
@@ -99,21 +99,22 @@ def list_partition_reassignments(
 def elect_leaders(
     driver: AdminApiDriver, partitions: Partitions | None, kind: ElectionType
 ) -> Results[TopicPartition, None]:
+    timeout_ms = driver.timeout_ms
     if partitions is None:
-        return Results(driver.ask_one(ControllerStrategy(), lambda node: _elect(driver, node, None, kind)))
+        return Results(driver.ask_one(ControllerStrategy(), lambda node: _elect(node, None, kind, timeout_ms)))
     where: ControllerStrategy[TopicPartition] = ControllerStrategy()
     wanted = partitions_of(partitions)
-    return driver.ask(wanted, where, lambda node, some: _elect(driver, node, some, kind))
+    return driver.ask(wanted, where, lambda node, some: _elect(node, some, kind, timeout_ms))
 
 
-def _elect(
-    driver: AdminApiDriver, node: BrokerConnection, partitions: list[TopicPartition] | None, kind: ElectionType
+async def _elect(
+    node: BrokerConnection, partitions: list[TopicPartition] | None, kind: ElectionType, timeout_ms: int
 ) -> dict[TopicPartition, ProtocolError | None]:
     topics = None
     if partitions is not None:
         topics = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic(sorted(partitions)).items()]
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=driver.timeout_ms)
-    answer = node.call(ELECT_LEADERS, request, ElectLeadersResponse)
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=timeout_ms)
+    answer = await node.call(ELECT_LEADERS, request, ElectLeadersResponse)
     check(answer.error_code, "leader election")
     found: dict[TopicPartition, ProtocolError | None] = {}
     for topic in answer.replica_election_results:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import PartitionLeaderStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import ByPartition, by_partition
@@ -39,8 +39,9 @@ ALL_RECORDS: Final = -1
 
 def delete_records(driver: AdminApiDriver, before: ByPartition[int]) -> Results[TopicPartition, int]:
     wanted = by_partition(before, "before", '{TopicPartition("orders", 0): 42}')
+    timeout_ms = driver.timeout_ms
 
-    def delete(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
+    async def delete(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, int | ProtocolError]:
         topics = [
             DeleteRecordsTopic(
                 name=topic,
@@ -51,9 +52,9 @@ def delete_records(driver: AdminApiDriver, before: ByPartition[int]) -> Results[
             )
             for topic, partitions in by_topic(sorted(some)).items()
         ]
-        request = DeleteRecordsRequest(topics=topics, timeout_ms=driver.timeout_ms)
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
         found: dict[TopicPartition, int | ProtocolError] = {}
-        for topic in node.call(DELETE_RECORDS, request, DeleteRecordsResponse).topics:
+        for topic in (await node.call(DELETE_RECORDS, request, DeleteRecordsResponse)).topics:
             for each in topic.partitions:
                 place = TopicPartition(topic.name, each.partition_index)
                 failed = each.error_code != NONE
@@ -77,12 +78,12 @@ def list_offsets(
         if spec < min(OffsetSpec):
             raise UserError(f"{place}: {spec} is neither a timestamp from 0 up nor an OffsetSpec")
 
-    def look_up(
+    async def look_up(
         node: BrokerConnection, some: list[TopicPartition]
     ) -> dict[TopicPartition, ListedOffset | ProtocolError]:
         _check_version(node, {wanted[each] for each in some})
         queries = {each: OffsetQuery(wanted[each]) for each in sorted(some)}
-        return node.run(lambda leader, timeout_s: lookups.list_offsets(leader, queries, isolation, timeout_s))
+        return await lookups.list_offsets(node, queries, isolation, node.cluster.time_left_s())
 
     return driver.ask(wanted, PartitionLeaderStrategy(), look_up)
 

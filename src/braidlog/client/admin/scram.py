@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed, names_of
@@ -87,8 +87,8 @@ def describe_scram_users(
         users=None if names is None else [UserName(name=name) for name in names]
     )
 
-    def describe(node: BrokerConnection) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
-        answer = node.call(DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse)
+    async def describe(node: BrokerConnection) -> dict[str, tuple[ScramCredential, ...] | ProtocolError]:
+        answer = await node.call(DESCRIBE_USER_SCRAM_CREDENTIALS, request, DescribeUserScramCredentialsResponse)
         check(answer.error_code, "SCRAM users", answer.error_message)
         found: dict[str, tuple[ScramCredential, ...] | ProtocolError] = {}
         for each in answer.results:
@@ -116,7 +116,7 @@ def alter_scram_users(driver: AdminApiDriver, changes: Many[ScramUpsertion | Scr
         user: [_upsertion(each) for each in some if isinstance(each, ScramUpsertion)] for user, some in by_user.items()
     }
 
-    def alter(node: BrokerConnection, users: list[str]) -> dict[str, ProtocolError | None]:
+    async def alter(node: BrokerConnection, users: list[str]) -> dict[str, ProtocolError | None]:
         request = AlterUserScramCredentialsRequest(
             deletions=[
                 ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
@@ -126,7 +126,7 @@ def alter_scram_users(driver: AdminApiDriver, changes: Many[ScramUpsertion | Scr
             ],
             upsertions=[each for user in users for each in upsertions[user]],
         )
-        answer = node.call(ALTER_USER_SCRAM_CREDENTIALS, request, AlterUserScramCredentialsResponse)
+        answer = await node.call(ALTER_USER_SCRAM_CREDENTIALS, request, AlterUserScramCredentialsResponse)
         return {
             each.user: None
             if each.error_code == NONE

@@ -8,7 +8,7 @@ from typing import Final
 
 from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, listed, mapped
@@ -136,15 +136,16 @@ def create_topics(
     for topic in wanted.values():
         if topic.assignment and (topic.partitions is not None or topic.replication_factor is not None):
             raise UserError(f"topic {topic.name}: the assignment says it all; leave out partitions and factor")
+    timeout_ms = driver.timeout_ms
 
-    def create(node: BrokerConnection, names: list[str]) -> dict[str, CreatedTopic | ProtocolError]:
+    async def create(node: BrokerConnection, names: list[str]) -> dict[str, CreatedTopic | ProtocolError]:
         version = node.version_for(CREATE_TOPICS)
         request = CreateTopicsRequest(
             topics=[_creatable(wanted[name], version) for name in names],
-            timeout_ms=driver.timeout_ms,
+            timeout_ms=timeout_ms,
             validate_only=validate_only,
         )
-        answered = node.call(CREATE_TOPICS, request, CreateTopicsResponse).topics
+        answered = (await node.call(CREATE_TOPICS, request, CreateTopicsResponse)).topics
         return {each.name: _created(each, wanted[each.name], version) for each in answered}
 
     return driver.ask(wanted, ControllerStrategy(), create, at_once=_AT_ONCE)
@@ -152,9 +153,10 @@ def create_topics(
 
 def delete_topics(driver: AdminApiDriver, topics: Many[str | TopicId]) -> Results[str | TopicId, None]:
     wanted = _topics(topics)
+    timeout_ms = driver.timeout_ms
 
-    def delete(node: BrokerConnection, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
-        request = DeleteTopicsRequest(timeout_ms=driver.timeout_ms)
+    async def delete(node: BrokerConnection, some: list[str | TopicId]) -> dict[str | TopicId, ProtocolError | None]:
+        request = DeleteTopicsRequest(timeout_ms=timeout_ms)
         names = [each for each in some if isinstance(each, str)]
         if len(names) < len(some) or node.version_for(DELETE_TOPICS) >= _DELETES_BY_ID:
             request.topics = [
@@ -164,7 +166,7 @@ def delete_topics(driver: AdminApiDriver, topics: Many[str | TopicId]) -> Result
         else:
             request.topic_names = names
         found: dict[str | TopicId, ProtocolError | None] = {}
-        for answer in node.call(DELETE_TOPICS, request, DeleteTopicsResponse).responses:
+        for answer in (await node.call(DELETE_TOPICS, request, DeleteTopicsResponse)).responses:
             own_id = TopicId(answer.topic_id)
             # The answer to a name carries the id too, and the other way round.
             item: str | TopicId = own_id if own_id in some else answer.name or ""
@@ -178,14 +180,15 @@ def create_partitions(
     driver: AdminApiDriver, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
 ) -> Results[str, None]:
     mapped(totals, "totals", '{"orders": 12}')
+    timeout_ms = driver.timeout_ms
 
-    def create(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
+    async def create(node: BrokerConnection, names: list[str]) -> dict[str, ProtocolError | None]:
         request = CreatePartitionsRequest(
             topics=[_grown(name, totals[name]) for name in names],
-            timeout_ms=driver.timeout_ms,
+            timeout_ms=timeout_ms,
             validate_only=validate_only,
         )
-        answered = node.call(CREATE_PARTITIONS, request, CreatePartitionsResponse).results
+        answered = (await node.call(CREATE_PARTITIONS, request, CreatePartitionsResponse)).results
         return {each.name: _outcome(each.error_code, f"topic {each.name}", each.error_message) for each in answered}
 
     return driver.ask(totals, ControllerStrategy(), create, at_once=_AT_ONCE)
@@ -206,7 +209,7 @@ def describe_topics(
 ) -> Results[str | TopicId, TopicDescription]:
     wanted = [topic.name for topic in list_topics(driver)] if topics is None else _topics(topics)
 
-    def describe(
+    async def describe(
         node: BrokerConnection, some: list[str | TopicId]
     ) -> dict[str | TopicId, TopicDescription | ProtocolError]:
         version = node.version_for(METADATA)
@@ -217,7 +220,7 @@ def describe_topics(
             if not asked:
                 continue
             request = describe_topics_request(version, asked, authorized_operations=authorized_operations)
-            for topic in node.call(METADATA, request, MetadataResponse).topics:
+            for topic in (await node.call(METADATA, request, MetadataResponse)).topics:
                 item = (topic.name or "") if kind is str else TopicId(topic.topic_id)
                 found[item] = _described(topic, item)
         return found

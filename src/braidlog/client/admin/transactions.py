@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from braidlog.client.admin.api_driver import AdminApiDriver
-from braidlog.client.admin.broker_connection import BrokerConnection
-from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy, PartitionLeaderStrategy
+from braidlog.client.admin.cluster_call import BrokerConnection
+from braidlog.client.admin.lookup_strategies import BrokerStrategy, PartitionLeaderStrategy
 from braidlog.client.admin.results import Results
 from braidlog.client.arguments import Many, Partitions, listed, names_of, partitions_of
 from braidlog.client.broker_errors import broker_error, check
@@ -124,15 +124,15 @@ def list_transactions(
         duration_filter=-1 if longer_than_ms is None else longer_than_ms,
     )
 
-    def list_of(node: BrokerConnection, some: list[int]) -> dict[int, ListTransactionsResponse]:
-        answer = node.call(LIST_TRANSACTIONS, request, ListTransactionsResponse)
+    async def list_of(node: BrokerConnection, some: list[int]) -> dict[int, ListTransactionsResponse]:
+        answer = await node.call(LIST_TRANSACTIONS, request, ListTransactionsResponse)
         check(answer.error_code, f"transactions of broker {some[0]}")
         if answer.unknown_state_filters:
             unknown = ", ".join(answer.unknown_state_filters)
             raise UserError(f"broker {some[0]} knows no state {unknown}; TransactionState has those that there are")
         return {some[0]: answer}
 
-    broker_ids = driver.ask_one(AnyBrokerStrategy(), lambda _: driver.cluster.broker_ids)
+    broker_ids = driver.broker_ids()
     answers = driver.ask(broker_ids, BrokerStrategy(lambda broker_id: broker_id), list_of).raise_for_errors()
     found = {
         each.transactional_id: ListedTransaction(
@@ -145,9 +145,9 @@ def list_transactions(
 
 
 def describe_transactions(driver: AdminApiDriver, transactional_ids: Many[str]) -> Results[str, TransactionDescription]:
-    def describe(node: BrokerConnection, names: list[str]) -> dict[str, TransactionDescription | ProtocolError]:
+    async def describe(node: BrokerConnection, names: list[str]) -> dict[str, TransactionDescription | ProtocolError]:
         request = layout.DescribeTransactionsRequest(transactional_ids=names)
-        answer = node.call(DESCRIBE_TRANSACTIONS, request, layout.DescribeTransactionsResponse)
+        answer = await node.call(DESCRIBE_TRANSACTIONS, request, layout.DescribeTransactionsResponse)
         return {each.transactional_id: _described(driver, each) for each in answer.transaction_states}
 
     return driver.ask(names_of(transactional_ids, "transactional_ids"), driver.transactions, describe)
@@ -174,11 +174,11 @@ def _described(driver: AdminApiDriver, answer: layout.TransactionState) -> Trans
 def fence_producers(
     driver: AdminApiDriver, transactional_ids: Many[str], *, timeout_ms: int
 ) -> Results[str, FencedProducer]:
-    def fence(node: BrokerConnection, names: list[str]) -> dict[str, FencedProducer | ProtocolError]:
+    async def fence(node: BrokerConnection, names: list[str]) -> dict[str, FencedProducer | ProtocolError]:
         found: dict[str, FencedProducer | ProtocolError] = {}
         for name in names:
             request = init_producer_id_request(name, timeout_ms)
-            answer = node.call(INIT_PRODUCER_ID, request, InitProducerIdResponse)
+            answer = await node.call(INIT_PRODUCER_ID, request, InitProducerIdResponse)
             if answer.error_code != NONE:
                 found[name] = broker_error(answer.error_code, driver.transactions.named(name))
             else:
@@ -191,11 +191,11 @@ def fence_producers(
 def describe_producers(
     driver: AdminApiDriver, partitions: Partitions
 ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
-    def describe(
+    async def describe(
         node: BrokerConnection, some: list[TopicPartition]
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | ProtocolError]:
         topics = [TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(sorted(some)).items()]
-        answer = node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics), DescribeProducersResponse)
+        answer = await node.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics), DescribeProducersResponse)
         found: dict[TopicPartition, tuple[ActiveProducer, ...] | ProtocolError] = {}
         for topic in answer.topics:
             for each in topic.partitions:
@@ -234,8 +234,8 @@ def abort_transaction(driver: AdminApiDriver, producer: ActiveProducer) -> None:
         coordinator_epoch=max(producer.coordinator_epoch, 0),
     )
 
-    def write(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, None]:
-        answer = node.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+    async def write(node: BrokerConnection, some: list[TopicPartition]) -> dict[TopicPartition, None]:
+        answer = await node.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
         for result in answer.markers:
             for topic in result.topics:
                 for each in topic.partitions:

@@ -23,15 +23,13 @@ from braidlog.client.arrow.decoding import to_record_batch
 from braidlog.client.arrow.shape import BytesLayout, TableShape, TimeUnit
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.cluster_view import TopicView
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
+from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch
 from braidlog.client.consumer.fetch.fetch_requests import (
-    FETCH,
+    FetchedRange,
     FetchErrorKind,
     FetchRequests,
-    aborted_of,
+    completed_fetch,
     error_kind,
-    newest_version,
-    records_of,
 )
 from braidlog.client.consumer.fetch.fetch_session_handler import (
     FINAL,
@@ -48,7 +46,7 @@ from braidlog.core.errors import UserError
 from braidlog.core.ids import has_topic_id, id_text
 from braidlog.core.protocol_errors import NONE, ProtocolError, from_code
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.fetch import FetchResponse, PartitionData
+from braidlog.wire.generated.fetch import PartitionData
 from braidlog.wire.records.batch import LENGTH_AT, LOG_OVERHEAD
 from braidlog.wire.records.columns_slice import FULL
 from braidlog.wire.records.varint import INT64_MAX
@@ -87,13 +85,6 @@ class TopicReplacedError(ClientError):
 
 class NoPartitionError(UserError):
     """The topic has no partition of that number."""
-
-
-class FetchedRange(NamedTuple):
-    """Whole batches from `fetch.position` on, and the offset to fetch on at."""
-
-    fetch: CompletedFetch
-    next_offset: int
 
 
 class RangeSpec(NamedTuple):
@@ -260,7 +251,7 @@ class RangeReader:
                 await asyncio.sleep(self._pause_s)
                 continue
             if answer.error_code == NONE:
-                fetched = self._completed(spec, offset, answer)
+                fetched = completed_fetch(PartitionState(where), offset, answer, check_crcs=spec.checks_crcs)
                 if fetched is not None:
                     self._note_density(where, fetched)
                     return fetched
@@ -336,16 +327,14 @@ class RangeReader:
             self._metadata.request_update()
             raise RequestTimeout(f"{where} has no leader now")
         connection = await self._nodes.connection(leader.leader)
-        by_id = has_topic_id(topic.topic_id)
         max_bytes = self.bytes_for(where, spec.end - offset)
         asked = RequestedPartition(topic.topic_id, offset, leader.leader_epoch, max_bytes)
-        request = self._requests.build(FetchRequestData(NO_SESSION, FINAL, {where: asked}, {}, by_id), max_bytes)
-        response = await connection.call(
-            FETCH,
-            request,
-            FetchResponse,
-            at_most=newest_version(by_id=by_id),
-            timeout_s=self._request_s + self._requests.max_wait_ms / 1000,
+        response = await self._requests.send(
+            connection,
+            lambda uses_ids: FetchRequestData(NO_SESSION, FINAL, {where: asked}, {}, uses_ids),
+            max_bytes,
+            self._request_s + self._requests.max_wait_ms / 1000,
+            by_id=has_topic_id(topic.topic_id),
         )
         if response.error_code != NONE:
             raise broker_error(response.error_code, str(where))
@@ -363,21 +352,6 @@ class RangeReader:
         offsets = fetched.next_offset - int(fetched.fetch.position)
         if offsets > 0:
             self._density[where] = fetched.fetch.size / offsets
-
-    def _completed(self, spec: RangeSpec, offset: int, answer: PartitionData) -> FetchedRange | None:
-        records = records_of(answer)
-        if records is None:
-            return None
-        fetch = CompletedFetch(
-            PartitionState(spec.where),
-            records.buffer,
-            records.start,
-            records.end,
-            offset,
-            aborted_of(answer),
-            check_crcs=spec.checks_crcs,
-        )
-        return FetchedRange(fetch, end_of_batches(records.buffer, records.start, records.end, offset))
 
     # End
 

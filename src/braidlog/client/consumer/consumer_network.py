@@ -13,7 +13,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.cluster_view import EMPTY, ClusterView, TopicView, view_of
+from braidlog.client.cluster_view import ClusterView, TopicView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
 from braidlog.client.consumer.fetch.fetch_responses import FetchResponseHandler
@@ -26,7 +26,6 @@ from braidlog.client.consumer.subscription_state import SubscriptionKind, Subscr
 from braidlog.client.consumer.wakeup import Wakeup
 from braidlog.client.errors import AuthenticationFailed, ClientError
 from braidlog.client.metadata import Metadata
-from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.client.runtime import current_runtime
 from braidlog.client.serialization import deserializer_of
 from braidlog.client.settings import CONSUMER, Settings
@@ -41,7 +40,6 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.metadata import MetadataResponse
 
 if TYPE_CHECKING:
     from braidlog.client.consumer.group.membership import Membership
@@ -235,19 +233,13 @@ class ConsumerNetwork:
 
     async def all_topics(self) -> dict[str, TopicView]:
         """Asked for by itself, so that the view keeps to what is read."""
-        request = metadata_request(None, create_topics=False)
         while True:
             try:
-                connection = await self.nodes.any()
-                response = await connection.call(
-                    METADATA, request, MetadataResponse, timeout_s=self.settings.seconds("request.timeout.ms")
-                )
-                break
+                return dict((await self.metadata.ask(None)).topics)
             except (ClientError, ProtocolError) as problem:
                 if not problem.retriable:
                     raise
                 await asyncio.sleep(self.settings.seconds("retry.backoff.ms"))
-        return dict(view_of(response, EMPTY, frozenset()).topics)
 
     # End
 

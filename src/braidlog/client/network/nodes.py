@@ -116,6 +116,11 @@ class Nodes:
         if addresses:
             self._unreachable = {}
 
+    def learn_one(self, node_id: int, address: Address) -> None:
+        """A coordinator that registered after the metadata was read is not known yet."""
+        if node_id not in self._addresses:
+            self.learn({**self._addresses, node_id: address})
+
     def rebootstrap(self) -> None:
         """Start from `bootstrap.servers` again: none of the known brokers can be reached."""
         unreachable = {**self._unreachable, **self._addresses}
@@ -163,8 +168,7 @@ class Nodes:
         if is_open:
             # Among equals any: one broker that lags behind must not be the only one to be asked.
             return min(is_open, key=lambda each: (each.in_flight, self._random.random()))
-        # Unknown brokers are those of bootstrap.servers: -1, -2, …
-        known = list(self._addresses) or [-1 - at for at in range(len(self.bootstrap))]
+        known = self._known()
         self._random.shuffle(known)
         known.sort(key=lambda node_id: self._slots[(node_id, "")].failures if (node_id, "") in self._slots else 0)
         problems: list[str] = []
@@ -176,6 +180,16 @@ class Nodes:
             except ClientError as problem:
                 problems.append(str(problem))
         raise NoConnection("; ".join(dict.fromkeys(problems)))
+
+    def last_problem(self, node_id: int | None = None) -> ClientError | None:
+        """Why a broker, or any of them, could not be connected to when that was last tried."""
+        tried = self._known() if node_id is None else [node_id]
+        slots = [self._slots.get((each, "")) for each in tried]
+        return next((slot.problem for slot in slots if slot is not None and slot.problem is not None), None)
+
+    def _known(self) -> list[int]:
+        """Before metadata names brokers they are those of bootstrap.servers: -1, -2, …"""
+        return list(self._addresses) or [-1 - at for at in range(len(self.bootstrap))]
 
     async def _establish(self, node_id: int) -> PipelinedConnection:
         address = self.bootstrap[-1 - node_id] if node_id < 0 else self._addresses.get(node_id)

@@ -24,20 +24,18 @@ from braidlog.client.producer.direct_path import WANT_S, DirectPath, release
 from braidlog.client.producer.guarantees import Guarantees
 from braidlog.client.producer.produce_requests import InFlightRequest, ProduceRequests, responses_by_batch
 from braidlog.client.producer.produce_response_handler import IncompleteBatches, ProduceResponseHandler
+from braidlog.client.requests.init_producer_id import INIT_PRODUCER_ID, init_producer_id_request
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.apis import PRODUCE
-from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from braidlog.wire.generated.init_producer_id import InitProducerIdResponse
 
 log = logging.getLogger("braidlog.client")
 
 # Unanswered requests (acks=0) may pile up in the socket's queue to so many bytes.
 _MOST_UNSENT: Final = 4 * 1024 * 1024
 _UNSENT_PAUSE_S: Final = 0.001
-_INIT_PRODUCER_ID: Final = 22
-# Without a transactional id there is no transaction to time out.
-_NO_TIMEOUT: Final = 0x7FFFFFFF
 _ID_REQUEST: Final = "the request for a producer id"
 
 
@@ -287,8 +285,8 @@ class Sender:
         try:
             connection = await self._nodes.any()
             response = await connection.call(
-                _INIT_PRODUCER_ID,
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT),
+                INIT_PRODUCER_ID,
+                init_producer_id_request(transactional_id=None),
                 InitProducerIdResponse,
                 timeout_s=self._nodes.request_timeout_s,
             )

@@ -259,6 +259,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._events.put(told)
         return read_timeout_ms, connect_timeout_ms
 
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        if not found:
+            self.problem = "no host name of them is known here"
+        return found
+
     def _set_watches_again(self, zxid: int, timeout_s: float) -> None:
         """Before anything else is sent, so that no read overtakes the event that announces what it shows."""
         for request in self._watches_to_set(zxid):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from braidlog.core.types import address_text
 from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.connector import Address, Connector
-from braidlog.net.outbound.errors import ClosedError, NoConnection
+from braidlog.net.outbound.errors import ClientError, ClosedError, NoConnection
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 
 Open = Callable[[], Awaitable[PipelinedConnection]]
@@ -25,6 +25,8 @@ class ReconnectingConnection:
         self._closed = False
         # Since the last success.
         self.failures = 0
+        # Why the last attempt to open it failed.
+        self.problem: ClientError | None = None
         self.connection: PipelinedConnection | None = None
         # Called with a connection that broke, not with one that was closed on purpose.
         self.on_broken: Callable[[PipelinedConnection], None] | None = None
@@ -59,10 +61,12 @@ class ReconnectingConnection:
             await asyncio.sleep(self._not_before - loop.time())
         try:
             connection = await self._open()
-        except Exception:
+        except Exception as problem:
             self._failed()
+            self.problem = problem if isinstance(problem, ClientError) else None
             raise
         self.failures = 0
+        self.problem = None
         self._not_before = 0.0
         self.connection = connection
         connection.on_closed = self._on_closed

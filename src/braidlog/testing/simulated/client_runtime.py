@@ -97,7 +97,6 @@ def client_runtime(simulation: Simulation) -> ClientRuntime:
         random=simulation.random,
         new_engine=lambda name: SimulatedEngine(name, loop),
         connector=SimulatedConnector(simulation),
-        sleep=lambda seconds: loop.run_until_complete(asyncio.sleep(seconds)),
     )
 
 

@@ -4,18 +4,16 @@ import pytest
 
 from braidlog.cli.checks.finding import OK, PROBLEM, WARNING
 from braidlog.cli.checks.live_cluster import TopicSafety, check_partitions, check_safety
-from braidlog.wire.generated.metadata import MetadataResponsePartition, MetadataResponseTopic
+from braidlog.client.cluster_view import NO_EPOCH, PartitionView, TopicView
 from support.findings import status
 
 
-def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=name,
-        partitions=[
-            MetadataResponsePartition(partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=isr)
-            for index, (leader, replicas, isr) in enumerate(partitions)
-        ],
+def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> TopicView:
+    views = (
+        PartitionView(index, leader, NO_EPOCH, tuple(replicas), tuple(isr), ())
+        for index, (leader, replicas, isr) in enumerate(partitions)
     )
+    return TopicView(name, bytes(16), 0, False, tuple(views))
 
 
 def test_partitions_without_leader_or_behind() -> None:

@@ -10,9 +10,12 @@ import threading
 
 import pytest
 
-from braidlog.client.admin.broker_connection import NoConnection
+from braidlog.client.admin.api_driver import AdminApiDriver
+from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.cluster_connection import ClusterConnection, parse_bootstrap
+from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy
 from braidlog.client.broker_errors import broker_error, check
+from braidlog.client.errors import NoConnection
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from braidlog.wire.generated.metadata import MetadataResponse
@@ -113,3 +116,32 @@ async def test_one_that_is_forgotten_leaves_no_thread_behind() -> None:
             while thread.is_alive():
                 gc.collect()
                 await asyncio.sleep(0.01)
+
+
+async def test_questions_of_threads_take_turns() -> None:
+    """A request that is given up ends its connection: it must not be that of another thread's request."""
+    order: list[str] = []
+    release = asyncio.Event()
+
+    async def slow(node: BrokerConnection) -> None:
+        order.append("slow began")
+        await release.wait()
+        order.append("slow ended")
+
+    async def quick(node: BrokerConnection) -> None:
+        order.append("quick")
+
+    async with ScriptedBroker(lambda *_: MetadataResponse()) as broker, asyncio.timeout(30):
+        cluster = await asyncio.to_thread(ClusterConnection, broker.address, 5.0)
+        driver = AdminApiDriver(cluster)
+        first = asyncio.ensure_future(asyncio.to_thread(driver.ask_one, AnyBrokerStrategy(), slow))
+        while not order:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        second = asyncio.ensure_future(asyncio.to_thread(driver.within(9.0).ask_one, AnyBrokerStrategy(), quick))
+        while len(cluster._engine._waiting) < 2 and not second.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        # Behind what the second thread handed over.
+        cluster._engine.soon(release.set)
+        await asyncio.gather(first, second)
+        await asyncio.to_thread(cluster.close)
+    assert order == ["slow began", "slow ended", "quick"]

@@ -19,7 +19,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
 )
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorResponse
-from support.admin_fakes import ScriptedCluster, ScriptedNode
+from support.admin_fakes import ScriptedCluster, ScriptedNode, at_once
 from support.retry_clock import RetryClock
 
 
@@ -31,7 +31,7 @@ def ask(
     patience: RetryClock | None = None,
 ) -> Results[str, Any]:
     return AdminApiDriver(cluster, new_retry=(patience or RetryClock()).retry).ask(
-        names, CoordinatorStrategy(kind), question
+        names, CoordinatorStrategy(kind), at_once(question)
     )
 
 
@@ -63,7 +63,7 @@ def test_thousands_of_names_are_asked_in_pieces() -> None:
     names = [f"g{number}" for number in range(1200)]
     assert list(ask(cluster, names, question)) == names
     assert sizes == [500, 500, 200]
-    assert [len(request.coordinator_keys) for request in cluster.any.asked] == [500, 500, 200]
+    assert [len(request.coordinator_keys) for request in cluster.nodes[1].asked] == [500, 500, 200]
 
 
 def test_a_coordinator_that_moved_or_loads_is_asked_for_again() -> None:
@@ -111,12 +111,12 @@ def test_a_coordinator_that_comes_up_is_waited_for() -> None:
     patience = RetryClock()
     coordinators = CoordinatorStrategy(GROUP)
     driver = AdminApiDriver(cluster, new_retry=patience.retry)
-    driver.ask_one(coordinators, lambda node: None, "g")
+    driver.ask_one(coordinators, at_once(lambda node: None), "g")
     assert coordinators.place_of("g") == CoordinatorNode(1, "broker", 9000)
     assert len(patience.sleeps) == 3
     cluster.coming_up = 10_000
     with pytest.raises(CoordinatorNotAvailableError, match=r"group h: its coordinator is not available"):
-        driver.ask_one(coordinators, lambda node: None, "h")
+        driver.ask_one(coordinators, at_once(lambda node: None), "h")
 
 
 def test_an_older_broker_is_asked_one_by_one() -> None:
@@ -139,5 +139,5 @@ def test_a_coordinator_that_metadata_does_not_know_yet_can_be_reached() -> None:
     cluster.nodes[9] = ScriptedNode({})
     cluster.coordinator_ids["g"] = 9
     ask(cluster, ["g"], lambda node, names: {"g": None})
-    assert cluster.addresses[9] == ("broker", 9000)
+    assert cluster.learned[9] == ("broker", 9000)
     assert str(CoordinatorNode(9, "::1", 9092)) == "[::1]:9092 (9)"

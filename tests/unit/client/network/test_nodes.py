@@ -448,3 +448,31 @@ async def test_a_broker_is_reached_over_ipv6() -> None:
     assert await _ask(nodes) == "c"
     nodes.close()
     server.close()
+
+
+async def test_a_coordinator_that_metadata_does_not_name_is_learnt_beside_the_others() -> None:
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker)
+        nodes.learn({1: ("127.0.0.1", broker.port)})
+        first = await nodes.connection(1)
+        nodes.learn_one(2, ("127.0.0.1", broker.port))
+        nodes.learn_one(1, ("elsewhere", 1))
+        assert dict(nodes.addresses) == {1: ("127.0.0.1", broker.port), 2: ("127.0.0.1", broker.port)}
+        assert nodes.ready(1) is first
+        nodes.close()
+
+
+async def test_the_last_failure_is_known_until_there_is_a_connection() -> None:
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker, reconnect_backoff_ms=1)
+        assert nodes.last_problem() is None
+        await broker.stop()
+        with pytest.raises(NoConnection):
+            await nodes.any()
+        assert "no broker answers" in str(nodes.last_problem())
+        assert "no broker answers" in str(nodes.last_problem(-1))
+        assert nodes.last_problem(5) is None
+        await broker.start()
+        await nodes.any()
+        assert nodes.last_problem() is None
+        nodes.close()

@@ -113,14 +113,15 @@ def test_a_thousand_logs_load_quickly_in_the_directories_own_threads(tmp_path: P
     )
     threads: set[str] = set()
     manager.open()
-    started = time.monotonic()
+    # The work of all threads: how long it takes is up to what else the machine does.
+    started = time.process_time()
     report = manager.load(lambda progress: threads.add(threading.current_thread().name[0]))
-    took = time.monotonic() - started
+    worked = time.process_time() - started
     assert (report.logs, report.clean) == (1000, True)
     assert threads == {"a", "b"}
     assert handles.open_count <= 100
     assert content(manager.log(tp("t", 7))) == [(0, b"v")]
-    assert took < 3
+    assert worked < 3
     manager.release()
     for pool in pools.values():
         pool.shutdown()

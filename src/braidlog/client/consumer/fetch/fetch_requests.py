@@ -1,12 +1,14 @@
-"""Fetch requests: how they are built, and what a response says of one partition."""
+"""Fetch requests: how they are built and sent, and what a response says of one partition."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
-from braidlog.client.consumer.fetch.completed_fetch import AbortedRange
+from braidlog.client.consumer.fetch.completed_fetch import AbortedRange, CompletedFetch, end_of_batches
 from braidlog.client.consumer.fetch.fetch_session_handler import FetchRequestData
+from braidlog.client.consumer.partition_state import PartitionState
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import (
     FencedLeaderEpochError,
@@ -21,7 +23,15 @@ from braidlog.core.protocol_errors import (
     from_code,
 )
 from braidlog.core.slices import ByteSlice
-from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from braidlog.net.outbound.pipelined_connection import PipelinedConnection
+from braidlog.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 
 FETCH: Final = 1
 # The newest version that names topics; later ones give their ids instead.
@@ -68,8 +78,15 @@ def uses_ids(version: int) -> bool:
     return version > _NEWEST_BY_NAME
 
 
+class FetchedRange(NamedTuple):
+    """Record batches of one partition, and the offset behind the last whole one."""
+
+    fetch: CompletedFetch
+    next_offset: int
+
+
 class FetchRequests:
-    """Builds requests; what settings say is the same in all of them."""
+    """Builds and sends requests; what settings say is the same in all of them."""
 
     def __init__(self, settings: Settings, *, min_bytes: int | None = None, rack: str | None = None) -> None:
         self.max_wait_ms = settings.number("fetch.max.wait.ms")
@@ -77,6 +94,23 @@ class FetchRequests:
         self._isolation_level = settings.isolation_level()
         # Brokers send those that name a rack to a replica there (KIP-392).
         self._rack = settings.text("client.rack") if rack is None else rack
+
+    async def send(
+        self,
+        connection: PipelinedConnection,
+        plan: Callable[[bool], FetchRequestData],
+        max_bytes: int,
+        timeout_s: float,
+        *,
+        by_id: bool,
+        max_wait_ms: int | None = None,
+    ) -> FetchResponse:
+        """`by_id`: all topics have ids. Whether the broker takes them is what `plan` is given."""
+        version = connection.version_for(FETCH, newest_version(by_id=by_id))
+        request = self.build(plan(uses_ids(version)), max_bytes, max_wait_ms=max_wait_ms)
+        response = await connection.post(FETCH, version, request, timeout_s)
+        assert isinstance(response, FetchResponse)
+        return response
 
     def build(self, data: FetchRequestData, max_bytes: int, *, max_wait_ms: int | None = None) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
@@ -118,3 +152,17 @@ def records_of(data: PartitionData) -> ByteSlice | None:
 
 def aborted_of(data: PartitionData) -> list[AbortedRange]:
     return [AbortedRange(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
+
+
+def completed_fetch(
+    state: PartitionState, offset: int, data: PartitionData, *, check_crcs: bool
+) -> FetchedRange | None:
+    """The record batches that were fetched from an offset, if there are any."""
+    records = records_of(data)
+    if records is None:
+        return None
+    next_offset = end_of_batches(records.buffer, records.start, records.end, offset)
+    fetch = CompletedFetch(
+        state, records.buffer, records.start, records.end, offset, aborted_of(data), check_crcs=check_crcs
+    )
+    return FetchedRange(fetch, next_offset)

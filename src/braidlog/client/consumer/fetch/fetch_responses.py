@@ -8,13 +8,11 @@ from typing import Final, NamedTuple
 
 from braidlog.client.broker_errors import broker_error
 from braidlog.client.consumer.context import ConsumerContext
-from braidlog.client.consumer.fetch.completed_fetch import CompletedFetch, end_of_batches
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
-from braidlog.client.consumer.fetch.fetch_requests import FetchErrorKind, aborted_of, error_kind, records_of
+from braidlog.client.consumer.fetch.fetch_requests import FetchedRange, FetchErrorKind, completed_fetch, error_kind
 from braidlog.client.consumer.partition_state import UNKNOWN, PartitionState
 from braidlog.client.malloc_tuning import keep_large_buffers
 from braidlog.core.protocol_errors import NONE
-from braidlog.core.slices import ByteSlice
 from braidlog.wire.generated.fetch import PartitionData
 
 log = logging.getLogger("braidlog.client")
@@ -66,21 +64,12 @@ class FetchResponseHandler:
                 state.read_replica = data.preferred_read_replica
                 state.read_replica_until = self._clock.monotonic() + self._replica_s
                 log.debug("%s: reading from replica %d", state.topic_partition, state.read_replica)
-            records = records_of(data)
-            return records is not None and self._keep(wanted, records, data)
+            fetched = completed_fetch(state, wanted.offset, data, check_crcs=self._check_crcs)
+            return fetched is not None and self._keep(wanted, fetched)
 
-    def _keep(self, wanted: PartitionFetch, records: ByteSlice, data: PartitionData) -> bool:
+    def _keep(self, wanted: PartitionFetch, fetched: FetchedRange) -> bool:
         state = wanted.state
-        next_offset = end_of_batches(records.buffer, records.start, records.end, wanted.offset)
-        kept = CompletedFetch(
-            state,
-            records.buffer,
-            records.start,
-            records.end,
-            wanted.offset,
-            aborted_of(data),
-            self._check_crcs,
-        )
+        kept, next_offset = fetched
         if next_offset == wanted.offset:
             self._subscription.fail(state, kept.unreadable())
             return True

@@ -14,7 +14,7 @@ from typing import Final
 from braidlog.client.cluster_view import NO_LEADER, ClusterView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.consumer.fetch.fetch_buffer import FetchBuffer
-from braidlog.client.consumer.fetch.fetch_requests import FETCH, FetchRequests, newest_version, uses_ids
+from braidlog.client.consumer.fetch.fetch_requests import FetchRequests
 from braidlog.client.consumer.fetch.fetch_responses import FetchResponseHandler, PartitionFetch
 from braidlog.client.consumer.fetch.fetch_session_handler import FetchSessionHandler, RequestedPartition
 from braidlog.client.consumer.offsets.positions import Positions
@@ -164,13 +164,15 @@ class Fetcher:
         try:
             connection = await self._context.nodes.connection(node)
             connected = True
-            by_id = all(has_topic_id(asked.topic_id) for _, asked in wanted.values())
-            version = connection.version_for(FETCH, newest_version(by_id=by_id))
-            plan = session.plan({each: asked for each, (_, asked) in wanted.items()}, uses_ids=uses_ids(version))
+            everything = {each: asked for each, (_, asked) in wanted.items()}
             self.fetches += 1
-            request = self._requests.build(plan, self._free_bytes())
-            response = await connection.post(FETCH, version, request, self._timeout_s)
-            assert isinstance(response, FetchResponse)
+            response = await self._requests.send(
+                connection,
+                lambda uses_ids: session.plan(everything, uses_ids=uses_ids),
+                self._free_bytes(),
+                self._timeout_s,
+                by_id=all(has_topic_id(asked.topic_id) for asked in everything.values()),
+            )
             if not problems.is_empty:
                 problems.recovered(f"broker {node}")
             pause = self._take(node, session, wanted, response)
@@ -256,9 +258,10 @@ class Fetcher:
         # One that is parked there would be waited for; the broker forgets sessions by itself.
         if plan is None or connection is None or connection.in_flight:
             return
-        version = connection.version_for(FETCH, newest_version(by_id=plan.uses_ids))
-        request = self._requests.build(plan, self._free_bytes(), max_wait_ms=0)
-        await asyncio.wait_for(connection.post(FETCH, version, request, self._timeout_s), _CLOSE_S)
+        closing = self._requests.send(
+            connection, lambda _: plan, self._free_bytes(), self._timeout_s, by_id=plan.uses_ids, max_wait_ms=0
+        )
+        await asyncio.wait_for(closing, _CLOSE_S)
 
 
 def _served(state: PartitionState) -> int:

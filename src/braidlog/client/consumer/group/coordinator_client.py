@@ -106,9 +106,7 @@ class CoordinatorClient:
         (found,) = await find_coordinators(connection, GROUP, [self.group_id], self.request_timeout_s)
         if found.error_code != NONE:
             raise broker_error(found.error_code, f"group {self.group_id}", found.error_message)
-        # One that registered after the metadata was read is not known there yet.
-        if found.node_id not in self._nodes.addresses:
-            self._nodes.learn({**self._nodes.addresses, found.node_id: (found.host, found.port)})
+        self._nodes.learn_one(found.node_id, (found.host, found.port))
         log.debug("group %s: broker %d at %s:%d coordinates it", self.group_id, found.node_id, found.host, found.port)
         return found.node_id
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from braidlog.client.broker_errors import broker_error
-from braidlog.client.cluster_view import NO_LEADER, ClusterView
+from braidlog.client.cluster_view import ClusterView
 from braidlog.client.consumer.context import ConsumerContext
 from braidlog.client.errors import AuthenticationFailed, ClientError
 from braidlog.client.network.lookups import list_offsets
@@ -60,15 +60,8 @@ def leader_of(view: ClusterView, partition: TopicPartition) -> tuple[int, int] |
         return broker_error(LeaderNotAvailableError.code, str(partition))
     if topic.error_code != NONE:
         return broker_error(topic.error_code, f"topic {partition.topic}")
-    if not 0 <= partition.partition < len(topic.partitions):
-        return UnknownTopicOrPartitionError(
-            f"topic {partition.topic} has no partition {partition.partition}; "
-            f"it has {len(topic.partitions)}, counted from 0"
-        )
-    found = topic.partitions[partition.partition]
-    if found.leader == NO_LEADER:
-        return broker_error(LeaderNotAvailableError.code, str(partition))
-    return found.leader, found.leader_epoch
+    found = topic.partition_with_leader(partition.partition)
+    return found if isinstance(found, ProtocolError) else (found.leader, found.leader_epoch)
 
 
 class OffsetLookup:

@@ -54,9 +54,9 @@ def test_matches_whole_names(text: str, yes: list[str], no: list[str]) -> None:
 
 def test_takes_no_longer_for_what_makes_others_backtrack() -> None:
     pattern = Pattern("(a+)+(a*)*b|(a|aa)+c")
-    start = time.perf_counter()
+    start = time.thread_time()
     assert not pattern.matches("a" * 249)
-    assert time.perf_counter() - start < 1.0
+    assert time.thread_time() - start < 1.0
 
 
 def test_stays_right_when_the_kept_steps_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
