@@ -59,9 +59,11 @@ test: setup check
 
 beside = mkdir -p build && { $(1); } > build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
 
-# Whatever the others leave. More workers than cores: it mostly waits for brokers and clients.
+# Whatever the others leave. More workers than cores: it mostly waits for brokers and clients. Clusters come after: each
+# worker would start its own ZooKeeper and three brokers.
 test-brokers:
-	$(PYTEST) -n 5 --dist worksteal -m "not peer and not soak" --ignore tests/install --ignore tests/spark --ignore tests/unit tests
+	$(PYTEST) -n 5 --dist worksteal -m "not peer and not soak" --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit tests
+	$(PYTEST) -m "not peer and not soak and not long" tests/cluster
 
 test-install:
 	@$(call beside, $(PYTEST) -m "not peer and not soak and not long" tests/install)

@@ -8,15 +8,15 @@ from braidlog.client.admin import Admin, NewTopic, OffsetSpec
 from braidlog.client.errors import NoConnection
 from braidlog.client.runtime import clients_in
 from braidlog.core.types import TopicPartition
-from braidlog.testing.simulated.client_runtime import client_runtime
-from braidlog.testing.simulated.simulation import Simulation
+from braidlog.testing.simulated.program import SimulatedProgram
+from braidlog.testing.simulated.simulation import SERVERS, Simulation
 
 ORDERS = TopicPartition("orders", 1)
 
 
 def administer(simulation: Simulation) -> None:
     simulation.run(simulation.broker.start())
-    with clients_in(client_runtime(simulation)), Admin(bootstrap_servers="simulated:9092") as admin:
+    with clients_in(SimulatedProgram(simulation, "program").runtime), Admin(bootstrap_servers=SERVERS) as admin:
         admin.create_topics([NewTopic("orders", partitions=2, replication_factor=1)]).raise_for_errors()
         assert admin.alter_group_offsets("shop", {ORDERS: 0})[ORDERS] is None
 

@@ -14,7 +14,7 @@ from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, 
 from braidlog.client.settings import ADMIN, Settings
 from braidlog.core.types import TopicPartition
 from braidlog.net.outbound.errors import NoConnection
-from braidlog.testing.simulated.client_runtime import client_runtime
+from braidlog.testing.simulated.program import SimulatedProgram
 from braidlog.testing.simulated.simulation import Simulation
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
@@ -24,7 +24,7 @@ ORDERS = TopicPartition("orders", 1)
 
 def nodes_in(simulation: Simulation) -> Nodes:
     given = {"bootstrap.servers": "simulated:9092", "request.timeout.ms": 2000, "reconnect.backoff.ms": 20}
-    return client_runtime(simulation).nodes(Settings.of(ADMIN, given))
+    return SimulatedProgram(simulation, "program").runtime.nodes(Settings.of(ADMIN, given))
 
 
 async def use(simulation: Simulation) -> None:

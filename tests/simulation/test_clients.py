@@ -6,96 +6,93 @@ Every record is acknowledged in the end, stands in its partition once, in the or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
-from braidlog.client import Consumer, Delivery, Producer, TopicPartition
+from braidlog.client import Consumer, Producer
 from braidlog.client.admin import Admin, NewTopic
-from braidlog.client.runtime import clients_in
-from braidlog.testing.simulated.client_runtime import client_runtime
-from braidlog.testing.simulated.simulation import Simulation
-
-SERVERS = "simulated:9092"
-PARTITIONS = 2
-ROUNDS = 4
-RECORDS = 30
-
-
-class World:
-    """Programs act while the loop rests; `until` runs it."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.sent: dict[TopicPartition, list[str]] = {}
-        self.read: dict[TopicPartition, list[str]] = {}
-
-    def until(self, is_over: Callable[[], bool]) -> None:
-        async def wait() -> None:
-            async with asyncio.timeout(300.0):
-                # Deliveries are made for threads: they have no event.
-                while not is_over():  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-
-        self.simulation.run(wait())
-
-    def restart(self) -> None:
-        self.simulation.broker.kill()
-        self.simulation.run(asyncio.sleep(self.simulation.random.random()))
-        self.simulation.run(self.simulation.broker.start())
-
-    def send(self, producer: Producer, count: int) -> list[Delivery]:
-        deliveries: list[Delivery] = []
-        for _ in range(count):
-            partition = TopicPartition("orders", self.simulation.random.randrange(PARTITIONS))
-            values = self.sent.setdefault(partition, [])
-            values.append(f"{partition} {len(values)}")
-            deliveries.append(producer.send("orders", values[-1], partition=partition.partition))
-        return deliveries
-
-    def poll(self, consumer: Consumer) -> bool:
-        """Whether all that was sent is read."""
-        for record in consumer.poll(0):
-            partition = TopicPartition(record.topic, record.partition)
-            values = self.read.setdefault(partition, [])
-            assert record.offset == len(values)
-            values.append((record.value or b"").decode())
-        self.simulation.run(asyncio.sleep(0.02))
-        return self.read == self.sent
-
-
-def work(simulation: Simulation) -> None:
-    world = World(simulation)
-    simulation.run(simulation.broker.start())
-    with Admin(bootstrap_servers=SERVERS) as admin:
-        admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).raise_for_errors()
-    producer = Producer(bootstrap_servers=SERVERS, request_timeout_ms=3000, retry_backoff_ms=20)
-    consumer = Consumer(bootstrap_servers=SERVERS, group_id="shop", auto_offset_reset="earliest")
-    consumer.subscribe(["orders"])
-    for _ in range(ROUNDS):
-        deliveries = world.send(producer, RECORDS)
-        simulation.run(asyncio.sleep(simulation.random.random() * 0.02))
-        world.restart()
-        world.until(lambda deliveries=deliveries: all(each.done() for each in deliveries))  # type: ignore[misc]
-        for each in deliveries:
-            each.result()
-        for _ in range(3000):
-            if world.poll(consumer):
-                break
-        assert world.read == world.sent
-    consumer.commit()
-    with Admin(bootstrap_servers=SERVERS) as admin:
-        committed = admin.list_group_offsets(["shop"])["shop"]
-    assert {each: found.offset for each, found in committed.items()} == {
-        partition: len(values) for partition, values in world.sent.items()
-    }
-    consumer.close()
-    producer.close(0)
-    simulation.run(simulation.broker.stop())
+from braidlog.client.errors import ClientError
+from braidlog.testing.simulated.program import SimulatedProgram
+from braidlog.testing.simulated.simulation import SERVERS, Simulation
+from support.simulation.shop import PARTITIONS, Shop, run_shop
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_records_survive_a_broker_that_is_killed(seed: int) -> None:
-    with Simulation(seed) as simulation, clients_in(client_runtime(simulation)):
-        work(simulation)
+    with Simulation(seed) as simulation:
+        simulation.run(run_shop(simulation))
+        assert simulation.errors == []
+
+
+def test_brokers_are_found_by_their_addresses() -> None:
+    """Two brokers that know nothing of each other, on one clock and network."""
+    with Simulation(1) as simulation:
+        other = simulation.add_broker({"broker.id": "2"}, ("other", 9093))
+        program = SimulatedProgram(simulation, "program")
+
+        def topics(servers: str) -> list[str]:
+            with Admin(bootstrap_servers=servers) as admin:
+                return [topic.name for topic in admin.list_topics()]
+
+        def create(servers: str, name: str) -> None:
+            with Admin(bootstrap_servers=servers) as admin:
+                admin.create_topics([NewTopic(name, 1, 1)]).raise_for_errors()
+            with Producer(bootstrap_servers=servers) as producer:
+                producer.send(name, "value").result()
+
+        async def use_both() -> None:
+            await asyncio.gather(simulation.broker.start(), other.start())
+            await asyncio.gather(program.call(create, SERVERS, "here"), program.call(create, "other:9093", "there"))
+            assert await program.call(topics, SERVERS) == ["here"]
+            simulation.broker.kill()
+            assert await program.call(topics, "other:9093") == ["there"]
+            await other.stop()
+
+        simulation.run(use_both())
+
+
+def test_in_an_event_loop_a_partition_that_does_not_exist_fails_in_time() -> None:
+    with Simulation(3) as simulation:
+        program = SimulatedProgram(simulation, "program")
+
+        async def send() -> None:
+            await simulation.broker.start()
+            await program.call(Shop(simulation).open)
+            producer = Producer(bootstrap_servers=SERVERS, max_block_ms=2000)
+            await producer.send("orders", "there", partition=0)
+            began = simulation.clock.monotonic()
+            missing = producer.send("orders", "nowhere", partition=PARTITIONS)
+            behind = producer.send("orders", "there", partition=1)
+            with pytest.raises(ClientError, match="has 2 partitions"):
+                await missing
+            assert 2.0 <= simulation.clock.monotonic() - began < 3.0
+            assert (await behind).partition == 1
+            await program.call(producer.close)
+
+        simulation.run(program.spawn(send()))
+
+
+def test_a_killed_program_leaves_its_group_to_the_session_timeout() -> None:
+    with Simulation(2) as simulation:
+        first, second = SimulatedProgram(simulation, "first"), SimulatedProgram(simulation, "second")
+
+        def read(patience_s: float) -> int:
+            consumer = Consumer(bootstrap_servers=SERVERS, group_id="shop", session_timeout_ms=7000)
+            consumer.subscribe(["orders"])
+            deadline = simulation.clock.monotonic() + patience_s
+            while not consumer.assignment() and simulation.clock.monotonic() < deadline:
+                consumer.poll(0.1)
+            return len(consumer.assignment())
+
+        async def work() -> None:
+            await simulation.broker.start()
+            await first.call(Shop(simulation).open)
+            assert await first.call(read, 60.0) > 0
+            first.kill()
+            began = simulation.clock.monotonic()
+            assert await second.call(read, 60.0) == PARTITIONS
+            assert simulation.clock.monotonic() - began > 3.0
+            await simulation.broker.stop()
+
+        simulation.run(work())
         assert simulation.errors == []

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from braidlog.testing.simulated.scripted_producer import PartitionTarget
 from support.simulation.coordinator_history import GroupHistory, TransactionHistory
+from support.simulation.history import PartitionTarget
 from support.simulation.invariants import InvariantBroken
 
 HERE, THERE = PartitionTarget("work", b"1" * 16, 0), PartitionTarget("work", b"1" * 16, 1)

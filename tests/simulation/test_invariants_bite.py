@@ -8,11 +8,9 @@ import pytest
 
 from braidlog.testing.simulated.disk import FileNode, MemoryDisk
 from braidlog.testing.simulated.loop import Process
-from braidlog.testing.simulated.scripted_consumer import PartitionRead
-from braidlog.testing.simulated.scripted_producer import PartitionTarget
 from braidlog.testing.simulated.simulation import Simulation
 from braidlog.wire.records.reading import Record
-from support.simulation.history import NAME_HEADER, History, Kind, PartitionHistory
+from support.simulation.history import NAME_HEADER, History, Kind, PartitionHistory, PartitionRead, PartitionTarget
 from support.simulation.invariants import (
     InvariantBroken,
     examine,
@@ -106,7 +104,7 @@ def test_a_power_cut_may_take_a_tail_only_where_nothing_is_synced(kind: Kind, re
 def test_a_forgotten_producer_is_refused() -> None:
     history = History()
     history.add_topic("topic", TARGET.topic_id, PLAIN, 1)
-    history.lost_track(TARGET, 7)
+    history.lost_track(TARGET, (7, 0))
     with pytest.raises(InvariantBroken):
         idempotence_is_never_lost(history)
 

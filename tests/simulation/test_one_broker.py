@@ -7,10 +7,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -28,8 +24,6 @@ SOAK_STEPS = 60
 
 
 class Life(NamedTuple):
-    digest: str
-    events: int
     lives: int
     acknowledged: int
 
@@ -38,8 +32,7 @@ def live(seed: int, steps: int = QUICK_STEPS) -> Life:
     with Simulation(seed, settings_for(seed)) as simulation:
         workload = Workload(simulation, steps)
         run_workload(simulation, workload, seed, steps, __file__)
-        trace = simulation.trace
-        return Life(trace.digest(), trace.count, simulation.broker.lives, workload.history.acknowledged_count)
+        return Life(simulation.broker.lives, workload.history.acknowledged_count)
 
 
 @unless_replaying
@@ -52,31 +45,6 @@ def test_what_must_hold_holds(seed: int) -> None:
 @when_replaying
 def test_replay() -> None:
     live(*replayed_seed(QUICK_STEPS))
-
-
-@pytest.mark.parametrize("seed", [3, 14])
-def test_a_seed_replays_exactly(seed: int) -> None:
-    first = live(seed)
-    assert first.events > 500
-    assert first.lives > 1
-    assert live(seed) == first
-    assert live(seed + 1).digest != first.digest
-
-
-@pytest.mark.parametrize("hash_seed", ["1", "4711"])
-def test_a_seed_replays_exactly_in_another_process(hash_seed: str) -> None:
-    """Where sets and dicts of strings iterate in another order."""
-    program = "from test_one_broker import live; print(live(14).digest)"
-    here = str(Path(__file__).parent)
-    path = os.pathsep.join([here, *filter(None, sys.path)])
-    answer = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert answer.stdout.strip() == live(14).digest
 
 
 @pytest.mark.soak

@@ -22,10 +22,13 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import pytest
 
+from braidlog.client import Producer
+from braidlog.client.admin import Admin, NewTopic, Replica, TopicId
+from braidlog.client.errors import ClientError
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import (
     KafkaStorageError,
@@ -35,14 +38,12 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.types import TopicPartition
 from braidlog.testing.simulated.disk import CHANGES, GROWTH, SYNC
-from braidlog.testing.simulated.scripted_client import EARLIEST, NoAnswer, ScriptedAdmin, ScriptedClient
-from braidlog.testing.simulated.scripted_consumer import read_once
-from braidlog.testing.simulated.scripted_producer import PartitionTarget
-from braidlog.testing.simulated.simulation import BrokerEnded, Simulation
-from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from braidlog.wire.records.builder import build_batch
-from braidlog.wire.records.reading import Record
+from braidlog.testing.simulated.program import SimulatedProgram
+from braidlog.testing.simulated.simulation import SERVERS, BrokerEnded, Simulation
+from support.simulation.frames import REQUEST_TIMEOUT_MS, Frames
+from support.simulation.history import PartitionTarget
 from support.simulation.invariants import every_request_was_answered, no_bug_was_met
+from support.simulation.raw_client import EARLIEST, NoAnswer, RawClient
 
 SEED: Final = 11
 # The store's journal lies in the first.
@@ -63,6 +64,10 @@ PARTITIONS: Final = 2
 # Simulated seconds: enough for every job that tries again.
 PATIENCE_S: Final = 60.0
 QUICK_POSITIONS: Final = 3
+# How long an admin asks again.
+ADMIN_S: Final = 8.0
+
+T = TypeVar("T")
 
 
 class Lost(AssertionError):
@@ -86,12 +91,14 @@ class FaultWorld:
         self.simulation = simulation
         self.broker = simulation.broker
         self.history = ProduceHistory()
-        self.client = ScriptedClient(simulation, "client")
-        self.admin = ScriptedAdmin(self.client)
+        self.frames = Frames(simulation, {})
+        self._program = SimulatedProgram(simulation, "program")
+        self._reader = RawClient(self._program)
         self._numbers = itertools.count()
 
     async def prepare(self) -> None:
         await self.broker.start()
+        await self._program.call(self._make_clients)
         for name in TOPICS:
             await self.create(name)
         for _ in range(6):
@@ -100,40 +107,59 @@ class FaultWorld:
                     await self.produce(target, must=True)
         await asyncio.sleep(4)
 
+    def _make_clients(self) -> None:
+        self._admin = Admin(bootstrap_servers=SERVERS).within(ADMIN_S)
+        # Each record by itself and once: what becomes of it is known at once.
+        self._producer = Producer(
+            bootstrap_servers=SERVERS,
+            acks="all",
+            enable_idempotence=False,
+            retries=0,
+            max_block_ms=int(PATIENCE_S * 1000),
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=REQUEST_TIMEOUT_MS + 1000,
+        )
+
+    async def ask(self, question: Callable[[Admin], T]) -> T:
+        try:
+            return await self._program.call(lambda: question(self._admin))
+        except ClientError as problem:
+            raise NoAnswer(str(problem)) from problem
+
     async def create(self, name: str) -> None:
-        self.history.ids[name] = await self.admin.create_topic(name, PARTITIONS, TOPICS.get(name, {}))
+        topic = NewTopic(name, PARTITIONS, 1, config=TOPICS.get(name, {}))
+        created = (await self.ask(lambda admin: admin.create_topics([topic])))[name]
+        assert created.topic_id is not None
+        self.history.ids[name] = bytes(created.topic_id)
 
     async def produce(self, target: PartitionTarget, *, must: bool = False, size: int = 150) -> bool:
         """One batch; whether it was acknowledged."""
         number = next(self._numbers)
         value = b"%d " % number + bytes(size)
-        record = Record(key=b"key %d" % (number % 3), value=value, timestamp=self.simulation.clock.wall_ms())
         self.history.sent.setdefault(target, set()).add(value)
-        data = PartitionProduceData(index=target.partition, records=build_batch([record]))
-        topic = TopicProduceData(topic_id=target.topic_id, partition_data=[data])
+
+        def send() -> int:
+            sent = self._producer.send(target.topic, value, b"key %d" % (number % 3), partition=target.partition)
+            return sent.result().offset
+
         try:
-            request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
-            response = await self.client.call(0, request, 13, ProduceResponse)
-        except NoAnswer:
+            offset = await self._program.call(send)
+        except (KafkaStorageError, NotLeaderOrFollowerError, ClientError):
             assert not must
             return False
-        answer = response.responses[0].partition_responses[0]
-        if answer.error_code == 0:
-            self.history.acknowledged.setdefault(target, {})[answer.base_offset] = value
-            return True
-        refused = (KafkaStorageError.code, NotLeaderOrFollowerError.code)
-        if must or answer.error_code not in refused:
-            raise Lost(f"{target}: a produce was answered with {answer.error_code}")
-        return False
+        except ProtocolError as refused:
+            raise Lost(f"{target}: a produce was answered with {refused!r}") from refused
+        self.history.acknowledged.setdefault(target, {})[offset] = value
+        return True
 
     async def read(self, target: PartitionTarget) -> dict[int, bytes]:
         """All that is in the partition, by offset; raises KafkaStorageError while it is offline."""
         found: dict[int, bytes] = {}
         offset = 0
         while True:
-            got = await read_once(self.client, target, offset, 1 << 20)
+            got = await self._reader.read(target, offset, 1 << 20)
             if got.error_code == OffsetOutOfRangeError.code and offset == 0:
-                offset = await self.admin.offset_at(target.topic, target.partition, EARLIEST)
+                offset = await self._reader.offset_at(target, EARLIEST)
                 continue
             if got.error_code != 0:
                 raise KafkaStorageError(f"{target}: {got.error_code}")
@@ -225,7 +251,7 @@ async def roll(world: FaultWorld) -> None:
 async def delete(world: FaultWorld) -> None:
     topic_id = world.history.ids.pop("doomed")
     try:
-        await world.admin.delete_topic(topic_id)
+        await world.ask(lambda admin: admin.delete_topics([TopicId(topic_id)]).raise_for_errors())
     except ProtocolError:
         world.history.ids["doomed"] = topic_id
         raise
@@ -254,7 +280,8 @@ async def checkpoint(world: FaultWorld) -> None:
 async def move(world: FaultWorld) -> None:
     for name, index in (("plain", 0), ("plain", 1), ("retained", 0)):
         here = world.directory_of(PartitionTarget(name, b"", index))
-        await world.admin.move_replica(name, index, DIRECTORIES[1 - DIRECTORIES.index(here)])
+        moves = {Replica(name, index, 1): DIRECTORIES[1 - DIRECTORIES.index(here)]}
+        await world.ask(lambda admin, moves=moves: admin.alter_replica_log_dirs(moves).raise_for_errors())  # type: ignore[misc]
     await asyncio.sleep(3)
 
 
@@ -354,7 +381,7 @@ async def suffer(world: FaultWorld, fault: Fault) -> None:
     if not broker.parts.load_report.clean:
         raise Lost("after all was well the broker did not stop cleanly")
     await world.eventually_serves()
-    every_request_was_answered(simulation)
+    every_request_was_answered(world.frames)
     no_bug_was_met(simulation)
 
 

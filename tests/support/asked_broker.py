@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from braidlog.testing.simulated.simulation import Simulation
+from braidlog.net.outbound.transport import ENDED
+from braidlog.testing.simulated.loop import Process
+from braidlog.testing.simulated.simulation import ADDRESS, Simulation
 from braidlog.wire.apis import APIS, api_by_name, decode_response, encode_request
 from braidlog.wire.generated.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -19,7 +23,12 @@ class AskedBroker:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._connection = simulation.connect("test")
+        connection = simulation.network.connect(Process("test"), ADDRESS)
+        assert connection is not None, "the broker is not running"
+        self._connection = connection
+        self._connection.start(self._on_readable, self._on_lost)
+        self._received = b""
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._correlation = 0
 
     @property
@@ -32,8 +41,27 @@ class AskedBroker:
         spoken = APIS[api.key].stable_max if version is None else version
         self._correlation += 1
         frame = encode_request(api.key, spoken, self._correlation, "test", request).getvalue()
-        answer = await self._connection.ask(frame, self._correlation, _ANSWER_WITHIN_S)
-        return decode_response(api.key, spoken, answer)[1]
+        answer: asyncio.Future[bytes] = self._simulation.loop.create_future()
+        self._waiting.append(answer)
+        self._connection.send([frame])
+        return decode_response(api.key, spoken, await asyncio.wait_for(answer, _ANSWER_WITHIN_S))[1]
+
+    def _on_readable(self) -> None:
+        view = memoryview(bytearray(4096))
+        while (count := self._connection.receive_into(view)) > 0:
+            self._received += view[:count]
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
+                break
+            self._waiting.popleft().set_result(self._received[4:end])
+            self._received = self._received[end:]
+        if count == ENDED:
+            self._on_lost(ConnectionResetError(self._connection.lost))
+
+    def _on_lost(self, problem: OSError) -> None:
+        while self._waiting:
+            self._waiting.popleft().set_exception(problem)
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> bytes:
         """The id of the new topic; underscores in the names of its settings stand for dots."""

@@ -102,7 +102,7 @@ class Metadata:
     def want_only(self, topics: Iterable[str]) -> None:
         """Exactly these from now on."""
         now = asyncio.get_running_loop().time()
-        before, self._wanted = self._wanted, dict.fromkeys(topics, now)
+        before, self._wanted = self._wanted, dict.fromkeys(sorted(topics), now)
         if not before.keys() >= self._wanted.keys():
             self._not_before = 0.0
 

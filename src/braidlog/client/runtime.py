@@ -9,6 +9,7 @@ random numbers and its network; whatever a client makes for itself inside (an As
 
 from __future__ import annotations
 
+from _thread import LockType
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,6 +33,8 @@ class ClientRuntime:
     new_engine: Callable[[str], Engine] = Engine
     # None: sockets, as the settings ask for them.
     connector: Connector | None = None
+    # How a program's thread waits for a lock that the engine releases. None: it takes the lock.
+    acquire: Callable[[LockType, float], bool] | None = None
 
     def nodes(self, settings: Settings) -> Nodes:
         return Nodes(settings, random=self.random, connector=self.connector, clock=self.clock)
@@ -48,6 +51,11 @@ _current: Final[ContextVar[ClientRuntime | None]] = ContextVar("braidlog client 
 def current_runtime() -> ClientRuntime:
     """For a client that is being made."""
     return _current.get() or ClientRuntime()
+
+
+def use_runtime(runtime: ClientRuntime) -> None:
+    """Clients that are made in this context (a process of a simulation) run there."""
+    _current.set(runtime)
 
 
 @contextmanager

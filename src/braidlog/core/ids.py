@@ -5,16 +5,17 @@ from __future__ import annotations
 import binascii
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 
 ZERO_ID = bytes(16)
 # Kafka reserves the ids that only differ from zero in the last byte, for directory states and the metadata topic.
 _RESERVED = {bytes(15) + bytes([low]) for low in range(100)}
 
 
-def random_id() -> bytes:
+def random_id(randbytes: Callable[[int], bytes] = os.urandom) -> bytes:
     """A fresh topic, cluster or directory id; as in Kafka its text never starts with a dash."""
     while True:
-        bits = bytearray(os.urandom(16))
+        bits = bytearray(randbytes(16))
         # Version 4, variant 1 of RFC 4122, as Kafka's random ids are.
         bits[6] = bits[6] & 0x0F | 0x40
         bits[8] = bits[8] & 0x3F | 0x80

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braidlog.testing.simulated.scripted_producer import PartitionTarget
+from support.simulation.history import PartitionTarget
 from support.simulation.invariants import check
 
 
 class GroupHistory:
-    """Implements `GroupListener`: who owned what, and what was committed."""
+    """Who owned what, and what was committed."""
 
     def __init__(self) -> None:
         self.generations = 0
@@ -69,13 +69,26 @@ class Transaction:
 
 
 class TransactionHistory:
-    """Implements `TransactionListener`; `check_visible` is the judge."""
+    """What transactional producers did and were answered; `check_visible` is the judge."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
+        self._counts: dict[str, int] = {}
 
     def began(self, transaction: str) -> None:
         self.transactions[transaction] = Transaction()
+
+    def begin(self, transactional_id: str) -> str:
+        """The name of the next transaction of a producer."""
+        self._counts[transactional_id] = self._counts.get(transactional_id, 0) + 1
+        name = f"{transactional_id}/{self._counts[transactional_id]}"
+        self.began(name)
+        return name
+
+    def current(self, transactional_id: str) -> str | None:
+        """The last one that its producer began."""
+        count = self._counts.get(transactional_id)
+        return None if count is None else f"{transactional_id}/{count}"
 
     def wrote(self, transaction: str, target: PartitionTarget, names: Sequence[str]) -> None:
         self.transactions[transaction].records += [(target, name) for name in names]
@@ -87,17 +100,12 @@ class TransactionHistory:
         self.transactions[transaction].offset = (group, offset)
 
     def ending(self, transaction: str, commits: bool) -> None:
-        self.transactions[transaction].asked_to_commit = commits
+        known = self.transactions[transaction]
+        # A commit that was asked for may have happened, whatever was asked later.
+        known.asked_to_commit = commits or known.asked_to_commit is True
 
     def ended(self, transaction: str, commits: bool) -> None:
         self.transactions[transaction].ended = True
-
-    def complete(self, transaction: str) -> bool:
-        known = self.transactions[transaction]
-        return known.acknowledged == len(known.records)
-
-    def fenced_off(self, transaction: str) -> None:
-        """Nothing changes in what may be visible: an end that was asked for may have happened before."""
 
     @property
     def committed(self) -> int:

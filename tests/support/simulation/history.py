@@ -9,10 +9,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from braidlog.testing.simulated.scripted_producer import PartitionTarget
 from braidlog.wire.records.reading import Record
 
 NAME_HEADER: Final = "name"
+
+
+class PartitionTarget(NamedTuple):
+    """A partition of one topic: another topic of the same name has other ones."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionRead(NamedTuple):
+    """What one response said of one partition; `records` are those from `asked_from` on."""
+
+    target: PartitionTarget
+    asked_from: int
+    error_code: int
+    high_watermark: int
+    log_start: int
+    records: list[Record]
+    # Past the last batch; compaction leaves batches whose records are all gone.
+    next_offset: int
+    # The high watermark that any client had seen when this was asked.
+    told_before: int = 0
 
 
 class Kind(NamedTuple):
@@ -79,8 +104,10 @@ class PartitionHistory:
     unsettled: bool = False
     # It lost power, and of its unsynced segments any may have lost its tail: as in Kafka the log may have holes.
     may_have_holes: bool = False
-    # Producers whose sequences a power cut may have taken.
-    excused_producers: dict[int, None] = field(default_factory=dict)
+    # Records that their producer sent a second time under another epoch, without knowing whether the first was written.
+    may_repeat: dict[str, None] = field(default_factory=dict)
+    # Producer ids and epochs whose sequences a power cut may have taken.
+    excused_producers: dict[tuple[int, int], None] = field(default_factory=dict)
 
     def forget_from(self, end: int) -> None:
         """The log was cut at `end`: what lay there is gone and its offsets are free."""
@@ -111,23 +138,30 @@ class TopicHistory:
 
 
 class History:
-    """Listens to producers; readers are told to it by the checks."""
+    """What the frames of producers said; what was read is added by the checks."""
 
     def __init__(self) -> None:
         self.topics: dict[bytes, TopicHistory] = {}
         self.deleted: dict[bytes, str] = {}
-        # (target, producer id) of idempotent producers that the broker lost track of.
-        self.lost_track_of: list[tuple[PartitionTarget, int]] = []
+        # Idempotent producers (id and epoch) that the broker lost track of.
+        self.lost_track_of: list[tuple[PartitionTarget, tuple[int, int]]] = []
+        # Of topics and partitions that a producer found before the one who asked for them was answered.
+        self._early: dict[tuple[bytes, int], PartitionHistory] = {}
         self.acknowledged_count = 0
+        # Every record that a broker ever acknowledged, by name.
+        self.acknowledged_names: dict[str, None] = {}
         self.read_count = 0
 
     def add_topic(self, name: str, topic_id: bytes, kind: Kind, partitions: int) -> None:
-        histories = [PartitionHistory(PartitionTarget(name, topic_id, index), kind) for index in range(partitions)]
-        self.topics[topic_id] = TopicHistory(name, topic_id, kind, histories)
+        topic = self.topics[topic_id] = TopicHistory(name, topic_id, kind, [])
+        for _ in range(partitions):
+            self.add_partition(topic)
 
     def add_partition(self, topic: TopicHistory) -> None:
         target = PartitionTarget(topic.name, topic.topic_id, len(topic.partitions))
-        topic.partitions.append(PartitionHistory(target, topic.kind))
+        partition = self._early.pop((topic.topic_id, target.partition), None) or PartitionHistory(target, topic.kind)
+        partition.target, partition.kind = target, topic.kind
+        topic.partitions.append(partition)
 
     def topic_deleted(self, topic_id: bytes) -> None:
         topic = self.topics.pop(topic_id, None)
@@ -135,21 +169,30 @@ class History:
             self.deleted[topic_id] = topic.name
 
     def of(self, target: PartitionTarget) -> PartitionHistory | None:
-        topic = self.topics.get(target.topic_id)
-        return topic.partitions[target.partition] if topic is not None else None
+        """None once its topic was deleted."""
+        found = self.find(target.topic_id, target.partition)
+        if found is not None or target.topic_id in self.deleted:
+            return found
+        return self._early.setdefault(
+            (target.topic_id, target.partition), PartitionHistory(target, Kind("not known yet", {}))
+        )
+
+    def find(self, topic_id: bytes, partition: int) -> PartitionHistory | None:
+        topic = self.topics.get(topic_id)
+        return topic.partitions[partition] if topic is not None and partition < len(topic.partitions) else None
 
     @property
     def partitions(self) -> list[PartitionHistory]:
         return [partition for topic in self.topics.values() for partition in topic.partitions]
 
-    def power_was_cut(self, producer_ids: Sequence[int]) -> None:
+    def power_was_cut(self, producers: Sequence[tuple[int, int]]) -> None:
         for partition in self.partitions:
             partition.unsettled = True
             partition.may_have_holes = True
             if not partition.kind.synced:
-                partition.excused_producers.update(dict.fromkeys(producer_ids))
+                partition.excused_producers.update(dict.fromkeys(producers))
 
-    # ProducerListener
+    # Producers
 
     def sent(self, target: PartitionTarget, records: Sequence[Record]) -> None:
         partition = self.of(target)
@@ -158,6 +201,7 @@ class History:
                 partition.sent[name_of(record)] = Sent(record.key, record.value is None)
 
     def acknowledged(self, target: PartitionTarget, records: Sequence[Record], base_offset: int) -> None:
+        self.acknowledged_names.update(dict.fromkeys(map(name_of, records)))
         partition = self.of(target)
         if partition is None:
             return
@@ -168,7 +212,13 @@ class History:
             else:
                 partition.acknowledged[base_offset + number] = name_of(record)
 
-    def lost_track(self, target: PartitionTarget, producer_id: int) -> None:
+    def sent_again(self, target: PartitionTarget, records: Sequence[Record]) -> None:
+        """Under another producer epoch, while it is not known what became of the first."""
         partition = self.of(target)
-        if partition is not None and producer_id not in partition.excused_producers:
-            self.lost_track_of.append((target, producer_id))
+        if partition is not None:
+            partition.may_repeat.update(dict.fromkeys(map(name_of, records)))
+
+    def lost_track(self, target: PartitionTarget, producer: tuple[int, int]) -> None:
+        partition = self.of(target)
+        if partition is not None and producer not in partition.excused_producers:
+            self.lost_track_of.append((target, producer))

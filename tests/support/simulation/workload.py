@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
+from braidlog.client import Consumer, ConsumerRecord, Delivery, Producer
+from braidlog.client.admin import Admin, ConfigResource, NewTopic, Replica, TopicId
+from braidlog.client.errors import ClientError
 from braidlog.core.errors import BraidlogError
-from braidlog.core.protocol_errors import OffsetOutOfRangeError, ProtocolError
-from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
+from braidlog.core.protocol_errors import OffsetOutOfRangeError, ProtocolError, TopicAlreadyExistsError
+from braidlog.core.types import TopicPartition
 from braidlog.testing.simulated.disk import SYNC, WRITE
-from braidlog.testing.simulated.scripted_client import EARLIEST, LATEST, NoAnswer, ScriptedAdmin, ScriptedClient
-from braidlog.testing.simulated.scripted_consumer import PartitionRead, ScriptedConsumer, read_once
-from braidlog.testing.simulated.scripted_producer import ALL, PartitionTarget, ScriptedProducer
-from braidlog.testing.simulated.simulation import BrokerEnded, Simulation
-from braidlog.wire.records.reading import Record
-from support.simulation.history import NAME_HEADER, History, PartitionHistory
+from braidlog.testing.simulated.program import SimulatedProgram
+from braidlog.testing.simulated.simulation import SERVERS, BrokerEnded, Simulation
+from support.simulation.frames import REQUEST_TIMEOUT_MS, Frames
+from support.simulation.history import NAME_HEADER, History, PartitionHistory, PartitionRead, PartitionTarget, Stored
 from support.simulation.invariants import (
     InvariantBroken,
     check,
@@ -28,28 +29,23 @@ from support.simulation.invariants import (
     watermarks_are_ordered,
     what_survived_is_what_was_written,
 )
+from support.simulation.partition_frames import FETCH, PRODUCE, FetchFrames, ProduceFrames
+from support.simulation.raw_client import EARLIEST, LATEST, NoAnswer, RawClient
 from support.simulation.settings import CHANGES, DIRECTORIES, KINDS
 
-CODECS: Final = (0, 0, 0, 1, 2, 3, 4)
+T = TypeVar("T")
+
+CODECS: Final = ("none", "none", "none", "gzip", "snappy", "lz4", "zstd")
 MOST_TOPICS: Final = 4
 MOST_PARTITIONS: Final = 4
-VERIFIER: Final = "verifier"
+# How long an admin asks again while the broker is away.
+ADMIN_S: Final = 8.0
+# A producer does not wait longer than this before it sends more.
+ROUND_S: Final = 3.0
 
-
-class Gate:
-    """The network as clients see it: after a power cut closed to all but the verifier, until it has looked."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.closed = False
-        self._simulation = simulation
-
-    def connect(self, name: str) -> SimulatedConnection:
-        if self.closed and name != VERIFIER:
-            raise ConnectionLost("connection refused")
-        return self._simulation.connect(name)
-
-    def unanswered(self, who: str, what: str) -> None:
-        self._simulation.unanswered(who, what)
+KEEN: Final[Mapping[str, Any]] = {"acks": "all", "enable_idempotence": True}
+ONCE: Final[Mapping[str, Any]] = {"acks": "1", "enable_idempotence": False, "retries": 0}
+MUTE: Final[Mapping[str, Any]] = {"acks": "0", "enable_idempotence": False, "retries": 0}
 
 
 class Workload:
@@ -58,25 +54,29 @@ class Workload:
         self._simulation = simulation
         self._random = simulation.random
         self._steps = steps
-        self._gate = Gate(simulation)
-        self._admin = ScriptedAdmin(ScriptedClient(self._gate, "admin"))
-        self._verifier = ScriptedClient(self._gate, VERIFIER)
-        self._producers: list[ScriptedProducer] = []
-        self._clients: list[ScriptedClient] = []
+        self._produced = ProduceFrames(self.history)
+        self._operator = SimulatedProgram(simulation, "operator")
+        # After a power cut the network is closed to all others until it has looked.
+        self._verifying = SimulatedProgram(simulation, "verifier")
+        self._verifier = RawClient(self._verifying)
+        fetched = FetchFrames(self.history, self._verifying.process)
+        self._frames = Frames(simulation, {PRODUCE: self._produced, FETCH: fetched})
+        self._programs: list[SimulatedProgram] = []
         self._names = 0
         self._running = True
 
     async def run(self) -> None:
         await self._restart()
+        self._admin = await self._operator.call(self._new_admin)
         while not self.history.topics:
             await self._create_topic()
         workers = [
-            asyncio.create_task(self._produce("keen", ALL, True), name="keen"),
-            asyncio.create_task(self._produce("able", ALL, True), name="able"),
-            asyncio.create_task(self._produce("once", 1, False), name="once"),
-            asyncio.create_task(self._produce("mute", 0, False), name="mute"),
-            asyncio.create_task(self._consume("reader"), name="reader"),
-            asyncio.create_task(self._consume("sipper"), name="sipper"),
+            self._start_program("keen", self._produce, KEEN),
+            self._start_program("able", self._produce, KEEN),
+            self._start_program("once", self._produce, ONCE),
+            self._start_program("mute", self._produce, MUTE),
+            self._start_program("reader", self._consume, {}),
+            self._start_program("sipper", self._consume, {}),
         ]
         for _ in range(self._steps):
             await asyncio.sleep(self._random.random())
@@ -105,75 +105,139 @@ class Workload:
         if self._simulation.broker.is_up:
             watermarks_are_ordered(self._simulation.broker.parts)
         idempotence_is_never_lost(self.history)
-        every_request_was_answered(self._simulation)
+        every_request_was_answered(self._frames)
         no_bug_was_met(self._simulation)
 
     # Clients at work
 
-    async def _produce(self, name: str, acks: int, idempotent: bool) -> None:
-        client = ScriptedClient(self._gate, name)
-        producer = ScriptedProducer(client, self.history, acks=acks, idempotent=idempotent)
-        self._producers.append(producer)
-        self._clients.append(client)
+    def _start_program(self, name: str, work: Work, settings: Mapping[str, Any]) -> asyncio.Task[None]:
+        program = SimulatedProgram(self._simulation, name)
+        self._programs.append(program)
+        return program.spawn(work(program, name, settings))
+
+    async def _produce(self, program: SimulatedProgram, name: str, settings: Mapping[str, Any]) -> None:
+        producer = Producer(
+            bootstrap_servers=SERVERS,
+            compression_type=self._random.choice(CODECS),
+            # Small ones, so that several of a partition are under way.
+            batch_size=self._random.choice([1, 150, 16384]),
+            max_block_ms=5000,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=REQUEST_TIMEOUT_MS + 5000,
+            **settings,
+        )
+        rounds: list[asyncio.Future[list[None]]] = []
         number = 0
         while self._running:
             await asyncio.sleep(self._random.random() * 0.7)
             targets = [target for topic in self.history.topics.values() for target in topic.targets]
             if not targets:
                 continue
-            batches: list[tuple[PartitionTarget, list[Record], int]] = []
+            sent: list[Coroutine[Any, Any, None]] = []
             for target in self._random.choices(targets, k=self._random.randint(1, 5)):
-                count = self._random.randint(1, 4)
-                batches.append((target, self._records(name, number, count), self._random.choice(CODECS)))
-                number += count
-            await producer.send(batches)
+                for _ in range(self._random.randint(1, 4)):
+                    sent.append(self._delivered(f"{name}:{number}", self._send(producer, target, f"{name}:{number}")))
+                    number += 1
+            rounds.append(asyncio.gather(*sent))
+            await asyncio.wait(rounds[-1:], timeout=ROUND_S)
+        await asyncio.gather(*rounds)
+        await program.call(producer.close)
 
-    def _records(self, producer: str, number: int, count: int) -> list[Record]:
+    def _send(self, producer: Producer, target: PartitionTarget, name: str) -> Delivery:
         random = self._random
-        return [
-            Record(
-                timestamp=self._simulation.clock.wall_ms() - random.randint(0, 50),
-                key=b"key%d" % random.randrange(6),
-                value=None if random.randrange(12) == 0 else random.randbytes(random.randint(0, 60)),
-                headers=((NAME_HEADER, f"{producer}:{number + index}".encode()),),
+        return producer.send(
+            target.topic,
+            None if random.randrange(12) == 0 else random.randbytes(random.randint(0, 60)),
+            b"key%d" % random.randrange(6),
+            partition=target.partition,
+            timestamp_ms=self._simulation.clock.wall_ms() - random.randint(0, 50),
+            headers=[(NAME_HEADER, name)],
+        )
+
+    async def _delivered(self, name: str, delivery: Delivery) -> None:
+        try:
+            written = await delivery
+        except (ClientError, ProtocolError) as problem:
+            self._simulation.trace.note(f"{name} failed: {problem!r}")
+            return
+        # Without acknowledgements no offset is known.
+        check(
+            written.offset < 0 or name in self.history.acknowledged_names,
+            f"{name} was delivered, says its producer; no broker said so",
+        )
+
+    async def _consume(self, program: SimulatedProgram, name: str, settings: Mapping[str, Any]) -> None:
+        most = self._random.choice([300, 2000, 65536])
+        consumer = await program.call(
+            lambda: Consumer(
+                bootstrap_servers=SERVERS,
+                auto_offset_reset="earliest",
+                fetch_max_bytes=most,
+                max_partition_fetch_bytes=most,
+                fetch_max_wait_ms=self._random.choice([300, 2000]),
+                fetch_min_bytes=self._random.choice([1, 1, 500]),
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
             )
-            for index in range(count)
-        ]
-
-    async def _consume(self, name: str) -> None:
-        client = ScriptedClient(self._gate, name)
-        self._clients.append(client)
-        consumer = ScriptedConsumer(client, max_bytes=self._random.choice([300, 2000, 65536]))
+        )
         while self._running:
-            self._follow(consumer)
-            if not consumer.positions:
-                await asyncio.sleep(0.5)
-                continue
-            reported = {partition.target: partition.high_watermark for partition in self.history.partitions}
             try:
-                reads = await consumer.poll(self._random.choice([0, 100, 2000]), self._random.choice([1, 1, 500]))
-            except NoAnswer:
-                await asyncio.sleep(0.3)
-                # Its place may have been lost with the tail: begin where it wants to look again.
-                consumer.positions.clear()
-                continue
-            for read in reads:
-                partition = self.history.of(read.target)
-                if read.error_code == 0 and partition is not None and not partition.unsettled:
-                    observe(partition, read._replace(told_before=reported.get(read.target, 0)))
+                await program.call(self._poll, consumer)
+            except (ClientError, ProtocolError) as problem:
+                self._simulation.trace.note(f"{name}: {problem!r}")
             await asyncio.sleep(self._random.random() * 0.2)
+        await program.call(consumer.close)
 
-    def _follow(self, consumer: ScriptedConsumer) -> None:
-        """New partitions from a place between the start and the end as they were last seen."""
-        known = self.history.topics
-        for target in [target for target in consumer.positions if target.topic_id not in known]:
-            del consumer.positions[target]
-        for partition in self.history.partitions:
-            if partition.target not in consumer.positions and not partition.unsettled:
-                start = min(partition.log_start, partition.high_watermark)
-                consumer.positions[partition.target] = self._random.randint(start, partition.high_watermark)
+    def _poll(self, consumer: Consumer) -> None:
+        """New partitions from a place between the start and the end as they were last seen; now and then the others."""
+        places = {
+            TopicPartition(each.target.topic, each.target.partition): each
+            for each in self.history.partitions
+            if not each.unsettled
+        }
+        before = consumer.assignment()
+        consumer.assign(list(places))
+        for partition, known in places.items():
+            if partition not in before or self._random.randrange(20) == 0:
+                start = min(known.log_start, known.high_watermark)
+                consumer.seek(partition, self._random.randint(start, known.high_watermark))
+        if not places:
+            self._simulation.threads.sleep(0.5)
+            return
+        last: dict[TopicPartition, int] = {}
+        for record in consumer.poll(self._random.choice([0.05, 0.5, 2.0])):
+            partition = TopicPartition(record.topic, record.partition)
+            check(record.offset > last.get(partition, -1), f"{partition}: {record.offset} after {last.get(partition)}")
+            last[partition] = record.offset
+            self._compare(places.get(partition), record)
+
+    def _compare(self, partition: PartitionHistory | None, record: ConsumerRecord) -> None:
+        """What a program gets is what the broker sent; what was fetched before a power cut may since be gone."""
+        if partition is None or partition.may_have_holes or self.history.find(*partition.target[1:]) is None:
+            return
+        names = [value.decode() for header, value in record.headers if header == NAME_HEADER and value is not None]
+        given = Stored(names[0], record.key, record.value, record.timestamp)
+        seen = partition.seen.get(record.offset)
+        check(
+            seen == given or partition.target.topic in self.history.deleted.values(),
+            f"{partition.target}: a program got {given} at {record.offset}, where the broker sent {seen}",
+        )
 
     # Steps
+
+    def _new_admin(self) -> Admin:
+        return Admin(bootstrap_servers=SERVERS).within(ADMIN_S)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        try:
+            return await self._operator.call(question)
+        except ClientError as problem:
+            raise NoAnswer(str(problem)) from problem
+
+    async def _delete_unknown_topics(self) -> None:
+        """Those whose creation was not acknowledged."""
+        unknown = [each.topic_id for each in await self._verifier.topics() if each.topic_id not in self.history.topics]
+        if unknown:
+            await self._ask(lambda: self._admin.delete_topics(list(map(TopicId, unknown))).raise_for_errors())
 
     async def _wait(self) -> None:
         await asyncio.sleep(self._random.random() * self._random.choice([0.2, 2.0, 6.0]))
@@ -188,15 +252,15 @@ class Workload:
             name = f"{name}-{self._names}"
         partitions = self._random.randint(1, 3)
         try:
-            topic_id = await self._admin.create_topic(name, partitions, kind.configs)
-        except NoAnswer:
-            # It may have come to be: then it is nobody's, and goes.
+            topic = NewTopic(name, partitions, 1, config=kind.configs)
+            created = (await self._ask(lambda: self._admin.create_topics([topic])))[name]
+        except (NoAnswer, TopicAlreadyExistsError):
+            # It may have come to be, also by a request whose answer was lost: then it goes.
             await self._revive()
-            for topic in await self._admin.topics():
-                if topic.topic_id not in self.history.topics:
-                    await self._admin.delete_topic(topic.topic_id)
+            await self._delete_unknown_topics()
             return
-        self.history.add_topic(name, topic_id, kind, partitions)
+        assert created.topic_id is not None
+        self.history.add_topic(name, bytes(created.topic_id), kind, partitions)
 
     async def _delete_topic(self) -> None:
         if len(self.history.topics) < 2:
@@ -205,11 +269,10 @@ class Workload:
         # From the question on nothing can be expected of it.
         self.history.topic_deleted(topic_id)
         try:
-            await self._admin.delete_topic(topic_id)
+            await self._ask(lambda: self._admin.delete_topics([TopicId(topic_id)]).raise_for_errors())
         except NoAnswer:
             await self._revive()
-            if topic_id in {topic.topic_id for topic in await self._admin.topics()}:
-                await self._admin.delete_topic(topic_id)
+            await self._delete_unknown_topics()
 
     async def _add_partition(self) -> None:
         topic = self._random.choice(list(self.history.topics.values()))
@@ -218,31 +281,34 @@ class Workload:
             return
         # It may be there from now on, and must be once that is acknowledged.
         topic.may_grow_to = count
-        await self._admin.create_partitions(topic.name, count)
+        await self._ask(lambda: self._admin.create_partitions({topic.name: count}).raise_for_errors())
         self.history.add_partition(topic)
 
     async def _move_replica(self) -> None:
         target = self._random.choice(self.history.partitions).target
-        await self._admin.move_replica(target.topic, target.partition, self._random.choice(DIRECTORIES))
+        moves = {Replica(target.topic, target.partition, 1): self._random.choice(DIRECTORIES)}
+        await self._ask(lambda: self._admin.alter_replica_log_dirs(moves).raise_for_errors())
 
     async def _change_config(self) -> None:
         topic = self._random.choice(list(self.history.topics.values()))
         key, values = self._random.choice(CHANGES)
-        await self._admin.set_topic_config(topic.name, key, self._random.choice(values))
+        change = {ConfigResource.topic(topic.name): {key: self._random.choice(values)}}
+        await self._ask(lambda: self._admin.alter_configs(change).raise_for_errors())
 
     async def _delete_records(self) -> None:
         partition = self._random.choice(self.history.partitions)
         if partition.kind.compacted or partition.high_watermark == 0:
             return
         before = self._random.randint(0, partition.high_watermark)
-        start = await self._admin.delete_records(partition.target.topic, partition.target.partition, before)
+        where = TopicPartition(partition.target.topic, partition.target.partition)
+        start = (await self._ask(lambda: self._admin.delete_records({where: before})))[where]
         check(start >= before, f"{partition.target}: asked to delete below {before}, the log starts at {start}")
 
     async def _verify(self) -> None:
         await self._read_whole(self._random.choice(self.history.partitions))
 
     async def _hang_up(self) -> None:
-        self._random.choice(self._clients).hang_up()
+        self._random.choice(self._programs).cut()
 
     async def _kill(self) -> None:
         self._simulation.broker.kill()
@@ -281,9 +347,9 @@ class Workload:
     # Falling and rising
 
     def _lose_power(self) -> None:
-        self._gate.closed = True
+        self._simulation.network.only_client = self._verifying.process
         self._simulation.broker.cut_power()
-        self.history.power_was_cut([producer.producer_id for producer in self._producers])
+        self.history.power_was_cut(list(self._produced.producers))
 
     async def _revive(self) -> None:
         """Whatever is broken is repaired, and the broker started again."""
@@ -308,7 +374,7 @@ class Workload:
             except NoAnswer:
                 # It fell over again, or the verifier had not heard yet of its connection's end.
                 await asyncio.sleep(0.1)
-        self._gate.closed = False
+        self._simulation.network.only_client = None
 
     async def _start(self) -> bool:
         disk = self._simulation.disk
@@ -329,7 +395,7 @@ class Workload:
     # Verifying
 
     async def _verify_topics(self) -> None:
-        known = {topic.topic_id: topic for topic in await ScriptedAdmin(self._verifier).topics()}
+        known = {topic.topic_id: topic for topic in await self._verifier.topics()}
         for topic_id, expected in self.history.topics.items():
             check(topic_id in known, f"topic {expected.name}, whose creation was acknowledged, is gone")
             count = len(known[topic_id].partitions)
@@ -344,20 +410,18 @@ class Workload:
 
     async def _read_whole(self, partition: PartitionHistory) -> None:
         target = partition.target
-        admin = ScriptedAdmin(self._verifier)
-        offset = await admin.offset_at(target.topic, target.partition, EARLIEST)
+        offset = await self._verifier.offset_at(target, EARLIEST)
         reads: list[PartitionRead] = []
         promised = 0 if partition.unsettled else max(partition.acknowledged, default=-1) + 1
         while True:
             reported = 0 if partition.unsettled else partition.high_watermark
-            read = await read_once(self._verifier, target, offset, self._random.choice([200, 1000, 100_000]))
+            read = await self._verifier.read(target, offset, self._random.choice([200, 1000, 100_000]), reported)
             if read.error_code == OffsetOutOfRangeError.code:
                 # Retention, or a request to delete records, was faster.
-                offset = await admin.offset_at(target.topic, target.partition, EARLIEST)
+                offset = await self._verifier.offset_at(target, EARLIEST)
                 reads.clear()
                 continue
             check(read.error_code == 0, f"{target}: reading at {offset} failed with code {read.error_code}")
-            read = read._replace(told_before=reported)
             reads.append(read)
             if not partition.unsettled:
                 observe(partition, read)
@@ -372,10 +436,11 @@ class Workload:
         examine(partition, reads)
         end = reads[-1].high_watermark
         check(end >= promised, f"{target}: the log ends at {end}, {promised - 1} had been acknowledged")
-        latest = await admin.offset_at(target.topic, target.partition, LATEST)
+        latest = await self._verifier.offset_at(target, LATEST)
         check(latest >= end, f"{target}: the latest offset is {latest}, it was {end}")
 
 
+Work = Callable[[SimulatedProgram, str, Mapping[str, Any]], Coroutine[Any, Any, None]]
 Step = Callable[[Workload], Awaitable[None]]
 
 STEPS: Final[list[tuple[Step, int]]] = [

@@ -15,7 +15,7 @@ from braidlog.core.clock import ManualClock
 from braidlog.net.outbound.connector import Address, SocketConnector
 from braidlog.net.outbound.errors import ClientError, NoConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
-from braidlog.testing.simulated.client_runtime import client_runtime
+from braidlog.testing.simulated.program import SimulatedProgram
 from braidlog.testing.simulated.simulation import Simulation
 from braidlog.wire.generated.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from braidlog.wire.message import Message
@@ -88,7 +88,7 @@ def test_a_runtime_ends_with_its_block() -> None:
 def test_retries_wait_by_the_clock_of_the_runtime() -> None:
     """The loop of a runtime has the time of its clock: here neither takes any."""
     with Simulation(1) as simulation:
-        runtime = client_runtime(simulation)
+        runtime = SimulatedProgram(simulation, "program").runtime
         began = simulation.clock.monotonic()
         retry = runtime.retry(1.0, 0.4, 0.4)
         tries = 0

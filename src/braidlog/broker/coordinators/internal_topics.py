@@ -53,12 +53,17 @@ class InternalTopics:
             creating = self._creating[name] = self._tasks.spawn(f"creating {name}", self._create(name))
             creating.add_done_callback(lambda _: self._creating.pop(name, None))
         # One caller's connection may go away: the others still wait for the same creation.
-        error = await asyncio.shield(creating)
-        if error is not None:
-            raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
+        problem = await asyncio.shield(creating)
+        if problem is not None:
+            raise problem.with_traceback(None)
 
     async def _create(self, name: str) -> ProtocolError | None:
-        return (await self._creation.create([self.wanted(name)])).get(name)
+        """What the callers are refused with, for instance while the disk is full; the next one tries again."""
+        try:
+            error = (await self._creation.create([self.wanted(name)])).get(name)
+        except ProtocolError as problem:
+            return problem
+        return None if error is None else CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
 
 
 def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -129,15 +128,19 @@ class TableDelivery:
 
     def outcome(self, timeout: float | None = None) -> TableOutcome:
         """Wait until every row is written or failed."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline: float | None = None
         while batches := self._unfinished():
-            lock = batches[0].guard.lock
-            lock.acquire()
+            guard = batches[0].guard
+            left: float | None = None
+            if timeout is not None:
+                deadline = guard.clock.monotonic() + timeout if deadline is None else deadline
+                left = deadline - guard.clock.monotonic()
+            guard.lock.acquire()
             try:
                 latch = latch_for(batches)
             finally:
-                lock.release()
-            if latch is not None and not latch.wait(None if deadline is None else deadline - time.monotonic()):
+                guard.lock.release()
+            if latch is not None and not guard.wait_for(latch.lock, left):
                 raise TimeoutError(f"rows of the table were not acknowledged within {timeout:g} s; they still may be")
         return TableOutcome(dict(self._outcomes))
 

@@ -67,7 +67,7 @@ class ConsumerNetwork:
         key_of = deserializer_of(settings, "key.deserializer")
         value_of = deserializer_of(settings, "value.deserializer")
         self.subscription = SubscriptionState(exclude_internal=settings.flag("exclude.internal.topics"))
-        self.wakeup = Wakeup(self.clock)
+        self.wakeup = Wakeup(self.clock, runtime.acquire)
         self.nodes = runtime.nodes(settings)
         self.interceptors = interceptors_of(settings)
         self.membership: Membership | None = None
@@ -81,9 +81,21 @@ class ConsumerNetwork:
         self.engine = runtime.new_engine("consumer")
         try:
             self._tasks = Tasks("consumer")
-            self.metadata = Metadata(self.nodes, settings, create_topics=settings.flag("allow.auto.create.topics"))
+            self.metadata = Metadata(
+                self.nodes,
+                settings,
+                create_topics=settings.flag("allow.auto.create.topics"),
+                random=runtime.random,
+            )
             self.context = ConsumerContext(
-                settings, self.engine, self.nodes, self.metadata, self.subscription, self.wakeup, self.clock
+                settings,
+                self.engine,
+                self.nodes,
+                self.metadata,
+                self.subscription,
+                self.wakeup,
+                self.clock,
+                runtime.random,
             )
             self._join_group()
             on_consume = None if self.interceptors is None else self.interceptors.on_consume

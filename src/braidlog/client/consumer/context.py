@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class ConsumerContext:
         "group_id",
         "metadata",
         "nodes",
+        "random",
         "settings",
         "subscription",
         "wakeup",
@@ -36,6 +38,7 @@ class ConsumerContext:
         subscription: SubscriptionState,
         wakeup: Wakeup,
         clock: Clock,
+        random: Random | None = None,
     ) -> None:
         self.settings = settings
         self.engine = engine
@@ -44,5 +47,6 @@ class ConsumerContext:
         self.subscription = subscription
         self.wakeup = wakeup
         self.clock = clock
+        self.random = random or Random()
         self.client_id = settings.text("client.id")
         self.group_id: str | None = settings.optional_text("group.id")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Coroutine
+from _thread import LockType
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -18,8 +19,9 @@ T = TypeVar("T")
 class Wakeup:
     """One thread of the program waits, any thread notifies; a notification that comes first ends the next wait."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, acquire: Callable[[LockType, float], bool] | None = None) -> None:
         self._clock = clock
+        self._acquire = acquire
         # Held: nothing happened. Released by `notify`, taken again by the wait that it ends.
         self._signal = threading.Lock()
         self._signal.acquire()
@@ -34,6 +36,8 @@ class Wakeup:
         """Until it is notified; False when the time is over first."""
         if timeout_s <= 0:
             return self._signal.acquire(blocking=False)
+        if self._acquire is not None:
+            return self._acquire(self._signal, timeout_s)
         # The system's longest wait is some days.
         return self._signal.acquire(timeout=min(timeout_s, 86_400.0))
 

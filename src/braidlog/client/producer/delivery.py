@@ -133,13 +133,13 @@ class Delivery:
             expires = self._current_batch().expires
             late_after = expires + _GRACE_S - began
             if timeout is not None and timeout < late_after:
-                if latch.wait(timeout - waited):
+                if batch.guard.wait_for(latch.lock, timeout - waited):
                     return
                 raise TimeoutError(
                     f"no answer yet for a record of {batch.topic}-{batch.partition} after {timeout:g} s; "
                     "it may still be written"
                 )
-            if latch.wait(late_after - waited):
+            if batch.guard.wait_for(latch.lock, late_after - waited):
                 return
             if self._current_batch().expires <= expires:
                 raise DeliveryTimeoutError(
@@ -228,11 +228,6 @@ class CompletionLatch(Waiter):
 
     def is_released(self) -> bool:
         return self.remaining == 0
-
-    def wait(self, timeout: float | None) -> bool:
-        if timeout is None:
-            return self.lock.acquire()
-        return self.lock.acquire(True, max(timeout, 0.0))
 
 
 def latch_for(batches: list[ProducerBatch]) -> CompletionLatch | None:

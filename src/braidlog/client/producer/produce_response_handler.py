@@ -222,7 +222,7 @@ class IncompleteBatches:
                 began = accumulator.clock.monotonic()
                 direct.read_until_over(latch, timeout_s)
                 timeout_s = None if timeout_s is None else timeout_s - (accumulator.clock.monotonic() - began)
-            return latch.wait(timeout_s)
+            return accumulator.guard.wait_for(latch.lock, timeout_s)
         finally:
             accumulator.end_flush()
 

@@ -135,7 +135,7 @@ class Producer(SendPath):
             manager = TransactionManager(
                 guarantees.transactional_id,
                 engine,
-                TransactionCoordinatorClient.of(chosen, nodes, metadata.refreshed),
+                TransactionCoordinatorClient.of(chosen, nodes, metadata.refreshed, runtime.random),
                 producer_id_state,
                 accumulator,
                 incomplete_batches,
@@ -146,6 +146,7 @@ class Producer(SendPath):
             self._transactional_pipeline.on_refused = manager.on_send_refused
             self._transactions = BlockingTransactions(manager, engine, self._limits.max_block_s)
         accumulator.guard.engine_thread = engine.thread_id
+        accumulator.guard.acquire = runtime.acquire
         accumulator.guard.direct = sender.direct
         self._lifetime = ProducerLifetime(
             engine, accumulator, incomplete_batches, sender, metadata, nodes, manager, self._send_pipeline

@@ -22,6 +22,7 @@ from braidlog.client.producer.accumulator.partition_queue import PartitionQueue,
 from braidlog.client.producer.accumulator.producer_batch import ProducerBatch
 from braidlog.client.producer.accumulator.record_accumulator import RECORD_OVERHEAD, RecordAccumulator
 from braidlog.client.producer.delivery import Delivery, Header, OnDelivery
+from braidlog.core.clock import SystemClock
 from braidlog.core.errors import UserError
 from braidlog.wire.records.encoding import NO_HEADERS, encode_headers
 
@@ -140,6 +141,8 @@ class RecordAppender:
         self._accumulator = accumulator
         self._metadata_wait = metadata_wait
         self._largest: i64 = accumulator.limits.largest_record
+        # Read without a call a record.
+        self._has_system_clock = isinstance(accumulator.clock, SystemClock)
 
     def append(
         self,
@@ -158,9 +161,12 @@ class RecordAppender:
             size += len(value)
         if size > self._largest:
             raise self._accumulator.limits.too_large(size)
-        if timestamp < 0:
-            timestamp = i64(int(time() * 1000.0))
         accumulator = self._accumulator
+        if timestamp < 0:
+            if self._has_system_clock:
+                timestamp = i64(int(time() * 1000.0))
+            else:
+                timestamp = accumulator.clock.wall_ms()
         accumulator.check_accepting()
         delivery: Delivery | None = None
         accumulator.lock.acquire()
@@ -239,11 +245,12 @@ class RecordAppender:
         accumulator = self._accumulator
         accumulator.wake()
         try:
-            granted = waiter.wait(timeout)
+            if waiter.lock is not None and timeout > 0:
+                accumulator.guard.wait_for(waiter.lock, timeout)
         except BaseException:
             self._cancel_wait(waiter)
             raise
-        if granted and accumulator.refusal is None:
+        if waiter.granted and accumulator.refusal is None:
             return
         self._cancel_wait(waiter)
         accumulator.check_accepting()
@@ -275,7 +282,7 @@ class RecordAppender:
         latch = allocate_lock()
         latch.acquire()
         accumulator.throttled.append(latch)
-        latch.acquire(True, _THROTTLE_S)
+        accumulator.guard.wait_for(latch, _THROTTLE_S)
 
     def _append_later(
         self,

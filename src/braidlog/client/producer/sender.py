@@ -191,10 +191,14 @@ class Sender:
             self._engine.spawn(f"metadata of {topic}", self._find(topic))
 
     async def _find(self, topic: str) -> None:
+        pending = self._accumulator.pending_sends
+        partition = pending.first_partition(topic)
         try:
-            await self.wait_for_topic(topic, self._accumulator.limits.max_block_s)
+            await self.wait_for_topic(topic, self._accumulator.limits.max_block_s, partition)
         except (ClientError, ProtocolError) as problem:
-            notify_waiters(self._accumulator.pending_sends.fail(topic, problem))
+            # Of a topic that is known, only the partition is missing.
+            is_known = self._metadata.view.topic(topic) is not None
+            notify_waiters(pending.fail(topic, problem, partition if is_known else -1))
         finally:
             self._asked.discard(topic)
         self.turn_soon()

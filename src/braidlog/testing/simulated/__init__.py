@@ -1,1 +1,1 @@
-"""A deterministic simulation: loop, clock, disk and connections from one seed; no real time, threads or sockets."""
+"""A deterministic simulation of brokers and programs: loop, clock, threads, disks and network from one seed."""

@@ -1,4 +1,4 @@
-"""Connections in memory between scripted clients and a simulated broker.
+"""Connections in memory between clients and simulated brokers.
 
 Bytes keep their order and take their time. What a client sends arrives whole or in pieces; a client that reads slowly
 lets the broker's replies wait, file ranges unread. When a process ends, what it had sent may still arrive or not, and
@@ -7,18 +7,18 @@ then its peer learns that the connection is gone.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from struct import unpack_from
-from typing import Final
+from typing import Final, Protocol
+from zlib import crc32
 
 from braidlog.core.slices import FileSlice
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Part
 from braidlog.net.memory import MemoryBudget
+from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece
 from braidlog.net.round import Round
 from braidlog.testing.simulated.loop import Process, SimulatedLoop
 
@@ -29,10 +29,6 @@ _SLOW_S: Final = 0.2
 _CUT_ONE_IN: Final = 4
 
 Trace = Callable[[str], None]
-
-
-class ConnectionLost(Exception):
-    """The peer is gone; what became of unanswered requests is unknown."""
 
 
 class _Direction:
@@ -130,92 +126,157 @@ class SimulatedChannel(Channel):
         self.close("the client hung up")
 
 
+class WireTap(Protocol):
+    """Sees every frame that clients and brokers exchange, without its size; must not change anything."""
+
+    def on_request(self, connection: SimulatedConnection, frame: bytes) -> None:
+        """It was sent, and may never arrive."""
+        ...
+
+    def on_response(self, connection: SimulatedConnection, frame: bytes) -> None:
+        """The client has it."""
+        ...
+
+    def on_end(self, connection: SimulatedConnection) -> None:
+        """Nothing more is sent or received."""
+        ...
+
+
+class _Frames:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._data += data
+        while len(self._data) >= 4:
+            (size,) = unpack_from(">i", self._data)
+            if len(self._data) < 4 + size:
+                return
+            frame, self._data = self._data[4 : 4 + size], self._data[4 + size :]
+            yield frame
+
+
 class SimulatedConnection:
-    """One connection; `ask` returns the reply's frame, whose correlation id the caller chose."""
+    """A client's connection to a broker: a `net.outbound.transport.Transport` at one end, a Channel at the other."""
 
     def __init__(
         self,
         loop: SimulatedLoop,
         random: Random,
         client: Process,
-        broker: Process,
-        handler: FrameHandler,
-        round_: Round,
-        memory: MemoryBudget,
         name: str,
+        peer: str,
         trace: Trace,
+        tap: WireTap | None = None,
     ) -> None:
         self.name = name
+        self.peer = peer
+        self.client = client
+        # Why nothing is sent or received any more.
         self.lost: str | None = None
         self._loop = loop
         self._random = random
-        self._client = client
-        self._broker = broker
         self._trace = trace
+        self._tap = tap
         self._to_broker = _Direction(loop, random)
         self._to_client = _Direction(loop, random)
-        self._channel = SimulatedChannel(handler, round_, memory, self, name)
-        self._arrived = b""
-        # Correlation ids of requests that will be answered, in the order they were sent.
-        self._asked: deque[tuple[int, asyncio.Future[bytes]]] = deque()
+        self._requests = _Frames()
+        self._responses = _Frames()
+        self._received = bytearray()
+        self._on_readable: Callable[[], None] | None = None
+        self._on_lost: Callable[[OSError], None] | None = None
+
+    def accept(self, broker: Process, handler: FrameHandler, round_: Round, memory: MemoryBudget) -> None:
+        """The broker's end; before anything is sent."""
+        self._broker = broker
+        self._channel = SimulatedChannel(handler, round_, memory, self, self.name)
 
     # The client's side
 
-    def send(self, frame: bytes) -> None:
-        """Deliver a frame, perhaps in pieces."""
-        if self.lost is not None:
-            raise ConnectionLost(self.lost)
-        self._trace(f"{self.name} sends {len(frame)} bytes")
-        cuts = [0, len(frame)]
-        if self._random.randrange(_CUT_ONE_IN) == 0:
-            cuts = sorted({*cuts, *(self._random.randint(0, len(frame)) for _ in range(3))})
-        for start, end in itertools.pairwise(cuts):
-            self._to_broker.deliver(self._broker, self._channel.receive, frame[start:end])
+    @property
+    def unsent(self) -> int:
+        return 0
 
-    async def ask(self, frame: bytes, correlation_id: int, timeout_s: float) -> bytes:
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-        self.send(frame)
-        self._asked.append((correlation_id, answer))
-        async with asyncio.timeout(timeout_s):
-            return await answer
+    @property
+    def is_direct(self) -> bool:
+        return False
+
+    def start(self, on_readable: Callable[[], None], on_lost: Callable[[OSError], None]) -> None:
+        self._on_readable = on_readable
+        self._on_lost = on_lost
+
+    def expect(self, size: int) -> None:
+        pass
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """They arrive together, or cut somewhere else."""
+        if self.lost is not None:
+            # Later, as a socket does it: the sender is in the middle of something.
+            self._loop.call_soon(self._report_loss, ConnectionResetError(self.lost))
+            return
+        data = b"".join(pieces)
+        self._trace(f"{self.name} sends {len(data)} bytes {crc32(data):08x}")
+        if self._tap is not None:
+            for frame in self._requests.feed(data):
+                self._tap.on_request(self, frame)
+        cuts = [0, len(data)]
+        if self._random.randrange(_CUT_ONE_IN) == 0:
+            cuts = sorted({*cuts, *(self._random.randint(0, len(data)) for _ in range(3))})
+        for start, end in itertools.pairwise(cuts):
+            self._to_broker.deliver(self._broker, self._channel.receive, data[start:end])
+
+    def _report_loss(self, problem: OSError) -> None:
+        if self._on_lost is not None:
+            self._on_lost(problem)
+
+    def receive_into(self, view: memoryview) -> int:
+        count = min(len(view), len(self._received))
+        if count == 0:
+            return WOULD_BLOCK if self.lost is None else ENDED
+        view[:count] = self._received[:count]
+        del self._received[:count]
+        return count
 
     def _receive(self, data: bytes) -> None:
-        self._arrived += data
-        while len(self._arrived) >= 4:
-            (size,) = unpack_from(">i", self._arrived)
-            if len(self._arrived) < 4 + size:
-                return
-            frame, self._arrived = self._arrived[4 : 4 + size], self._arrived[4 + size :]
-            self._answer(frame)
+        self._trace(f"{self.name} receives {len(data)} bytes {crc32(data):08x}")
+        if self._tap is not None:
+            for frame in self._responses.feed(data):
+                self._tap.on_response(self, frame)
+        self._received += data
+        if self._on_readable is not None:
+            self._on_readable()
 
-    def _answer(self, frame: bytes) -> None:
-        (correlation_id,) = unpack_from(">i", frame)
-        expected, answer = self._asked.popleft()
-        if correlation_id != expected:
-            raise AssertionError(f"{self.name}: the reply to {correlation_id} came before that to {expected}")
-        self._trace(f"{self.name} receives {len(frame)} bytes for {correlation_id}")
-        if not answer.done():
-            answer.set_result(frame)
+    def close(self) -> None:
+        """By the client; requests under way may still be served."""
+        self._on_readable = self._on_lost = None
+        self._hang_up("the client closed it")
 
-    def hang_up(self) -> None:
-        """The client closes; requests under way may still be served."""
-        if self.lost is None:
-            self.lost = "this side hung up"
-            self._to_client.drop()
-            self._to_broker.deliver(self._broker, self._channel.hang_up, b"")
-            self._fail_asked()
+    def cut(self) -> None:
+        """The network loses it: each side learns that the other is gone."""
+        if self._hang_up("the connection was cut") and self._on_readable is not None:
+            self._loop.call_soon(self._on_readable, context=self.client.context.copy())
+
+    def _hang_up(self, reason: str) -> bool:
+        if self.lost is not None:
+            return False
+        self._end(reason)
+        self._to_client.drop()
+        self._to_broker.deliver(self._broker, self._channel.hang_up, b"")
+        return True
 
     def _lose(self, reason: bytes) -> None:
         if self.lost is None:
-            self.lost = reason.decode()
-            self._trace(f"{self.name} lost: {self.lost}")
-            self._fail_asked()
+            self._end(reason.decode())
+            if self._on_readable is not None:
+                self._on_readable()
 
-    def _fail_asked(self) -> None:
-        while self._asked:
-            _, answer = self._asked.popleft()
-            if not answer.done():
-                answer.set_exception(ConnectionLost(self.lost))
+    def _end(self, reason: str) -> None:
+        self.lost = reason
+        self._trace(f"{self.name} lost: {reason}")
+        if self._tap is not None:
+            self._tap.on_end(self)
 
     # The broker's side
 
@@ -231,10 +292,10 @@ class SimulatedConnection:
         self._loop.call_later(delay, callback)
 
     def to_client(self, data: bytes) -> None:
-        self._to_client.deliver(self._client, self._receive, data)
+        self._to_client.deliver(self.client, self._receive, data)
 
     def closed_by_broker(self, reason: str) -> None:
-        self._to_client.deliver(self._client, self._lose, f"closed by the broker: {reason}".encode())
+        self._to_client.deliver(self.client, self._lose, f"closed by the broker: {reason}".encode())
 
     def broker_ended(self) -> None:
         """The broker's process is gone: perhaps its last bytes still come, then the news."""
@@ -242,7 +303,7 @@ class SimulatedConnection:
         if self._random.random() < 0.5:
             self._to_client.drop()
             self._loop.call_at(
-                self._to_client.later(), self._lose, b"the broker is gone", context=self._client.context.copy()
+                self._to_client.later(), self._lose, b"the broker is gone", context=self.client.context.copy()
             )
         else:
-            self._to_client.deliver(self._client, self._lose, b"the broker is gone")
+            self._to_client.deliver(self.client, self._lose, b"the broker is gone")

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+from _thread import LockType, get_ident
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor, Future
@@ -114,6 +115,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.problems: list[dict[str, Any]] = []
         # Called with the process that a fault has ended from inside.
         self.on_process_ended: Callable[[Process], None] | None = None
+        # Locks that threads of programs wait for; whoever releases one cannot say so.
+        self._locks: list[tuple[LockType, asyncio.Future[None]]] = []
+        # The thread in which callbacks run.
+        self.thread_id = get_ident()
 
     # Time
 
@@ -187,10 +192,31 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
 
+    def released(self, lock: LockType, timeout_s: float) -> asyncio.Future[None]:
+        """Done as soon as the lock is free, at the latest after so long."""
+        future = self.create_future()
+        if lock.locked():
+            timer = self.call_later(timeout_s, _resolve, future, None)
+            future.add_done_callback(lambda _: timer.cancel())
+            self._locks.append((lock, future))
+        else:
+            future.set_result(None)
+        return future
+
+    def _look_at_locks(self) -> None:
+        for lock, future in self._locks:
+            if not lock.locked():
+                _resolve(future, None)
+        self._locks = [each for each in self._locks if not each[1].done()]
+
+    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
+        """Those that have not ended, in the order in which they began."""
+        return [task for task, owner in self._tasks.items() if owner is process]
+
     def end(self, process: Process) -> None:
         """The process is gone: its coroutines are closed where they stand, nothing of it runs any more."""
         process.end()
-        for task in [task for task, owner in self._tasks.items() if owner is process]:
+        for task in self.tasks_of(process):
             del self._tasks[task]
             coroutine = task.get_coro()
             if coroutine is not None:
@@ -234,6 +260,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         self._running = True
+        self.thread_id = get_ident()
         try:
             while not goal.done():
                 self._step()
@@ -269,6 +296,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 )
         if process is not None and not process.alive:
             self._bury(process)
+        if self._locks:
+            self._look_at_locks()
 
     def _bury(self, process: Process) -> None:
         self.end(process)
@@ -286,6 +315,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def is_running(self) -> bool:
         return self._running
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is a callback or coroutine of this loop."""
+        return self._running and get_ident() == self.thread_id
 
     def is_closed(self) -> bool:
         return self._closed

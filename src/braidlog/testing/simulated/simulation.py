@@ -1,29 +1,36 @@
-"""A broker in a world that a seed decides: when threads run, how packets travel, what a power cut leaves behind.
+"""Brokers in a world that a seed decides: when threads run, how packets travel, what a power cut leaves behind.
 
-One `Random(seed)` drives everything and nothing else does, so a seed replays exactly: `trace` holds every operation of
-the disk, every delivery and every line the broker logged, and its digest is the same for the same seed.
+One `Random(seed)` drives everything and nothing else does, so a seed replays exactly, clients included: `trace` holds
+every operation of the disks, every delivery and every line that was logged, and is the same for the same seed.
+
+Brokers listen at host:port. `broker` is the first; `add_broker` adds others, each with a disk of its own, on the same
+clock and network.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.environment import Environment, Executors
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.types import Endpoint
+from braidlog.net.outbound.connector import Address
 from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.dirs.directory_lock import NoLock
-from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
+from braidlog.testing.simulated.connection import SimulatedConnection
 from braidlog.testing.simulated.disk import MemoryDisk
 from braidlog.testing.simulated.loop import Process, SimulatedClock, SimulatedExecutor, SimulatedLoop
 from braidlog.testing.simulated.memory_files import JournalOnFiles, MemoryFiles
+from braidlog.testing.simulated.network import SimulatedNetwork
+from braidlog.testing.simulated.threads import SimulatedThreads
 
 _THREADS: Final = 2
 _MEMORY_BYTES: Final = 1 << 30
@@ -46,7 +53,9 @@ SETTINGS: Final = {
 }
 
 
-Connected = TypeVar("Connected", bound=SimulatedConnection)
+# Where the first broker listens.
+ADDRESS: Final[Address] = ("simulated", 9092)
+SERVERS: Final = "simulated:9092"
 
 
 class BrokerEnded(Exception):
@@ -67,6 +76,9 @@ class Trace:
         self._hash.update(entry.encode("utf-8", "backslashreplace") + b"\n")
         self.last.append(entry)
         self.count += 1
+
+    def keep_all(self) -> None:
+        self.last = deque(self.last)
 
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -94,18 +106,23 @@ class Simulation:
         self.loop = SimulatedLoop(self.random, on_problem=self._problem)  # type: ignore[abstract]
         self.clock = SimulatedClock(self.loop)
         self.trace = Trace(self.loop.time)
-        self.disk = MemoryDisk(self.random, self.clock, self.trace.note)
-        # Data directories are there before a broker is, as mount points are.
-        for directory in ("/data", "/more"):
-            MemoryFiles(self.disk).mkdir(directory)
-        MemoryFiles(self.disk).sync_dir("/")
-        self.clients = Process("clients")
-        # ERROR lines of the broker's log, with their exceptions.
+        self.network = SimulatedNetwork(self.loop, self.random, self.trace.note)
+        self.threads = SimulatedThreads(self.loop)
+        # What belongs to no broker ends with the simulation.
+        self.on_exit: list[Callable[[], None]] = []
+        # ERROR lines of the log, with their exceptions.
         self.errors: list[tuple[str, BaseException | None]] = []
-        # Requests that a running broker left unanswered.
-        self.forgotten: list[str] = []
-        self.broker = SimulatedBroker(self, {**SETTINGS, **(settings or {})})
+        self.brokers: list[SimulatedBroker] = []
+        self.loop.on_process_ended = self._process_ended
+        self.broker = self.add_broker(settings or {})
+        self.disk = self.broker.disk
         self._log_lines = _LogLines(self)
+
+    def add_broker(self, settings: Mapping[str, str], address: Address = ADDRESS) -> SimulatedBroker:
+        """Another broker with a disk of its own, at this address; it has to be started."""
+        broker = SimulatedBroker(self, {**SETTINGS, **settings}, address)
+        self.brokers.append(broker)
+        return broker
 
     def __enter__(self) -> Simulation:
         logger = logging.getLogger("braidlog")
@@ -113,6 +130,9 @@ class Simulation:
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(self._log_lines)
+        # Finalizers would run whenever the collector does, which no seed decides.
+        self._collected = gc.isenabled()
+        gc.disable()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,23 +140,24 @@ class Simulation:
         logger.removeHandler(self._log_lines)
         logger.setLevel(self._before[0])
         logger.propagate = self._before[1]
-        self.broker.kill()
+        for broker in self.brokers:
+            broker.kill()
+        for end in self.on_exit:
+            end()
+        self.threads.close()
         self.loop.close()
+        if self._collected:
+            gc.enable()
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Awaitable[None]) -> None:
         self.loop.run_until_complete(work)
 
     def new_id(self) -> bytes:
         return self.random.randbytes(16)
 
-    # For clients
-
-    def connect(self, name: str) -> SimulatedConnection:
-        return self.broker.connect(name)
-
-    def unanswered(self, who: str, what: str) -> None:
-        if self.broker.is_up:
-            self.forgotten.append(f"{who}: {what}")
+    def _process_ended(self, process: Process) -> None:
+        for broker in self.brokers:
+            broker.process_ended(process)
 
     def _problem(self, context: dict[str, Any]) -> None:
         self.trace.note(f"PROBLEM {context.get('exception')!r}")
@@ -145,15 +166,21 @@ class Simulation:
 class SimulatedBroker:
     """One broker over its lives: each is a process of its own on the same disk."""
 
-    def __init__(self, simulation: Simulation, settings: Mapping[str, str]) -> None:
+    def __init__(self, simulation: Simulation, settings: Mapping[str, str], address: Address) -> None:
         self.lives = 0
+        self.address = address
+        self.disk = MemoryDisk(simulation.random, simulation.clock, simulation.trace.note)
+        # Data directories are there before a broker is, as mount points are.
+        for directory in ("/data", "/more"):
+            MemoryFiles(self.disk).mkdir(directory)
+        MemoryFiles(self.disk).sync_dir("/")
         self._simulation = simulation
         self._settings = BrokerSettings(settings)
         self._process: Process | None = None
         self._broker: Broker | None = None
-        self._wires: list[SimulatedConnection] = []
+        self._connections: list[SimulatedConnection] = []
         self._waited_for: asyncio.Future[None] | None = None
-        simulation.loop.on_process_ended = self._ended
+        simulation.network.listen(address, self)
 
     @property
     def is_up(self) -> bool:
@@ -169,24 +196,14 @@ class SimulatedBroker:
         assert self._broker is not None, "the broker is not running"
         return self._broker
 
-    def connect(self, name: str, kind: type[Connected] = SimulatedConnection) -> Connected:  # type: ignore[assignment]
+    def accept(self, connection: SimulatedConnection) -> bool:
         if not self.is_up:
-            raise ConnectionLost("connection refused")
-        simulation, broker, process = self._simulation, self.parts, self._process
+            return False
+        broker, process = self.parts, self._process
         assert process is not None
-        wire = kind(
-            simulation.loop,
-            simulation.random,
-            simulation.clients,
-            process,
-            broker.dispatch,
-            broker.round,
-            broker.memory,
-            name,
-            simulation.trace.note,
-        )
-        self._wires.append(wire)
-        return wire
+        connection.accept(process, broker.dispatch, broker.round, broker.memory)
+        self._connections.append(connection)
+        return True
 
     # Life
 
@@ -197,7 +214,7 @@ class SimulatedBroker:
         self.lives += 1
         simulation.trace.note(f"START {self.lives}")
         process = self._process = Process(f"broker {self.lives}")
-        files = MemoryFiles(simulation.disk, process)
+        files = MemoryFiles(self.disk, process)
         environment = Environment(
             clock=simulation.clock,
             files=files,
@@ -212,7 +229,7 @@ class SimulatedBroker:
         )
         broker = self._broker = Broker(self._settings, environment, on_fatal=self._fatal)
         broker.handles.capacity = _HANDLES
-        advertised = (Endpoint("PLAINTEXT", "simulated", 9092),)
+        advertised = (Endpoint("PLAINTEXT", *self.address),)
         try:
             await self._inside(broker.start(advertised, {"PLAINTEXT": "PLAINTEXT"}))
         except BrokerEnded:
@@ -228,7 +245,7 @@ class SimulatedBroker:
         self.kill()
 
     async def _stop(self, broker: Broker) -> None:
-        await broker.drain(lambda: sum(wire.busy for wire in self._wires), _DRAIN_S)
+        await broker.drain(lambda: sum(each.busy for each in self._connections), _DRAIN_S)
         await broker.stop()
 
     def kill(self) -> None:
@@ -237,13 +254,13 @@ class SimulatedBroker:
             self._simulation.trace.note("KILL")
             process = self._process
             self._simulation.loop.end(process)
-            self._ended(process)
+            self.process_ended(process)
 
     def cut_power(self) -> None:
         """The process is gone, and of what was not synced only some."""
         self.kill()
         self._simulation.trace.note("POWER CUT")
-        self._simulation.disk.cut_power()
+        self.disk.cut_power()
 
     async def _inside(self, work: Coroutine[Any, Any, None]) -> None:
         """Run in the broker's process; wait from outside of it."""
@@ -255,15 +272,15 @@ class SimulatedBroker:
         loop.create_task(_tell(work, outcome), name="simulated broker", context=process.context.copy())
         await outcome
 
-    def _ended(self, process: Process) -> None:
+    def process_ended(self, process: Process) -> None:
         if process is not self._process:
             return
         self._simulation.trace.note(f"ENDED {process.name}")
         self._process = None
         self._broker = None
-        for wire in self._wires:
-            wire.broker_ended()
-        self._wires = []
+        for each in self._connections:
+            each.broker_ended()
+        self._connections = []
         if self._waited_for is not None and not self._waited_for.done():
             self._waited_for.set_exception(BrokerEnded(process.name))
         self._waited_for = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -12,8 +13,9 @@ from braidlog.core.slices import FileSlice
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange
 from braidlog.net.memory import MemoryBudget
+from braidlog.net.outbound.transport import ENDED
 from braidlog.net.round import Round
-from braidlog.testing.simulated.connection import ConnectionLost, SimulatedConnection
+from braidlog.testing.simulated.connection import SimulatedConnection
 from braidlog.testing.simulated.loop import Process, SimulatedLoop
 from support.exchanges import reply
 
@@ -68,20 +70,33 @@ class Net:
         self.until_heard = 0.0012
         self.broker = Process("broker")
         round_ = Round(self.loop)
-        self.wire = SimulatedConnection(
-            self.loop,
-            random,
-            Process("client"),
-            self.broker,
-            self.handler,
-            round_,
-            MemoryBudget(1 << 30),
-            "wire",
-            lambda line: None,
-        )
+        self.wire = SimulatedConnection(self.loop, random, Process("client"), "wire", "broker:9092", lambda line: None)
+        self.wire.accept(self.broker, self.handler, round_, MemoryBudget(1 << 30))
+        self.wire.start(self._on_readable, self._on_lost)
+        self._received = b""
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
 
     async def ask(self, correlation: int, text: bytes) -> bytes:
-        return await self.wire.ask(frame(correlation, text), correlation, 30.0)
+        answer: asyncio.Future[bytes] = self.loop.create_future()
+        self._waiting.append(answer)
+        self.wire.send([frame(correlation, text)])
+        return await asyncio.wait_for(answer, 30.0)
+
+    def _on_readable(self) -> None:
+        view = memoryview(bytearray(1000))
+        while (count := self.wire.receive_into(view)) > 0:
+            self._received += view[:count]
+        while len(self._received) >= 4 and len(self._received) >= (
+            end := 4 + int.from_bytes(self._received[:4], "big")
+        ):
+            self._waiting.popleft().set_result(self._received[4:end])
+            self._received = self._received[end:]
+        if count == ENDED:
+            self._on_lost(ConnectionResetError(self.wire.lost))
+
+    def _on_lost(self, problem: OSError) -> None:
+        while self._waiting:
+            self._waiting.popleft().set_exception(problem)
 
 
 def run(seed: int, work: Callable[[Net], Coroutine[Any, Any, None]]) -> Net:
@@ -111,9 +126,9 @@ def test_whoever_waits_for_a_broker_that_is_gone_is_told(seed: int) -> None:
         await asyncio.sleep(0.5)
         net.loop.end(net.broker)
         net.wire.broker_ended()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionResetError):
             await asked
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionResetError):
             await net.ask(2, b"more")
 
     run(seed, work)
@@ -139,12 +154,50 @@ def test_hanging_up_closes_the_brokers_side() -> None:
     async def work(net: Net) -> None:
         asked = asyncio.ensure_future(net.ask(1, b"slow"))
         await asyncio.sleep(0.1)
-        net.wire.hang_up()
-        with pytest.raises(ConnectionLost):
+        net.wire.close()
+        await asyncio.sleep(5)
+        assert not asked.done(), "who closes is not called back"
+        asked.cancel()
+
+    assert run(3, work).handler.closed == 1
+
+
+def test_a_cut_is_noticed_on_both_sides() -> None:
+    async def work(net: Net) -> None:
+        asked = asyncio.ensure_future(net.ask(1, b"slow"))
+        await asyncio.sleep(0.1)
+        net.wire.cut()
+        with pytest.raises(ConnectionResetError, match="cut"):
             await asked
         await asyncio.sleep(5)
 
     assert run(3, work).handler.closed == 1
+
+
+def test_a_tap_sees_whole_frames() -> None:
+    class Tap:
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, bytes]] = []
+
+        def on_request(self, connection: SimulatedConnection, frame: bytes) -> None:
+            self.seen.append(("request", frame[4:]))
+
+        def on_response(self, connection: SimulatedConnection, frame: bytes) -> None:
+            self.seen.append(("response", frame[4:]))
+
+        def on_end(self, connection: SimulatedConnection) -> None:
+            self.seen.append(("end", b""))
+
+    tap = Tap()
+
+    async def work(net: Net) -> None:
+        net.wire._tap = tap
+        await asyncio.gather(net.ask(1, b"slow"), net.ask(2, b"two" * 100))
+        net.wire.close()
+
+    run(5, work)
+    texts = [b"slow", b"two" * 100]
+    assert tap.seen == [*(("request", text) for text in texts), *(("response", text) for text in texts), ("end", b"")]
 
 
 def test_a_closing_broker_is_noticed() -> None:

@@ -203,7 +203,7 @@ class ClassicRequests(GroupRequests):
     async def _know(self, topics: frozenset[str]) -> None:
         """See that metadata has every topic that a member of the group reads, if they exist."""
         self._context.subscription.group_subscribe(topics)
-        if not self._context.metadata.want(*topics):
+        if not self._context.metadata.want(*sorted(topics)):
             return
         try:
             async with asyncio.timeout(self._coordinator.request_timeout_s):

@@ -38,7 +38,7 @@ class ConsumerProtocol:
             settings.optional_text("client.rack"),
             settings.number("max.poll.interval.ms"),
             settings.optional_text("group.remote.assignor"),
-            new_member_id=lambda: id_text(random_id()),
+            new_member_id=lambda: id_text(random_id(context.random.randbytes)),
         )
         # The coordinator sets the heartbeat interval, and keeps the session's time itself.
         self.heartbeat_timer = HeartbeatTimer(

@@ -223,7 +223,7 @@ class Membership:
 
 def membership_for(context: ConsumerContext) -> Membership:
     """Speaks the protocol that `group.protocol` names; the other one is not even imported."""
-    coordinator = CoordinatorClient(context.nodes, context.settings, context.group_id or "")
+    coordinator = CoordinatorClient(context.nodes, context.settings, context.group_id or "", context.random)
     reconciliation = Reconciliation(context)
     protocol: GroupProtocol
     if context.settings.text("group.protocol").lower() == "consumer":

@@ -55,7 +55,7 @@ class Reconciliation:
 
     def revoke(self, going: Collection[TopicPartition]) -> None:
         self.listener_invoker.invoke_revoked(going)
-        self._keep(self._subscription.assigned() - set(going))
+        self._keep(sorted(self._subscription.assigned() - set(going)))
 
     def lose_all(self) -> None:
         """The group may have given them to others already."""

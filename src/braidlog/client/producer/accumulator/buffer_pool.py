@@ -26,13 +26,6 @@ class MemoryWaiter:
             self.lock = allocate_lock()
             self.lock.acquire()
 
-    def wait(self, timeout: float) -> bool:
-        """Without the accumulator's lock; whether the memory was granted."""
-        lock = self.lock
-        if lock is not None and timeout > 0:
-            lock.acquire(True, timeout)
-        return self.granted
-
 
 class BufferPool:
     __slots__ = ("available", "exhausted", "spare", "spare_most", "waiters")

@@ -164,13 +164,26 @@ class PendingSends:
             pending.memory = accumulator.pool.enqueue(accumulator.needed(pending.size), False)
         return False
 
-    def fail(self, topic: str, error: Exception) -> list[Waiter]:
-        """Fail all that wait for a topic; returns those to notify once the lock is released."""
+    def first_partition(self, topic: str) -> int:
+        """That which the first of a topic's records names, or -1."""
+        lock = self._accumulator.lock
+        lock.acquire()
+        try:
+            queue = self._by_topic.get(topic)
+            return -1 if queue is None or len(queue) == 0 else queue[0].partition
+        finally:
+            lock.release()
+
+    def fail(self, topic: str, error: Exception, partition: int = -1) -> list[Waiter]:
+        """Fail all that wait for a topic, or for one partition; returns those to notify once the lock is released."""
         to_notify: list[Waiter] = []
         lock = self._accumulator.lock
         lock.acquire()
         try:
-            self._fail_topic(topic, error, to_notify)
+            if partition < 0:
+                self._fail_topic(topic, error, to_notify)
+            else:
+                self._fail_partition(topic, partition, error, to_notify)
         finally:
             lock.release()
         return to_notify
@@ -192,6 +205,16 @@ class PendingSends:
             self.count -= len(queue)
             for pending in queue:
                 self._fail(pending, error, to_notify)
+
+    def _fail_partition(self, topic: str, partition: int, error: Exception, to_notify: list[Waiter]) -> None:
+        queue = self._by_topic.get(topic)
+        if queue is not None:
+            for pending in [each for each in queue if each.partition == partition]:
+                queue.remove(pending)
+                self.count -= 1
+                self._fail(pending, error, to_notify)
+            if len(queue) == 0:
+                del self._by_topic[topic]
 
     def _fail(self, pending: PendingSend, error: Exception, to_notify: list[Waiter]) -> None:
         self._cancel_wait(pending)

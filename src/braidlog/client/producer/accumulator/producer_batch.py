@@ -12,7 +12,8 @@ send, is replaced: its `parts` say where its records went, and it is never done 
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import LockType, get_ident
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from librt.strings import BytesWriter
@@ -47,10 +48,12 @@ class DirectReader(Protocol):
 class Guard:
     """The one lock of a producer's queues, the clock of its deadlines, and the thread that must never wait."""
 
-    __slots__ = ("clock", "direct", "engine_thread", "gone", "lock")
+    __slots__ = ("acquire", "clock", "direct", "engine_thread", "gone", "lock")
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        # How a thread waits for a lock that the engine releases; none: by taking it.
+        self.acquire: Callable[[LockType, float], bool] | None = None
         self.lock = Lock()
         self.engine_thread = -1
         # Lets a thread that waits read responses in that thread's place.
@@ -69,6 +72,14 @@ class Guard:
         """Before a caller waits."""
         if self.gone is not None:
             raise self.gone.with_traceback(None)
+
+    def wait_for(self, lock: LockType, timeout: float | None) -> bool:
+        """Until the engine releases the lock; false when the time is over first."""
+        if self.acquire is not None:
+            return self.acquire(lock, NEVER if timeout is None else max(timeout, 0.0))
+        if timeout is None:
+            return lock.acquire()
+        return lock.acquire(True, max(timeout, 0.0))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -117,7 +117,11 @@ class TransactionCoordinatorClient:
 
     @classmethod
     def of(
-        cls, settings: Settings, connections: CoordinatorConnections, refresh_metadata: Callable[[], Awaitable[object]]
+        cls,
+        settings: Settings,
+        connections: CoordinatorConnections,
+        refresh_metadata: Callable[[], Awaitable[object]],
+        random: Random | None = None,
     ) -> TransactionCoordinatorClient:
         return cls(
             settings.text("transactional.id"),
@@ -125,6 +129,7 @@ class TransactionCoordinatorClient:
             refresh_metadata,
             timeout_ms=settings.number("transaction.timeout.ms"),
             pauses_s=(settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms")),
+            random=random,
         )
 
     async def initialise(self, known: ProducerIdAndEpoch) -> ProducerIdAndEpoch:

@@ -34,24 +34,30 @@ def test_a_cancelled_wait_makes_way_for_the_next() -> None:
     assert pool.available == 40
 
 
+def wait(waiter: MemoryWaiter, timeout: float) -> bool:
+    assert waiter.lock is not None
+    waiter.lock.acquire(True, timeout)
+    return waiter.granted
+
+
 def test_threads_sleep_until_they_are_served() -> None:
     pool = BufferPool(10, 10)
     assert pool.reserve(10)
     waiter = pool.enqueue(10, True)
     served: list[bool] = []
-    thread = threading.Thread(target=lambda: served.append(waiter.wait(60)))
+    thread = threading.Thread(target=lambda: served.append(wait(waiter, 60)))
     thread.start()
     pool.release(10)
     thread.join()
     assert served == [True]
-    assert not pool.enqueue(20, True).wait(0.001)
+    assert not wait(pool.enqueue(20, True), 0.001)
 
 
 def test_all_are_woken_when_there_is_no_more() -> None:
     pool = BufferPool(10, 10)
     waiter = pool.enqueue(20, True)
     pool.wake_all_waiters()
-    assert not waiter.wait(60)
+    assert not wait(waiter, 60)
 
 
 def test_writers_are_used_again() -> None:

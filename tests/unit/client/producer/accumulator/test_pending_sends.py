@@ -109,6 +109,20 @@ def test_a_topic_that_does_not_appear_fails_its_sends_only() -> None:
     assert not scene.accumulator.has_incomplete
 
 
+def test_a_partition_that_does_not_appear_fails_its_sends_only() -> None:
+    scene = LoopHarness()
+    missing, other = scene.send(b"1", partition=7), scene.send(b"2", partition=0)
+    scene.metadata_wait.appear("t")
+    assert scene.admit() == ["t"]
+    assert scene.pending.first_partition("t") == 7
+    notify_waiters(scene.pending.fail("t", UnknownTopicOrPartitionError("no such partition"), 7))
+    assert isinstance(missing.exception(0), UnknownTopicOrPartitionError)
+    assert scene.admit() == []
+    assert scene.values() == [b"2"]
+    assert other.result(0).partition == 0
+    assert scene.pending.first_partition("t") == -1
+
+
 def test_a_callback_follows_its_record_into_the_batch() -> None:
     scene = LoopHarness()
     reported: list[object] = []
