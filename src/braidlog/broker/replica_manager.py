@@ -117,15 +117,15 @@ class ReplicaManager:
         await self._cache.prepare_topics({state.topic: state.topic_id for state in request.partitions})
         # Making and deleting logs takes system calls: others are served in between.
         time_slice = TimeSlice()
-        errors: dict[TopicPartition, int] = {}
+        # What is not reached below has no directory to be in any more.
+        errors = {TopicPartition(state.topic, state.partition): KafkaStorageError.code for state in request.partitions}
         for state in request.partitions:
-            key = TopicPartition(state.topic, state.partition)
             try:
-                errors[key] = self._take_role(state)
+                errors[TopicPartition(state.topic, state.partition)] = self._take_role(state)
             except FatalError as problem:
                 # The last data directory failed: that ends the broker, which the controller cannot know.
                 self.on_fatal(problem)
-                errors[key] = KafkaStorageError.code
+                break
             await time_slice.yield_if_over()
         return ControlResponse(NONE, errors)
 
@@ -139,7 +139,7 @@ class ReplicaManager:
             if info.leader_epoch < partition.leader_epoch:
                 return StaleControllerEpochError.code
             if info.leader_epoch == partition.leader_epoch:
-                return KafkaStorageError.code if partition.log is None else NONE
+                return self._storage_error(partition)
         if self._broker_id not in info.replicas:
             if partition is not None:
                 self._end_role(partition)
@@ -161,7 +161,12 @@ class ReplicaManager:
             self._require_manager().failures.fail(fault)
             partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
         self._leadership_changed(partition)
-        return KafkaStorageError.code if partition.log is None else NONE
+        return self._storage_error(partition)
+
+    def _storage_error(self, partition: Partition) -> int:
+        """None where the log comes once there is room on the disk: to the controller the replica is not lost."""
+        is_lost = partition.log is None and TopicPartition(partition.topic, partition.index) not in self._unopened
+        return KafkaStorageError.code if is_lost else NONE
 
     async def stop_replicas(self, request: StopReplica) -> ControlResponse:
         error = self._epochs.check(request)

@@ -113,6 +113,8 @@ class LogRegistry:
         raise LogDirNotFoundError(f"{path} is not in log.dirs")
 
     def emptiest_directory(self) -> LogDirectory:
+        if not self.online_directories:
+            raise KafkaStorageError("no data directory is online")
         return min(self.online_directories, key=lambda directory: directory.partition_count)
 
     def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, UnifiedLog]:
