@@ -130,6 +130,8 @@ class SimulatedZooKeeper:
         self.is_up = True
         # A link breaks before the answer of one request in so many; 0 for none.
         self.lose_answer_one_in = 0
+        # Called after every transaction with the session and what it changed.
+        self.on_transaction: list[Callable[[int, Transaction], None]] = []
 
     async def open_session(self, link: str, connection_timeout_ms: int = 18_000) -> ZooKeeperSession:
         metrics = self._metrics.get(link)
@@ -237,6 +239,8 @@ class SimulatedZooKeeper:
         if transaction.changes:
             for server in self._servers:
                 server.send(transaction)
+            for observe in self.on_transaction:
+                observe(session_id, transaction)
         return self.tree.zxid, outcomes
 
     def close_session(self, session_id: int) -> int:
