@@ -1,27 +1,47 @@
+"""Three brokers on one ZooKeeper live through a random life, from a seed: see `support/simulation/cluster_workload` for
+what happens to them, `support/simulation/cluster_invariants` and `store_history` for what must hold.
+
+    BRAIDLOG_SIM_SEED=123 .venv/bin/pytest tests/simulation/test_cluster.py -k replay
+    BRAIDLOG_SIM_SEEDS=1000 .venv/bin/pytest tests/simulation/test_cluster.py      (make soak: more, and longer lives)
+"""
+
 from __future__ import annotations
 
-from braidlog.client import Producer
-from braidlog.client.admin import Admin, NewTopic
+import pytest
+
 from braidlog.testing.simulated.cluster import SimulatedCluster
-from braidlog.testing.simulated.program import SimulatedProgram
+from support.simulation.cluster_workload import SETTINGS, ClusterWorkload
+from support.simulation.seeds import replayed_seed, run_workload, seeds, unless_replaying, when_replaying
+from support.soak import scaled
+
+QUICK_SEEDS = 24
+QUICK_STEPS = 12
+SOAK_SEEDS = scaled(100)
+SOAK_STEPS = 50
 
 
-def test_three_brokers() -> None:
-    with SimulatedCluster(1) as cluster:
-        program = SimulatedProgram(cluster.simulation, "program")
+def live(seed: int, steps: int = QUICK_STEPS) -> ClusterWorkload:
+    with SimulatedCluster(seed, settings=SETTINGS) as cluster:
+        workload = ClusterWorkload(cluster, steps)
+        run_workload(cluster.simulation, workload, seed, steps, __file__)
+        return workload
 
-        def create() -> None:
-            with Admin(bootstrap_servers=cluster.servers) as admin:
-                admin.create_topics([NewTopic("orders", 6, 1)]).raise_for_errors()
-            with Producer(bootstrap_servers=cluster.servers) as producer:
-                for number in range(12):
-                    producer.send("orders", str(number), partition=number % 6).result()
 
-        async def work() -> None:
-            await cluster.start()
-            await program.call(create)
+@unless_replaying
+@pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
+def test_what_must_hold_holds(seed: int) -> None:
+    workload = live(seed)
+    assert workload.history.acknowledged
+    assert workload.history.producer_ids
+    assert workload.store.ids
 
-        cluster.run(work())
-        images = [broker.parts.metadata_cache.image for broker in cluster.brokers]
-        assert images[0].topics["orders"] == images[1].topics["orders"]
-        assert not cluster.simulation.errors
+
+@when_replaying
+def test_replay() -> None:
+    live(*replayed_seed(QUICK_STEPS))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", seeds(SOAK_SEEDS))
+def test_long_lives(seed: int) -> None:
+    live(1_000_000 + seed, SOAK_STEPS)

@@ -66,6 +66,8 @@ class SimulatedCluster:
     def partition(self, one: SimulatedBroker, other: SimulatedBroker, *, both_ways: bool = True) -> None:
         """Nothing gets from one to the other until they are healed; what was sent then arrives late."""
         network = self.simulation.network
+        way = "or back" if both_ways else "but back"
+        self.simulation.trace.note(f"network: nothing gets from {one.name} to {other.name}, {way}")
         network.block(one.address[0], other.address[0])
         if both_ways:
             network.block(other.address[0], one.address[0])
@@ -79,14 +81,19 @@ class SimulatedCluster:
         self.simulation.trace.note(f"network: connections to {broker.name} are lost")
         self.simulation.network.cut_to(broker.address)
 
+    def reconnect(self, one: SimulatedBroker, other: SimulatedBroker) -> None:
+        """The link from one to the other is as it was made."""
+        network = self.simulation.network
+        link = network.link(one.address[0], other.address[0])
+        link.latency_s = self._usual_latency_s
+        if link.blocked:
+            self.simulation.trace.note(f"network: {one.name} reaches {other.name} again")
+            link.unblock()
+
     def heal(self) -> None:
         """All links are as they were made, and ZooKeeper is up and reached by all."""
-        network = self.simulation.network
         for one, other in itertools.permutations(self.brokers, 2):
-            link = network.link(one.address[0], other.address[0])
-            link.latency_s = self._usual_latency_s
-            if link.blocked:
-                network.unblock(one.address[0], other.address[0])
+            self.reconnect(one, other)
         for broker in self.brokers:
             self.zookeeper.restore(broker.name)
         self.zookeeper.lose_answer_one_in = 0

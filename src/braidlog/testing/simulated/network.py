@@ -53,11 +53,9 @@ class SimulatedNetwork:
 
     def block(self, source: str, target: str) -> None:
         """From now on nothing arrives; what is sent meanwhile does once it is unblocked."""
-        self._trace(f"network: nothing gets from {source} to {target}")
         self.link(source, target).blocked = True
 
     def unblock(self, source: str, target: str) -> None:
-        self._trace(f"network: {source} reaches {target} again")
         self.link(source, target).unblock()
 
     async def reached(self, source: str, target: str) -> bool:

@@ -64,15 +64,23 @@ class BrokerEnded(Exception):
 
 
 class Trace:
-    """What happened, as lines of which the last ones are kept and all are hashed."""
+    """What happened, as lines of which the last ones are kept and all are hashed.
+
+    Operations of disks and bytes on their way are details; all else is a story that can be read.
+    """
 
     def __init__(self, loop_time: Callable[[], float], kept: int = 400) -> None:
         self._time = loop_time
         self._hash = hashlib.sha256()
         self.count = 0
         self.last: deque[str] = deque(maxlen=kept)
+        self.story: deque[str] = deque(maxlen=kept)
 
     def note(self, line: str) -> None:
+        self.detail(line)
+        self.story.append(self.last[-1])
+
+    def detail(self, line: str) -> None:
         process = current_process()
         entry = f"{self._time():.6f} {line}" if process is None else f"{self._time():.6f} {process.name}: {line}"
         self._hash.update(entry.encode("utf-8", "backslashreplace") + b"\n")
@@ -108,7 +116,7 @@ class Simulation:
         self.loop = SimulatedLoop(self.random, on_problem=self._problem)  # type: ignore[abstract]
         self.clock = SimulatedClock(self.loop)
         self.trace = Trace(self.loop.time)
-        self.network = SimulatedNetwork(self.loop, self.random, self.trace.note)
+        self.network = SimulatedNetwork(self.loop, self.random, self.trace.detail)
         self.zookeeper = SimulatedZooKeeper(self.loop, self.random, self.clock, trace=self.trace.note)
         self.threads = SimulatedThreads(self.loop)
         # What belongs to no broker ends with the simulation.
@@ -172,7 +180,7 @@ class SimulatedBroker:
     def __init__(self, simulation: Simulation, settings: Mapping[str, str], address: Address) -> None:
         self.lives = 0
         self.address = address
-        self.disk = MemoryDisk(simulation.random, simulation.clock, simulation.trace.note)
+        self.disk = MemoryDisk(simulation.random, simulation.clock, simulation.trace.detail)
         # Data directories are there before a broker is, as mount points are.
         for directory in ("/data", "/more"):
             MemoryFiles(self.disk).mkdir(directory)
@@ -195,6 +203,10 @@ class SimulatedBroker:
     @property
     def is_down(self) -> bool:
         return self._process is None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._process is not None and self._process.held is not None
 
     @property
     def parts(self) -> Broker:

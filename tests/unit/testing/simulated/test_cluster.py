@@ -17,7 +17,7 @@ def test_what_is_sent_over_a_blocked_link_comes_late_and_in_order() -> None:
 
         async def work() -> None:
             await cluster.start()
-            loop, network = cluster.simulation.loop, cluster.simulation.network
+            network = cluster.simulation.network
             client = Process("client")
             connection = network.connect(client, other.address, one.address[0])
             assert connection is not None
@@ -25,17 +25,14 @@ def test_what_is_sent_over_a_blocked_link_comes_late_and_in_order() -> None:
             cluster.partition(one, other)
             # ApiVersions 0, twice.
             request = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
-            began = loop.time()
             connection.send([request])
             connection.send([request.replace(b"\x01", b"\x02")])
             await asyncio.sleep(10)
             assert not got
             cluster.heal()
-            while not got:
-                await asyncio.sleep(0.001)
-            assert loop.time() - began >= 10
-            answer = bytearray(8)
             await asyncio.sleep(1)
+            assert got
+            answer = bytearray(8)
             connection.receive_into(memoryview(answer))
             assert answer[4:] == b"\x00\x00\x00\x01"
 
