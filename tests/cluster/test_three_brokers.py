@@ -131,6 +131,26 @@ def test_our_client(cluster: Cluster) -> None:
     assert sorted(found) == sorted(values("ours"))
 
 
+def test_transactions_span_brokers(cluster: Cluster) -> None:
+    create(cluster, "transactions")
+    producer = confluent.producer(cluster.bootstrap, transactional_id="spanning")
+    producer.init_transactions(60)
+    for name in ("committed", "aborted"):
+        producer.begin_transaction()
+        for partition in range(6):
+            producer.produce("transactions", f"{name} {partition}", partition=partition)
+        assert producer.flush(60) == 0
+        if name == "committed":
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
+    for partition in range(6):
+        messages = confluent.read_all(
+            cluster.bootstrap, "transactions", partition, **{"isolation.level": "read_committed"}
+        )
+        assert [message.value() for message in messages] == [f"committed {partition}".encode()]
+
+
 def test_a_topic_is_created_on_first_use_by_any_broker(cluster: Cluster) -> None:
     for broker in cluster.brokers:
         name = f"first-use-{broker.id}"

@@ -177,6 +177,8 @@ class Broker:
         self.coordinators = self._make_coordinators()
         self.metadata_cache.add_listener(self.coordinators)
         self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
+        if self.coordination.is_cluster:
+            self._span_transactions()
 
     async def join(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         """Enter the cluster: its logs are loaded, and connections to its listeners wait to be accepted."""
@@ -273,8 +275,22 @@ class Broker:
             self.environment.random,
             self.environment.connector,
         )
+        self._network = network
         self._remote_channels = RemoteControlChannels(network)
         self.controller_client = ControllerClient(network, lambda: self.metadata_cache.image)
+
+    def _span_transactions(self) -> None:
+        from braidlog.broker.interbroker.transactions import RemoteTransactions
+
+        remote = RemoteTransactions(
+            self.broker_id,
+            self._network,
+            lambda: self.metadata_cache.image,
+            self.coordinators.markers,
+            self.tasks,
+        )
+        self.coordinators.send_markers = remote.write_markers
+        self.coordinators.add_partitions_manager.elsewhere = remote.ask_coordinator
 
     def _control_channel_to(self, broker: BrokerInfo) -> ControlChannel:
         if broker.id == self.broker_id:

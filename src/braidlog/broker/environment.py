@@ -9,16 +9,18 @@ import resource
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
 from braidlog.cluster.store import CoordinationStore
 from braidlog.core.clock import Clock, SystemClock
-from braidlog.net.outbound.connector import Connector
 from braidlog.storage.cleaner.pass_runner import PassRunner, ProcessPassRunner
 from braidlog.storage.dirs.directory_lock import lock_directory
 from braidlog.storage.dirs.log_directory import LockDirectory
 from braidlog.storage.files import Files, OsFiles
+
+if TYPE_CHECKING:
+    from braidlog.net.outbound.connector import Connector
 
 log = logging.getLogger("braidlog.executors")
 

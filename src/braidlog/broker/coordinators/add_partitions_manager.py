@@ -40,6 +40,8 @@ class AddPartitionsToTxnManager:
     def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], call_later: CallLater) -> None:
         self._transactions = transactions
         self._call_later = call_later
+        # Asks the coordinator of another broker; false where it is this one's. Set in a cluster.
+        self.elsewhere: Callable[[AddPartitionsToTxnTransaction, list[TopicPartition], OnVerified], bool] | None = None
 
     def add_or_verify(
         self,
@@ -71,6 +73,8 @@ class AddPartitionsToTxnManager:
             verify_only=not add,
             topics=list(topics.values()),
         )
+        if self.elsewhere is not None and self.elsewhere(wanted, partitions, done):
+            return
         _AddOrVerifyRequest(self._transactions, self._call_later, wanted, partitions, done).send()
 
 

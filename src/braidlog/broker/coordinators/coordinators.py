@@ -14,7 +14,7 @@ from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
 from braidlog.broker.coordinators.internal_topics import InternalTopics
-from braidlog.broker.coordinators.marker_writer import MarkerWriter
+from braidlog.broker.coordinators.marker_writer import MarkerDone, MarkerWriter
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
@@ -23,6 +23,7 @@ from braidlog.cluster.image import ClusterImage, ImageDelta, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from braidlog.coordinator.effects import SendMarkers
 from braidlog.coordinator.group.settings import GroupOverrides, GroupSettings
 from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -126,9 +127,11 @@ class Coordinators:
             lambda: self.topics.partition_count(TRANSACTIONS_TOPIC),
             environment.clock,
             tasks,
-            perform=lambda action: self.markers.write(action, self.marker_manager.track(action)),
+            perform=lambda action: self.send_markers(action, self.marker_manager.track(action)),
         )
         self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
+        # To the partitions of this broker; in a cluster also to those of others.
+        self.send_markers: Callable[[SendMarkers, MarkerDone], None] = self.markers.write
         call_later = asyncio.get_running_loop().call_later
         self.marker_manager = TransactionMarkerManager(self.transactions, call_later)
         self.add_partitions_manager = AddPartitionsToTxnManager(self.transactions, call_later)
