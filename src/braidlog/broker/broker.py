@@ -39,7 +39,7 @@ from braidlog.cluster.control_requests import ControlChannel
 from braidlog.cluster.image import BrokerInfo, ClusterImage, broker_entity
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
-from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreFailedError
+from braidlog.cluster.store import CoordinationStore, SessionExpiredError, StoreConnectionError, StoreFailedError
 from braidlog.cluster.store_client import CurrentSession
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import is_internal
@@ -183,7 +183,9 @@ class Broker:
     async def join(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         """Enter the cluster: its logs are loaded, and connections to its listeners wait to be accepted."""
         self._endpoints, self._protocols = advertised, protocols
-        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered, self._fatal)
+        self.registration = BrokerRegistration(
+            self.broker_id, self._registration_record, self._registered, self._fatal, self._forget_deleted_topics
+        )
         try:
             await self.registration.register(self.session)
             for listener in (self.registration, self.config_changes, self.controller):
@@ -341,6 +343,12 @@ class Broker:
 
     def _registered(self, epoch: int) -> None:
         self.broker_epoch = epoch
+
+    async def _forget_deleted_topics(self, session: CoordinationStore) -> None:
+        """Those that went while this broker was not registered; those that go from now on it is told of."""
+        known = list(self.metadata_cache.image.topics.values())
+        nodes = await session.get_many([paths.topic(topic.name) for topic in known])
+        await self.control_channel.forget([topic for topic, node in zip(known, nodes, strict=True) if node is None])
 
     async def _load_logs(self) -> None:
         loop = asyncio.get_running_loop()

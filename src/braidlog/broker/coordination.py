@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from braidlog.broker.environment import Environment
@@ -213,8 +213,10 @@ class BrokerRegistration:
         record: Callable[[], BrokerRecord],
         on_registered: Callable[[int], None],
         on_fatal: Callable[[Exception], None],
+        forget_deleted_topics: Callable[[CoordinationStore], Awaitable[None]],
     ) -> None:
         self._broker_id = broker_id
+        self._forget_deleted_topics = forget_deleted_topics
         self._record = record
         self._on_registered = on_registered
         self._on_fatal = on_fatal
@@ -233,6 +235,7 @@ class BrokerRegistration:
             self._on_fatal(problem)
             return
         log.info("broker %d is registered again, in a new session", self._broker_id)
+        await self._forget_deleted_topics(session)
 
 
 async def announce_failed_directory(session: CoordinationStore, broker_id: BrokerId) -> None:

@@ -4,6 +4,7 @@ that come from the controller of another broker."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import assert_never
 
 from braidlog.broker.metadata_cache import MetadataCache
@@ -15,6 +16,7 @@ from braidlog.cluster.control_requests import (
     StopReplica,
     UpdateMetadata,
 )
+from braidlog.cluster.image import TopicImage
 
 
 class LocalControlChannel:
@@ -33,6 +35,11 @@ class LocalControlChannel:
             if isinstance(request, StopReplica):
                 return await self._replica_manager.stop_replicas(request)
             assert_never(request)
+
+    async def forget(self, topics: Sequence[TopicImage]) -> None:
+        """Topics that were deleted while this broker was not registered: no controller tells it of them."""
+        async with self._one_at_a_time:
+            await self._cache.forget(topics)
 
     async def close(self) -> None:
         """Nothing to close: the broker lives longer than the controller that uses this."""

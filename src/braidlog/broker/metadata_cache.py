@@ -77,6 +77,13 @@ class MetadataCache:
             self._prepared.pop(name, None)
         return ControlResponse(NONE)
 
+    async def forget(self, topics: Sequence[TopicImage]) -> None:
+        """They are not in the store any more. One of the same name that was made since stays."""
+        images = [self._image.topic(topic.name) for topic in topics]
+        gone = [now for now, topic in zip(images, topics, strict=True) if now and now.topic_id == topic.topic_id]
+        overrides = [entity for topic in gone if (entity := topic_entity(topic.name)) in self._image.configs]
+        await self._apply(ImageDelta(topics_deleted=tuple(gone), configs_deleted=tuple(overrides)))
+
     async def prepare_topics(self, topics: Mapping[str, bytes]) -> None:
         """Have the overrides of topics, given with their ids, before their logs or they themselves are known here.
 
@@ -121,6 +128,8 @@ class MetadataCache:
         created: list[TopicImage] = []
         changed: list[tuple[TopicImage, TopicImage]] = []
         deleted: list[TopicImage] = []
+        # Deleted ones whose overrides may be here though they themselves are not: this broker started meanwhile.
+        unknown: list[str] = []
         for name, (topic_id, states) in _by_topic(request.partitions).items():
             before = image.topics.get(name)
             if before is not None and _is_another(before, topic_id):
@@ -130,12 +139,14 @@ class MetadataCache:
             if before is None:
                 if after is not None:
                     created.append(after)
+                else:
+                    unknown.append(name)
             elif after is None:
                 deleted.append(before)
             elif after != before:
                 changed.append((before, after))
             await time_slice.yield_if_over()
-        gone = {topic.name for topic in deleted}.difference(topic.name for topic in created)
+        gone = {*unknown, *(topic.name for topic in deleted)}.difference(topic.name for topic in created)
         return ImageDelta(
             topics_created=tuple(created),
             topics_changed=tuple(changed),

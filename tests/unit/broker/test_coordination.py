@@ -22,7 +22,7 @@ from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.cluster.records import BrokerRecord, FeaturesRecord
 from braidlog.cluster.registration import register
 from braidlog.cluster.sessions import EmbeddedSession
-from braidlog.cluster.store import StoreUnavailableError
+from braidlog.cluster.store import CoordinationStore, StoreUnavailableError
 from braidlog.cluster.store_client import CurrentSession, StoreClient
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import ManualClock
@@ -125,13 +125,20 @@ async def test_a_new_session_is_a_new_registration(scene: Scene) -> None:
         if len(epochs) == 2:
             again.set()
 
+    looked_in: list[int] = []
+
+    async def forget_deleted_topics(session: CoordinationStore) -> None:
+        looked_in.append(session.session_id)
+
     record = BrokerRecord(ENDPOINTS, PROTOCOLS)
-    ours = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append)
+    ours = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append, forget_deleted_topics)
     await ours.register(scene.session)
     scene.client.add_listener(ours)
     await scene.expire()
     await again.wait()
     assert epochs[1] > epochs[0]
+    await asyncio.sleep(0)
+    assert looked_in == [scene.client.session.session_id]
     # Another broker takes the id: this one must not go on.
     other = scene.store.connect()
     await scene.session.delete(paths.broker(1))

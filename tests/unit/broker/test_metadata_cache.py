@@ -149,3 +149,21 @@ async def test_overrides_replace_those_that_an_entity_had() -> None:
     assert len(listener.deltas) == 2, "nothing has changed"
     await cache.update_configs({"brokers/1": {}})
     assert "brokers/1" not in cache.image.configs
+
+
+async def test_topics_that_went_unheard_of_are_forgotten_unless_they_were_made_again() -> None:
+    cache, _ = make()
+    await cache.update(update_metadata("orders", {0: led_by(1)}))
+    await cache.update(update_metadata("bills", {0: led_by(1)}))
+    await cache.update_configs({"topics/orders": {"segment.bytes": "2000"}})
+    known = [cache.image.topics["orders"], cache.image.topics["bills"]._replace(topic_id=bytes(15) + b"9")]
+    await cache.forget(known)
+    assert list(cache.image.topics) == ["bills"]
+    assert cache.image.config("topics/orders") == {}
+
+
+async def test_a_deleted_topic_that_was_never_known_takes_its_overrides_with_it() -> None:
+    cache, _ = make()
+    await cache.update_configs({"topics/orders": {"segment.bytes": "2000"}})
+    await cache.update(update_metadata("orders", {0: DELETED}))
+    assert cache.image.config("topics/orders") == {}

@@ -83,7 +83,10 @@ class ClusterCall:
         if not self._nodes.is_known(broker_id):
             await self.metadata([])
         if not self._nodes.is_known(broker_id):
-            raise await self.absent(broker_id)
+            problem = await self.absent(broker_id)
+            # What was asked to explain it may name the broker: it has just started.
+            if not self._nodes.is_known(broker_id):
+                raise problem
         return await self._connected(self._nodes.connection(broker_id), f"broker {broker_id}", broker_id)
 
     def learn(self, broker_id: int, address: Address) -> None:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from struct import unpack_from
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVarTuple, Unpack
 from zlib import crc32
 
 from braidlog.core.slices import FileSlice
@@ -29,31 +29,82 @@ _SLOW_S: Final = 0.2
 _CUT_ONE_IN: Final = 4
 
 Trace = Callable[[str], None]
+Ts = TypeVarTuple("Ts")
+
+
+class Link:
+    """The way from one host to another, for all connections between them.
+
+    While it is blocked nothing arrives; TCP sends it again until it does, so it comes late, and in order.
+    """
+
+    def __init__(self) -> None:
+        self.latency_s = _LATENCY_S
+        self.blocked = False
+        self._waiting: list[_Direction] = []
+
+    def unblock(self) -> None:
+        self.blocked = False
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.go_on()
+
+    def wait(self, direction: _Direction) -> None:
+        self._waiting.append(direction)
+
+
+class _Delivery(NamedTuple):
+    what: Callable[[bytes], None]
+    data: bytes
+    # Before which drop it was sent.
+    drops: int
 
 
 class _Direction:
     """One direction of a connection: deliveries in order, each a little later than it was sent."""
 
-    def __init__(self, loop: SimulatedLoop, random: Random) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, link: Link) -> None:
         self._loop = loop
         self._random = random
+        self._link = link
         self._last = 0.0
-        self._open = True
-
-    def later(self) -> float:
-        self._last = max(self._last, self._loop.time()) + self._random.random() * _LATENCY_S
-        return self._last
+        self._drops = 0
+        # What has come as far as a link that is blocked.
+        self._held: list[_Delivery] = []
+        self._to: Process | None = None
 
     def deliver(self, to: Process, what: Callable[[bytes], None], data: bytes) -> None:
-        self._loop.call_at(self.later(), self._arrive, what, data, context=to.context.copy())
+        self._to = to
+        self._schedule(to, self._arrive, _Delivery(what, data, self._drops))
 
-    def _arrive(self, what: Callable[[bytes], None], data: bytes) -> None:
-        if self._open:
-            what(data)
+    def _schedule(self, to: Process, call: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
+        self._last = max(self._last, self._loop.time()) + self._random.random() * self._link.latency_s
+        self._loop.call_at(self._last, call, *arguments, context=to.context.copy())
+
+    def _arrive(self, delivery: _Delivery) -> None:
+        if self._held or self._link.blocked:
+            if not self._held:
+                self._link.wait(self)
+            self._held.append(delivery)
+        elif delivery.drops == self._drops:
+            delivery.what(delivery.data)
+
+    def go_on(self) -> None:
+        assert self._to is not None
+        self._schedule(self._to, self._deliver_held)
+
+    def _deliver_held(self) -> None:
+        if self._link.blocked:
+            self._link.wait(self)
+            return
+        held, self._held = self._held, []
+        for delivery in held:
+            if delivery.drops == self._drops:
+                delivery.what(delivery.data)
 
     def drop(self) -> None:
         """What is under way never arrives."""
-        self._open = False
+        self._drops += 1
 
 
 class SimulatedChannel(Channel):
@@ -170,7 +221,10 @@ class SimulatedConnection:
         peer: str,
         trace: Trace,
         tap: WireTap | None = None,
+        there: Link | None = None,
+        back: Link | None = None,
     ) -> None:
+        """`there` and `back` are the links to the broker's host and from it."""
         self.name = name
         self.peer = peer
         self.client = client
@@ -180,8 +234,8 @@ class SimulatedConnection:
         self._random = random
         self._trace = trace
         self._tap = tap
-        self._to_broker = _Direction(loop, random)
-        self._to_client = _Direction(loop, random)
+        self._to_broker = _Direction(loop, random, there or Link())
+        self._to_client = _Direction(loop, random, back or Link())
         self._requests = _Frames()
         self._responses = _Frames()
         self._received = bytearray()
@@ -302,8 +356,4 @@ class SimulatedConnection:
         self._to_broker.drop()
         if self._random.random() < 0.5:
             self._to_client.drop()
-            self._loop.call_at(
-                self._to_client.later(), self._lose, b"the broker is gone", context=self.client.context.copy()
-            )
-        else:
-            self._to_client.deliver(self.client, self._lose, b"the broker is gone")
+        self._to_client.deliver(self.client, self._lose, b"the broker is gone")

@@ -46,6 +46,8 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        # While it is paused: what would have run, in order.
+        self.held: list[_Handle] | None = None
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
 
@@ -224,6 +226,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 with contextlib.suppress(Exception, ProcessEnded):
                     coroutine.close()
 
+    def pause(self, process: Process, seconds: float) -> None:
+        """As SIGSTOP and SIGCONT do it: nothing of it runs for so long, then all that came meanwhile, in order."""
+        if process.held is None:
+            process.held = []
+            self.call_later(seconds, self._resume, process, context=contextvars.Context())
+
+    def _resume(self, process: Process) -> None:
+        held, process.held = process.held, None
+        self._ready.extend(held or ())
+
     # Executors
 
     def run_in_executor(  # type: ignore[override]
@@ -282,6 +294,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         handle = self._ready.popleft()
         process = handle.process
         if handle.cancelled() or (process is not None and not process.alive):
+            return
+        if process is not None and process.held is not None:
+            process.held.append(handle)
             return
         try:
             handle.where.run(handle.call, *handle.arguments)

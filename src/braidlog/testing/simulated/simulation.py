@@ -4,7 +4,7 @@ One `Random(seed)` drives everything and nothing else does, so a seed replays ex
 every operation of the disks, every delivery and every line that was logged, and is the same for the same seed.
 
 Brokers listen at host:port. `broker` is the first; `add_broker` adds others, each with a disk of its own, on the same
-clock and network.
+clock and network. Those whose settings name a `zookeeper.connect` are a cluster on `zookeeper`; see `cluster`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from braidlog.storage.cleaner.pass_runner import InlinePassRunner
 from braidlog.storage.dirs.directory_lock import NoLock
 from braidlog.testing.simulated.connection import SimulatedConnection
 from braidlog.testing.simulated.disk import MemoryDisk
-from braidlog.testing.simulated.loop import Process, SimulatedClock, SimulatedExecutor, SimulatedLoop
+from braidlog.testing.simulated.loop import Process, SimulatedClock, SimulatedExecutor, SimulatedLoop, current_process
 from braidlog.testing.simulated.memory_files import JournalOnFiles, MemoryFiles
-from braidlog.testing.simulated.network import SimulatedNetwork
+from braidlog.testing.simulated.network import SimulatedConnector, SimulatedNetwork
 from braidlog.testing.simulated.threads import SimulatedThreads
+from braidlog.testing.simulated.zookeeper import SimulatedZooKeeper
 
 _THREADS: Final = 2
 _MEMORY_BYTES: Final = 1 << 30
@@ -63,16 +64,25 @@ class BrokerEnded(Exception):
 
 
 class Trace:
-    """What happened, as lines of which the last ones are kept and all are hashed."""
+    """What happened, as lines of which the last ones are kept and all are hashed.
+
+    Operations of disks and bytes on their way are details; all else is a story that can be read.
+    """
 
     def __init__(self, loop_time: Callable[[], float], kept: int = 400) -> None:
         self._time = loop_time
         self._hash = hashlib.sha256()
         self.count = 0
         self.last: deque[str] = deque(maxlen=kept)
+        self.story: deque[str] = deque(maxlen=kept)
 
     def note(self, line: str) -> None:
-        entry = f"{self._time():.6f} {line}"
+        self.detail(line)
+        self.story.append(self.last[-1])
+
+    def detail(self, line: str) -> None:
+        process = current_process()
+        entry = f"{self._time():.6f} {line}" if process is None else f"{self._time():.6f} {process.name}: {line}"
         self._hash.update(entry.encode("utf-8", "backslashreplace") + b"\n")
         self.last.append(entry)
         self.count += 1
@@ -100,13 +110,14 @@ class _LogLines(logging.Handler):
 class Simulation:
     """Use as a context manager; `run` a coroutine in it that starts, uses and breaks `broker`."""
 
-    def __init__(self, seed: int, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, seed: int, settings: Mapping[str, str] | None = None, address: Address = ADDRESS) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.loop = SimulatedLoop(self.random, on_problem=self._problem)  # type: ignore[abstract]
         self.clock = SimulatedClock(self.loop)
         self.trace = Trace(self.loop.time)
-        self.network = SimulatedNetwork(self.loop, self.random, self.trace.note)
+        self.network = SimulatedNetwork(self.loop, self.random, self.trace.detail)
+        self.zookeeper = SimulatedZooKeeper(self.loop, self.random, self.clock, trace=self.trace.note)
         self.threads = SimulatedThreads(self.loop)
         # What belongs to no broker ends with the simulation.
         self.on_exit: list[Callable[[], None]] = []
@@ -114,7 +125,7 @@ class Simulation:
         self.errors: list[tuple[str, BaseException | None]] = []
         self.brokers: list[SimulatedBroker] = []
         self.loop.on_process_ended = self._process_ended
-        self.broker = self.add_broker(settings or {})
+        self.broker = self.add_broker(settings or {}, address)
         self.disk = self.broker.disk
         self._log_lines = _LogLines(self)
 
@@ -169,7 +180,7 @@ class SimulatedBroker:
     def __init__(self, simulation: Simulation, settings: Mapping[str, str], address: Address) -> None:
         self.lives = 0
         self.address = address
-        self.disk = MemoryDisk(simulation.random, simulation.clock, simulation.trace.note)
+        self.disk = MemoryDisk(simulation.random, simulation.clock, simulation.trace.detail)
         # Data directories are there before a broker is, as mount points are.
         for directory in ("/data", "/more"):
             MemoryFiles(self.disk).mkdir(directory)
@@ -180,6 +191,9 @@ class SimulatedBroker:
         self._broker: Broker | None = None
         self._connections: list[SimulatedConnection] = []
         self._waited_for: asyncio.Future[None] | None = None
+        # Whether connections are accepted.
+        self._listening = False
+        self.name = f"broker {self._settings.broker_id}"
         simulation.network.listen(address, self)
 
     @property
@@ -191,13 +205,17 @@ class SimulatedBroker:
         return self._process is None
 
     @property
+    def is_paused(self) -> bool:
+        return self._process is not None and self._process.held is not None
+
+    @property
     def parts(self) -> Broker:
         """What runs inside, for checks that look at it; not for calling."""
         assert self._broker is not None, "the broker is not running"
         return self._broker
 
     def accept(self, connection: SimulatedConnection) -> bool:
-        if not self.is_up:
+        if not self._listening or self._process is None or not self._process.alive:
             return False
         broker, process = self.parts, self._process
         assert process is not None
@@ -212,8 +230,8 @@ class SimulatedBroker:
         assert self._process is None, "it runs already"
         simulation = self._simulation
         self.lives += 1
-        simulation.trace.note(f"START {self.lives}")
-        process = self._process = Process(f"broker {self.lives}")
+        simulation.trace.note(f"START {self.name} for the {self.lives}. time")
+        process = self._process = Process(f"{self.name}.{self.lives}")
         files = MemoryFiles(self.disk, process)
         environment = Environment(
             clock=simulation.clock,
@@ -226,32 +244,40 @@ class SimulatedBroker:
             passes=lambda used: InlinePassRunner(used, simulation.clock),
             memory_bytes=_MEMORY_BYTES,
             cpus=2,
+            connector=SimulatedConnector(simulation.network, process, self.address[0]),
+            open_session=lambda: simulation.zookeeper.open_session(self.name),
         )
         broker = self._broker = Broker(self._settings, environment, on_fatal=self._fatal)
         broker.handles.capacity = _HANDLES
-        advertised = (Endpoint("PLAINTEXT", *self.address),)
         try:
-            await self._inside(broker.start(advertised, {"PLAINTEXT": "PLAINTEXT"}))
+            await self._inside(self._start(broker))
         except BrokerEnded:
             raise
         except Exception:
             self.kill()
             raise
 
+    async def _start(self, broker: Broker) -> None:
+        await broker.start((Endpoint("PLAINTEXT", *self.address),), {"PLAINTEXT": "PLAINTEXT"})
+        self._listening = True
+        await broker.wait_until_announced()
+
     async def stop(self) -> None:
         """As SIGTERM does it: requests in progress finish, logs are closed, the stop is marked as clean."""
-        self._simulation.trace.note("STOP")
+        self._simulation.trace.note(f"STOP {self.name}")
         await self._inside(self._stop(self.parts))
         self.kill()
 
     async def _stop(self, broker: Broker) -> None:
+        await broker.leave()
+        self._listening = False
         await broker.drain(lambda: sum(each.busy for each in self._connections), _DRAIN_S)
         await broker.stop()
 
     def kill(self) -> None:
         """As SIGKILL does it: the process is gone, what it wrote is there."""
         if self._process is not None:
-            self._simulation.trace.note("KILL")
+            self._simulation.trace.note(f"KILL {self.name}")
             process = self._process
             self._simulation.loop.end(process)
             self.process_ended(process)
@@ -259,8 +285,14 @@ class SimulatedBroker:
     def cut_power(self) -> None:
         """The process is gone, and of what was not synced only some."""
         self.kill()
-        self._simulation.trace.note("POWER CUT")
+        self._simulation.trace.note(f"POWER CUT of {self.name}")
         self.disk.cut_power()
+
+    def pause(self, seconds: float) -> None:
+        """As SIGSTOP does it, and SIGCONT after so long."""
+        if self._process is not None:
+            self._simulation.trace.note(f"PAUSE {self.name} for {seconds:.1f} s")
+            self._simulation.loop.pause(self._process, seconds)
 
     async def _inside(self, work: Coroutine[Any, Any, None]) -> None:
         """Run in the broker's process; wait from outside of it."""
@@ -278,6 +310,7 @@ class SimulatedBroker:
         self._simulation.trace.note(f"ENDED {process.name}")
         self._process = None
         self._broker = None
+        self._listening = False
         for each in self._connections:
             each.broker_ended()
         self._connections = []

@@ -130,6 +130,8 @@ class SimulatedZooKeeper:
         self.is_up = True
         # A link breaks before the answer of one request in so many; 0 for none.
         self.lose_answer_one_in = 0
+        # Called after every transaction with the session and what it changed.
+        self.on_transaction: list[Callable[[int, Transaction], None]] = []
 
     async def open_session(self, link: str, connection_timeout_ms: int = 18_000) -> ZooKeeperSession:
         metrics = self._metrics.get(link)
@@ -237,6 +239,8 @@ class SimulatedZooKeeper:
         if transaction.changes:
             for server in self._servers:
                 server.send(transaction)
+            for observe in self.on_transaction:
+                observe(session_id, transaction)
         return self.tree.zxid, outcomes
 
     def close_session(self, session_id: int) -> int:
@@ -298,6 +302,8 @@ class SimulatedSessionConnection:
         self._requests = 0
         self._last_to_server = 0.0
         self._last_to_client = 0.0
+        # Something of this connection was lost on a link that was cut: as it keeps its order, so is all after it.
+        self._is_silent = False
         # What the server watches for this session: paths of data, of nodes that are missing, of children.
         self._watched: dict[str, dict[str, None]] = {"data": {}, "missing": {}, "children": {}}
 
@@ -377,6 +383,7 @@ class SimulatedSessionConnection:
             self._in_client(self._listener.on_session_expired)
             return
         self.session_id = session_id
+        self._is_silent = False
         self._generation += 1
         self._live = self._generation
         self._server = server
@@ -417,6 +424,11 @@ class SimulatedSessionConnection:
         context = self._owner.context.copy() if self._owner is not None else None
         ensemble.loop.call_at(self._last_to_client, call, context=context)
 
+    def _is_lost(self) -> bool:
+        if not self._ensemble.reachable(self.link):
+            self._is_silent = True
+        return self._is_silent
+
     def _is_client_alive(self) -> bool:
         return self._owner is None or self._owner.alive
 
@@ -447,8 +459,8 @@ class SimulatedSessionConnection:
     def _receive(self, generation: int, number: int, request: Request) -> None:
         ensemble = self._ensemble
         server = self._server
-        if generation != self._live or server is None or not ensemble.reachable(self.link):
-            return  # lost with its connection, or on a link that is cut
+        if generation != self._live or server is None or self._is_lost():
+            return  # with its connection, or on a link that is cut
         if not ensemble.heard(self.session_id):
             self._answer(generation, number, None, SessionExpiredError("the simulated session is over"))
             return
@@ -499,7 +511,7 @@ class SimulatedSessionConnection:
 
     def _answer(self, generation: int, number: int, answer: Any, problem: BraidlogError | None) -> None:
         server = self._server
-        if generation != self._live or server is None or not self._ensemble.reachable(self.link):
+        if generation != self._live or server is None or self._is_lost():
             return
         zxid = server.tree.zxid
 
@@ -519,7 +531,7 @@ class SimulatedSessionConnection:
             self._fire(event, ("data", "missing"))
 
     def _fire(self, event: WatchEvent, kinds: tuple[str, ...]) -> None:
-        if not any(event.path in self._watched[kind] for kind in kinds) or not self._ensemble.reachable(self.link):
+        if not any(event.path in self._watched[kind] for kind in kinds) or self._is_lost():
             return
         for kind in kinds:
             self._watched[kind].pop(event.path, None)
