@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
 from braidlog.broker.coordinators.coordinators import Coordinators
+from braidlog.broker.requests.time_slicing import run_in_slices
 from braidlog.core.protocol_errors import name_of
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
@@ -53,16 +54,20 @@ _LOG_GAUGES: Final[tuple[tuple[str, Callable[[UnifiedLog], float]], ...]] = (
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
-def http_pages(server: Server) -> dict[str, Callable[[], Page]]:
+def http_pages(server: Server) -> dict[str, Callable[[], Awaitable[Page]]]:
     metrics = broker_metrics(server)
+
+    async def metrics_page() -> Page:
+        return Page(200, await run_in_slices(metrics.text_in_slices()), CONTENT_TYPE)
+
     return {
-        "/metrics": lambda: Page(200, metrics.text(), CONTENT_TYPE),
+        "/metrics": metrics_page,
         "/healthz": lambda: _health(server),
         "/readyz": lambda: _readiness(server),
     }
 
 
-def _readiness(server: Server) -> Page:
+async def _readiness(server: Server) -> Page:
     """Without a session the broker goes on serving, unless it is to refuse what it alone would acknowledge."""
     broker = server.broker
     if not broker.ready:
@@ -73,7 +78,7 @@ def _readiness(server: Server) -> Page:
     return Page(503 if refuses else 200, "no ZooKeeper session: serving what this broker leads, changing nothing\n")
 
 
-def _health(server: Server) -> Page:
+async def _health(server: Server) -> Page:
     """Alive; a failed data directory is worth saying, but restarting would not mend it."""
     failed = [directory for directory in server.broker.logs.directories if not directory.is_online]
     if not failed:

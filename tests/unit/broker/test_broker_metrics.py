@@ -35,11 +35,11 @@ def test_the_page_has_what_the_broker_knows(tmp_path: Path) -> None:
 def test_health_and_readiness(tmp_path: Path) -> None:
     async def check(server: Server) -> None:
         pages = http_pages(server)
-        assert (pages["/healthz"]().status, pages["/readyz"]().status) == (200, 200)
+        assert ((await pages["/healthz"]()).status, (await pages["/readyz"]()).status) == (200, 200)
         server.broker.logs.directories[0].fail(StorageFault("/d", "on fire"))
-        assert "offline: on fire" in pages["/healthz"]().body
+        assert "offline: on fire" in (await pages["/healthz"]()).body
         server.broker.ready = False
-        assert pages["/readyz"]().status == 503
+        assert (await pages["/readyz"]()).status == 503
         server.broker.ready = True
         server.broker.logs.directories[0].failure = None
 
