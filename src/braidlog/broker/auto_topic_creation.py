@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.broker.replica_limit import refuse_replicas
 from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
 from braidlog.controller.controller import Controller
 from braidlog.controller.direct_writes import DirectWrites
-from braidlog.controller.requests import NewTopic, NewTopicResult
+from braidlog.controller.requests import USE_DEFAULT, NewTopic, NewTopicResult
 from braidlog.core.protocol_errors import (
     KafkaStorageError,
     LeaderNotAvailableError,
@@ -30,8 +31,11 @@ class AutoTopicCreation:
 
     async def create(self, wanted: Sequence[NewTopic]) -> dict[str, ProtocolError]:
         """By name, what is in the way; a topic that is not in it is in the metadata cache now."""
-        results = await self._create(wanted)
+        image = self._cache.image
+        refused = {each.name: refuse_replicas(each, USE_DEFAULT, image) for each in wanted}
+        results = await self._create([each for each in wanted if refused[each.name] is None])
         errors = {result.name: result.error for result in results if result.error is not None}
+        errors |= {name: problem for name, problem in refused.items() if problem is not None}
         problems: dict[str, ProtocolError] = {}
         for each in wanted:
             error = errors.get(each.name)

@@ -17,6 +17,7 @@ from braidlog.testing.broker_instance import TEST_SETTINGS, BrokerFailed, Broker
 
 if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin
+    from braidlog.client.admin.cluster_connection import ClusterConnection
     from braidlog.client.consumer.consumer import Consumer
     from braidlog.client.producer.producer import Producer
     from braidlog.client.typed_settings import AdminSettings, ConsumerSettings, ProducerSettings
@@ -28,6 +29,7 @@ KINDS: Final[tuple[Kind, ...]] = ("thread", "process")
 
 _LOOPBACK: Final = "127.0.0.1"
 _CLOSE_S: Final = 10.0
+_TOPIC_TIMEOUT_S: Final = 30.0
 # The name of a topic may have 249 characters; the number that makes it unique needs some.
 _LONGEST_PREFIX: Final = 200
 
@@ -201,17 +203,26 @@ class Broker:
 
         `configs` are the topic's, with underscores for dots: `cleanup_policy="compact"`, `retention_ms=1000`.
         """
-        from braidlog.testing.topic_requests import create_topic
+        from braidlog.client.admin.admin import admin_over
+        from braidlog.client.admin.topics import NewTopic
 
         name = unique_topic() if name is None else name
-        create_topic(self.bootstrap_servers, name, partitions, config_texts(configs))
+        with self._cluster() as cluster:
+            wanted = NewTopic(name, partitions, 1, config_texts(configs))
+            admin_over(cluster).create_topics([wanted]).raise_for_errors()
         return name
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
-        from braidlog.testing.topic_requests import delete_topic
+        from braidlog.client.admin.admin import admin_over
 
-        delete_topic(self.bootstrap_servers, name)
+        with self._cluster() as cluster:
+            admin_over(cluster).delete_topics([name]).raise_for_errors()
+
+    def _cluster(self) -> ClusterConnection:
+        from braidlog.client.admin.cluster_connection import ClusterConnection
+
+        return ClusterConnection(self.bootstrap_servers, _TOPIC_TIMEOUT_S)
 
     # Clients of braidlog's own; closed with the broker at the latest
 

@@ -125,8 +125,8 @@ async def test_a_topic_that_comes_into_being_is_waited_for() -> None:
 
 async def test_a_topic_that_never_comes_is_told_with_what_to_do() -> None:
     async with World() as world:
-        with pytest.raises(UnknownTopicOrPartitionError, match=r"topic t after 0\.05 s: it does not exist"):
-            await world.metadata.topic("t", 0.05)
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"topic t after 1 s: it does not exist"):
+            await world.metadata.topic("t", 1.0)
 
 
 async def test_a_name_that_no_topic_can_have_is_told_at_once() -> None:
@@ -146,7 +146,7 @@ async def test_failures_are_retried_and_the_last_one_is_named() -> None:
         with pytest.raises(NoConnection):
             await world.metadata.refreshed()
         with pytest.raises(RequestTimeout, match=r"no metadata of topic u within .* last problem: no broker answers"):
-            await world.metadata.topic("u", 0.05)
+            await world.metadata.topic("u", 1.0)
         await world.broker.start()
         world.cluster.topics["u"] = 0
         assert await world.metadata.topic("u", 5.0)

@@ -7,6 +7,7 @@ import asyncio
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.broker.replica_limit import MOST_REPLICAS
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.controller.requests import NewTopic
@@ -32,14 +33,14 @@ class InternalTopics:
         return self.wanted(name).partitions
 
     def wanted(self, name: str) -> NewTopic:
-        """How a topic of that name is made; an internal one never with more copies than there are brokers."""
+        """How a topic of that name is made; an internal one with as many replicas as can be had."""
         settings = self._settings.current
-        brokers = max(1, len(self._cache.image.brokers))
+        most = min(max(1, len(self._cache.image.brokers)), MOST_REPLICAS)
         if name == OFFSETS_TOPIC:
-            return _offsets(settings, brokers)
+            return _offsets(settings, most)
         if name == TRANSACTIONS_TOPIC:
-            return _transactions(settings, brokers)
-        return NewTopic(name)
+            return _transactions(settings, most)
+        return NewTopic(name, replication_factor=settings.get_int("default.replication.factor"))
 
     async def ensure(self, name: str) -> None:
         """Once this returns the topic is there; callers at the same time share its creation.
@@ -66,11 +67,11 @@ class InternalTopics:
         return None if error is None else CoordinatorNotAvailableError(f"{name} cannot be created: {error}")
 
 
-def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:
+def _offsets(settings: BrokerSettings, most_replicas: int) -> NewTopic:
     return NewTopic(
         OFFSETS_TOPIC,
         settings.get_int("offsets.topic.num.partitions"),
-        min(settings.get_int("offsets.topic.replication.factor"), brokers),
+        min(settings.get_int("offsets.topic.replication.factor"), most_replicas),
         configs={
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -79,8 +80,8 @@ def _offsets(settings: BrokerSettings, brokers: int) -> NewTopic:
     )
 
 
-def _transactions(settings: BrokerSettings, brokers: int) -> NewTopic:
-    copies = min(settings.get_int("transaction.state.log.replication.factor"), brokers)
+def _transactions(settings: BrokerSettings, most_replicas: int) -> NewTopic:
+    copies = min(settings.get_int("transaction.state.log.replication.factor"), most_replicas)
     return NewTopic(
         TRANSACTIONS_TOPIC,
         settings.get_int("transaction.state.log.num.partitions"),

@@ -384,37 +384,37 @@ def _list_transactions(broker: Broker) -> ReturningHandler[ListTransactionsReque
 
 
 def _leader_and_isr(broker: Broker) -> ReturningHandler[LeaderAndIsrRequest]:
-    from braidlog.broker.handlers.interbroker.control_requests import LeaderAndIsrHandler
+    from braidlog.broker.handlers.interbroker.control_plane import LeaderAndIsrHandler
 
     return LeaderAndIsrHandler(broker.control_channel, broker.inter_broker)
 
 
 def _stop_replica(broker: Broker) -> ReturningHandler[StopReplicaRequest]:
-    from braidlog.broker.handlers.interbroker.control_requests import StopReplicaHandler
+    from braidlog.broker.handlers.interbroker.control_plane import StopReplicaHandler
 
     return StopReplicaHandler(broker.control_channel)
 
 
 def _update_metadata(broker: Broker) -> ReturningHandler[UpdateMetadataRequest]:
-    from braidlog.broker.handlers.interbroker.control_requests import UpdateMetadataHandler
+    from braidlog.broker.handlers.interbroker.control_plane import UpdateMetadataHandler
 
     return UpdateMetadataHandler(broker.control_channel)
 
 
 def _controlled_shutdown(broker: Broker) -> ReturningHandler[ControlledShutdownRequest]:
-    from braidlog.broker.handlers.interbroker.controller_requests import ControlledShutdownHandler
+    from braidlog.broker.handlers.interbroker.control_plane import ControlledShutdownHandler
 
     return ControlledShutdownHandler(broker.controller)
 
 
 def _allocate_producer_ids(broker: Broker) -> ReturningHandler[AllocateProducerIdsRequest]:
-    from braidlog.broker.handlers.interbroker.controller_requests import AllocateProducerIdsHandler
+    from braidlog.broker.handlers.interbroker.control_plane import AllocateProducerIdsHandler
 
     return AllocateProducerIdsHandler(broker.controller)
 
 
 def _alter_partition(broker: Broker) -> ReturningHandler[AlterPartitionRequest]:
-    from braidlog.broker.handlers.interbroker.controller_requests import AlterPartitionHandler
+    from braidlog.broker.handlers.interbroker.control_plane import AlterPartitionHandler
 
     return AlterPartitionHandler(broker.controller, broker.metadata_cache.name_of)
 

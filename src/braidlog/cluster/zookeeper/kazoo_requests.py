@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol import serialization as kazoo_requests
 from kazoo.security import ACL, Id
 
+from braidlog.cluster import paths
 from braidlog.cluster.store import (
     BadVersionError,
     Check,
@@ -35,7 +36,6 @@ from braidlog.cluster.store import (
     Stat,
     StoreError,
 )
-from braidlog.cluster.zookeeper.acls import acls_of
 from braidlog.cluster.zookeeper.session_connection import (
     ConnectionLostError,
     Exists,
@@ -215,3 +215,31 @@ def _refusal(problem: Exception, path: str, operation: Operation | None = None) 
         path = path.rpartition("/")[0] or "/"
     refused = _REFUSALS.get(type(problem))
     return StoreError(path, f"ZooKeeper refuses it ({type(problem).__name__})") if refused is None else refused(path)
+
+
+# Who may read and change a node: Kafka's rules for `zookeeper.set.acl`.
+
+READ: Final = 1
+ALL: Final = 31
+
+
+class Acl(NamedTuple):
+    permissions: int
+    scheme: str
+    identity: str
+
+
+OPEN: Final = (Acl(ALL, "world", "anyone"),)
+# `auth` stands for whoever the connection has authenticated as.
+_CREATOR: Final = Acl(ALL, "auth", "")
+_READABLE: Final = Acl(READ, "world", "anyone")
+# Credentials and secrets: the passwords of brokers' listeners, SCRAM users, delegation tokens.
+_SENSITIVE: Final = (f"{paths.CONFIG}/users", f"{paths.CONFIG}/brokers", "/delegation_token/tokens")
+
+
+def acls_of(path: str, secure: bool) -> tuple[Acl, ...]:
+    """For a node that is created at this path (without the chroot)."""
+    # Old consumers, each with an identity of its own, write below this one.
+    if not secure or path == paths.CONSUMERS:
+        return OPEN
+    return (_CREATOR,) if path.startswith(_SENSITIVE) else (_CREATOR, _READABLE)

@@ -8,6 +8,7 @@ import pytest
 
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.replica_limit import MOST_REPLICAS
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -43,15 +44,17 @@ def topics(cluster: Any, **settings: str) -> InternalTopics:
     return InternalTopics(cluster, cluster, DynamicBrokerSettings(BrokerSettings(given)), Tasks("test"))
 
 
-async def test_topics_are_made_as_the_settings_say_with_no_more_copies_than_brokers() -> None:
+async def test_topics_are_made_as_the_settings_say_with_no_more_replicas_than_can_be_had() -> None:
     settings = {"offsets_topic_num_partitions": "7", "offsets_topic_replication_factor": "3"}
     wanted = topics(Cluster(2), **settings).wanted(OFFSETS_TOPIC)
-    assert (wanted.partitions, wanted.replication_factor) == (7, 2)
+    assert (wanted.partitions, wanted.replication_factor) == (7, MOST_REPLICAS)
     assert wanted.configs["cleanup.policy"] == "compact"
     log = topics(Cluster(1), transaction_state_log_min_isr="2").wanted(TRANSACTIONS_TOPIC)
     assert log.configs["min.insync.replicas"] == "1"
     assert log.configs["unclean.leader.election.enable"] == "false"
-    assert topics(Cluster()).wanted("orders") == NewTopic("orders")
+    assert topics(Cluster(), default_replication_factor="2").wanted("orders") == NewTopic(
+        "orders", replication_factor=2
+    )
 
 
 async def test_the_number_of_partitions_before_and_after_the_topic_is_there() -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from braidlog.broker.handlers.interbroker.control_requests import (
+from braidlog.broker.handlers.interbroker.control_plane import (
     LeaderAndIsrHandler,
     StopReplicaHandler,
     UpdateMetadataHandler,

@@ -75,5 +75,6 @@ def test_what_several_clients_ask_for_is_sent_in_one_place() -> None:
 
 
 def test_connections_are_opened_in_one_place() -> None:
-    assert callers("PipelinedConnection") == {"network/nodes.py"}
+    assert callers("PipelinedConnection") == set()
+    assert callers("open_connection") == {"network/nodes.py"}
     assert callers("Nodes") == {"runtime.py"}

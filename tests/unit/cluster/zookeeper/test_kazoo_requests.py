@@ -23,7 +23,7 @@ from braidlog.cluster.store import (
     Stat,
     StoreError,
 )
-from braidlog.cluster.zookeeper.kazoo_requests import KazooRequests
+from braidlog.cluster.zookeeper.kazoo_requests import ALL, OPEN, READ, Acl, KazooRequests, acls_of
 from braidlog.cluster.zookeeper.session_connection import (
     ConnectionLostError,
     Exists,
@@ -132,3 +132,35 @@ def test_the_operation_that_was_refused_is_told(
 )
 def test_what_comes_instead_of_an_answer(request_: Request, problem: Exception, expected: type[Exception]) -> None:
     assert type(BELOW.problem(request_, problem)) is expected
+
+
+CREATOR = Acl(ALL, "auth", "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/config/users",
+        "/config/users/alice",
+        "/config/brokers/1",
+        "/delegation_token/tokens",
+        "/delegation_token/tokens/t",
+    ],
+)
+def test_secrets_are_for_their_creator_alone(path: str) -> None:
+    assert acls_of(path, secure=True) == (CREATOR,)
+
+
+@pytest.mark.parametrize(
+    "path", ["/brokers", "/controller", "/config/topics/t", "/delegation_token", "/consumers/group"]
+)
+def test_all_else_may_be_read(path: str) -> None:
+    assert acls_of(path, secure=True) == (CREATOR, Acl(READ, "world", "anyone"))
+
+
+def test_old_consumers_may_write_their_own_nodes() -> None:
+    assert acls_of("/consumers", secure=True) == OPEN
+
+
+def test_without_the_setting_everything_is_open() -> None:
+    assert acls_of("/config/users", secure=False) == OPEN == (Acl(ALL, "world", "anyone"),)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.replica_limit import refuse_replicas
 from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.describe import describe_topic, topic_sources
@@ -43,14 +44,22 @@ class CreateTopicsHandler:
     async def handle(self, request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in request.topics)
         time_slice = TimeSlice()
+        default = self._settings.current.get_int("default.replication.factor")
+        image = self._controller.image
         wanted: list[NewTopic] = []
+        refused: list[CreatableTopicResult] = []
         for topic in request.topics:
             if times[topic.name] == 1:
-                wanted.append(_new_topic(topic))
+                new = _new_topic(topic)
+                problem = refuse_replicas(new, default, image)
+                if problem is None:
+                    wanted.append(new)
+                else:
+                    refused.append(_failed(topic.name, problem))
             await time_slice.yield_if_over()
         results = await self._controller.create_topics(wanted, request.validate_only)
         describe = _ConfigDescriber(self._settings.current)
-        answers: list[CreatableTopicResult] = []
+        answers = refused
         for result in results:
             answers.append(_result(result, describe if exchange.version >= 5 else None))
             await time_slice.yield_if_over()

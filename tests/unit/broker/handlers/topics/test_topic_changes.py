@@ -12,6 +12,7 @@ from braidlog.broker.handlers.topics.topic_changes import (
     CreateTopicsHandler,
     DeleteTopicsHandler,
 )
+from braidlog.cluster.image import ClusterImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller.requests import NewTopic, NewTopicResult
 from braidlog.core.protocol_errors import (
@@ -30,6 +31,8 @@ from support.many_items import MANY, NAMES, answer_of, exchange
 
 class Obliging:
     """A controller that says yes to whatever is created."""
+
+    image = ClusterImage()
 
     async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool) -> list[NewTopicResult]:
         return [NewTopicResult(each.name, partitions=each.partitions, configs=each.configs) for each in requests]  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from braidlog.broker.handlers.interbroker.controller_requests import (
+from braidlog.broker.handlers.interbroker.control_plane import (
     AllocateProducerIdsHandler,
     AlterPartitionHandler,
     ControlledShutdownHandler,
