@@ -5,6 +5,7 @@ The numbers of the metrics page are mostly read off their owners when the page i
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import Counter
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 # Beyond the longest timeout: what its coordinator needs to notice and to abort.
 _LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
+
+# A stall is seen if it lasts longer than this, short of at most this much.
+_LAG_EVERY_S: Final = 0.05
+# `LoopLag.longest` covers between one and two of these.
+_LAG_PERIOD_S: Final = 60.0
 
 _RUNNING: Final = 3
 _STARTING: Final = 1
@@ -279,6 +285,38 @@ def _process(registry: MetricsRegistry, server: Server) -> None:
     except ImportError:
         return
     registry.read("process_max_fds", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+class LoopLag:
+    """How long callbacks keep the event loop from everyone else, by how late a timer fires."""
+
+    def __init__(self) -> None:
+        # Of the last timer.
+        self.last = 0.0
+        self._now = 0.0
+        self._before = 0.0
+        self._until = 0.0
+
+    @property
+    def longest(self) -> float:
+        """In the last minute at least, so that no scrape misses it."""
+        return max(self._now, self._before)
+
+    def note(self, now: float, lag: float) -> None:
+        if now >= self._until:
+            # What was noted longer ago than a whole period is forgotten.
+            self._before = self._now if now < self._until + _LAG_PERIOD_S else 0.0
+            self._now = 0.0
+            self._until = now + _LAG_PERIOD_S
+        self.last = max(0.0, lag)
+        self._now = max(self._now, self.last)
+
+    async def watch(self) -> None:
+        while True:
+            due = time.monotonic() + _LAG_EVERY_S
+            await asyncio.sleep(_LAG_EVERY_S)
+            now = time.monotonic()
+            self.note(now, now - due)
 
 
 class Idle:

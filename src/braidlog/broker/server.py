@@ -14,9 +14,8 @@ from typing import Final
 
 from braidlog.broker.allocator import give_back_memory
 from braidlog.broker.broker import Broker
-from braidlog.broker.broker_metrics import http_pages
+from braidlog.broker.broker_metrics import LoopLag, http_pages
 from braidlog.broker.environment import Environment, system_environment
-from braidlog.broker.loop_lag import LoopLag
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
