@@ -12,7 +12,7 @@ DATA ?= ./data
 # process would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup build test test-all test-brokers test-install test-spark test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
+.PHONY: run setup build test test-all test-brokers test-spark test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -54,29 +54,27 @@ check: $(VENV)/.dev
 
 # Two at a time: one that waits for others most of its time, and one that works meanwhile and is shown when it is over.
 test: setup check
-	$(MAKE) --no-print-directory -j 2 test-brokers test-install
+	$(MAKE) --no-print-directory test-brokers
 	$(MAKE) --no-print-directory -j 2 test-spark test-unit
 
-beside = mkdir -p build && { $(1); } > build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
-
-# Whatever the others leave. More workers than cores: it mostly waits for brokers and clients. Clusters come after: each
-# worker would start its own ZooKeeper and three brokers.
+# Whatever the others leave, and nothing beside it: some of it measures how long clients wait. More workers than cores,
+# as it mostly waits for brokers and clients. Clusters come after: each worker would start its own ZooKeeper and three
+# brokers.
 test-brokers:
-	$(PYTEST) -n 5 --dist worksteal -m "not peer and not soak" --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit tests
+	$(PYTEST) -n 4 --dist worksteal -m "not peer and not soak" --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit tests
 	$(PYTEST) -m "not peer and not soak and not long" tests/cluster
-
-test-install:
-	@$(call beside, $(PYTEST) -m "not peer and not soak and not long" tests/install)
 
 # No more workers than cores, and what runs beside them gives way (nice): Spark's processes must answer each other
 # within ten seconds.
 test-spark:
 	$(PYTEST) -n 2 --dist loadfile -m "not peer and not soak and not long" tests/spark
 
-# The second time uncompiled.
+# Beside Spark's tests, which wait a lot; the unit tests twice, the second time uncompiled.
 test-unit:
-	@$(call beside, nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit && \
-		BRAIDLOG_PURE=1 nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py)
+	@mkdir -p build && { nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit && \
+		BRAIDLOG_PURE=1 nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py && \
+		nice $(PYTEST) -m "not peer and not soak and not long" tests/install; } > build/$@.log 2>&1; \
+		code=$$?; cat build/$@.log; exit $$code
 
 test-all: test
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
