@@ -18,6 +18,7 @@ from tools.peers.kafka import BROKER_JVM, kafka_home
 from bench import machine, programs, report
 from bench.measures import BEFORE, BRAIDLOG, KAFKA, Verdict
 from bench.scenarios import (
+    cluster,
     fairness,
     groups,
     latency,
@@ -39,6 +40,7 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "scale": scale.measure,
     "groups": groups.measure,
     "fairness": fairness.measure,
+    "cluster": cluster.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
@@ -46,16 +48,19 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
 }
-ALL = (*list(SCENARIOS)[:5], *THROUGHPUT, *list(SCENARIOS)[5:])
-# Fairness takes as long as all the others together.
-DEFAULT = tuple(name for name in ALL if name != "fairness")
+ALL = (*list(SCENARIOS)[:6], *THROUGHPUT, *list(SCENARIOS)[6:])
+# Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own.
+ASKED_FOR = ("fairness", "cluster")
+DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few minutes; figures show direction only")
     parser.add_argument(
-        "--only", default=",".join(DEFAULT), help=f"comma-separated, of {', '.join(ALL)} (default: all but fairness)"
+        "--only",
+        default=",".join(DEFAULT),
+        help=f"comma-separated, of {', '.join(ALL)} (default: all but {' and '.join(ASKED_FOR)})",
     )
     parser.add_argument("--rounds", type=int, help="rounds per row (default 5, quick 2)")
     parser.add_argument(

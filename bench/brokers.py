@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from tools.peers.kafka import free_port, start_kafka
+from tools.peers.kafka import free_port, start_kafka, start_kafka_with_zookeeper
 from tools.peers.process import LoggedProcess
 
 from bench.machine import cpu_seconds, started_at
@@ -115,6 +115,12 @@ class Braidlog(_Lifetime):
         self._process = process
         return born
 
+    @property
+    def http_port(self) -> int:
+        """Of `/metrics`."""
+        assert self._process is not None, f"{self.name} is not running"
+        return int(self._process.wait_for_line(r"metrics and health on http://\S+:(\d+)/")[1])
+
 
 class OtherCheckout(Braidlog):
     """The braidlog of another checkout, on this one's interpreter and dependencies."""
@@ -131,6 +137,17 @@ class Kafka(_Lifetime):
 
     def _spawn(self) -> float:
         running = self._stack.enter_context(start_kafka(self.data, self.port, self.settings))
+        self._process = running.process
+        return started_at(running.process.pid)
+
+
+class KafkaWithZooKeeper(_Lifetime):
+    """Of the older kind, one of several: `settings` name its id and its ZooKeeper."""
+
+    name = KAFKA
+
+    def _spawn(self) -> float:
+        running = self._stack.enter_context(start_kafka_with_zookeeper(self.data, 0, self.port, self.settings))
         self._process = running.process
         return started_at(running.process.pid)
 

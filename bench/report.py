@@ -23,6 +23,7 @@ TITLES = {
     "groups": "Groups",
     "fairness": "Fairness: a client that produces every 5 ms beside each attack",
     "transactions": "Transactions",
+    "cluster": "Cluster: three brokers on one ZooKeeper",
 }
 PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}
 MISSING = "–"
@@ -173,14 +174,17 @@ def blocks(result: dict[str, Any]) -> dict[str, str]:
     return parts
 
 
-def fill(document: str, parts: dict[str, str], of: str = "bench") -> str:
+def fill(document: str, parts: dict[str, str], of: str = "bench", only: Sequence[str] = ()) -> str:
     """Put each part between `<!-- bench:name -->` and `<!-- bench:end -->`; a marker without a part is an error.
 
-    `of` is the word before the colon: results of different benchmarks fill different parts.
+    `of` is the word before the colon: results of different benchmarks fill different parts. With `only` the other
+    parts stay as they are.
     """
 
     def replace(found: re.Match[str]) -> str:
         name = found["name"]
+        if only and name not in only:
+            return found[0]
         if name not in parts:
             raise KeyError(f"the document asks for {of}:{name}, which no result has")
         return f"<!-- {of}:{name} -->\n{parts[name]}\n<!-- {of}:end -->"

@@ -6,10 +6,10 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
-API_VERSIONS, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 18, 2, 19, 20
+METADATA, API_VERSIONS, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 3, 18, 2, 19, 20
 NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER = 0, 3, 5, 6
 EARLIEST = -2
 TIMEOUT_S = 180.0
@@ -47,6 +47,15 @@ class Reply:
 
     def skip(self, length: int) -> None:
         self._at += length
+
+
+class View(NamedTuple):
+    """A cluster as one of its brokers describes it."""
+
+    brokers: frozenset[int]
+    controller: int
+    # By topic and partition; -1 where there is none.
+    leaders: Mapping[tuple[str, int], int]
 
 
 class Requester:
@@ -93,6 +102,35 @@ class Requester:
         body += struct.pack(">i", len(settings or {})) + configs + struct.pack(">i?", 120_000, False)
         self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body))
         self.await_leaders(name, partitions)
+
+    def create_topics(self, names: Sequence[str], partitions: int) -> None:
+        """Topics of one replica; returns when the controller has decided, not when they serve."""
+        body = struct.pack(">i", len(names))
+        body += b"".join(text(name) + struct.pack(">ihii", partitions, 1, 0, 0) for name in names)
+        self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body + struct.pack(">i?", 120_000, False)))
+
+    def view(self, topics: bool = True) -> View:
+        """With all topics, or with none, which costs the broker next to nothing."""
+        reply = self.ask(METADATA, 1, struct.pack(">i", -1 if topics else 0))
+        brokers = []
+        for _ in range(reply.number("i")):
+            brokers.append(reply.number("i"))
+            reply.text()  # host
+            reply.number("i")  # port
+            reply.text()  # rack
+        controller = reply.number("i")
+        leaders: dict[tuple[str, int], int] = {}
+        for _ in range(reply.number("i")):
+            reply.number("h")  # error
+            name = reply.text() or ""
+            reply.number("b")  # whether it is internal
+            for _ in range(reply.number("i")):
+                reply.number("h")  # error
+                index = reply.number("i")
+                leaders[name, index] = reply.number("i")
+                for _ in range(2):  # replicas, ISR
+                    reply.skip(4 * reply.number("i"))
+        return View(frozenset(brokers), controller, leaders)
 
     def await_leaders(self, name: str, partitions: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S

@@ -187,6 +187,7 @@ _ROWS: Final = (
     ("braidlog_info", GAUGE, ("version", "broker_id", "cluster_id"), "Always 1; the labels say who this is.",
      "kafka.server:type=app-info"),
     ("braidlog_event_loop_lag_seconds", GAUGE, (), "How late the last timer of the event loop fired.", ""),
+    ("braidlog_event_loop_lag_max_seconds", GAUGE, (), "The latest that a timer fired in the last minute or two.", ""),
     ("process_start_time_seconds", GAUGE, (), "When the process started, in seconds since 1970.", ""),
     ("process_cpu_seconds_total", COUNTER, (), "Processor time used.", ""),
     ("process_resident_memory_bytes", GAUGE, (), "Memory in use.", ""),

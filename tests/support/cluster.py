@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tools.peers.process import LoggedProcess
 
@@ -124,6 +124,13 @@ def start_cluster(
             broker.end()
 
 
+class Reachable(Protocol):
+    """A broker of any kind on loopback."""
+
+    @property
+    def port(self) -> int: ...
+
+
 class View(NamedTuple):
     """The cluster as one broker describes it to clients."""
 
@@ -133,7 +140,7 @@ class View(NamedTuple):
     leaders: dict[str, tuple[int, ...]]
 
 
-def view_of(broker: ClusterBroker) -> View | None:
+def view_of(broker: Reachable) -> View | None:
     """None where the broker does not answer."""
     try:
         answer = ask(broker.port, "Metadata", 12, MetadataRequest(topics=None, allow_auto_topic_creation=False))
@@ -150,7 +157,7 @@ def view_of(broker: ClusterBroker) -> View | None:
     )
 
 
-def agreed_view(brokers: Iterable[ClusterBroker], right: Callable[[View], bool], within_s: float) -> View:
+def agreed_view(brokers: Iterable[Reachable], right: Callable[[View], bool], within_s: float) -> View:
     """What all these brokers say once they say the same, and that is right; fails after `within_s`."""
     asked = list(brokers)
     views: list[View | None] = []

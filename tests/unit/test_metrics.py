@@ -175,3 +175,22 @@ def test_mistakes_are_refused() -> None:
         page.gauges("level").of("x")
     with pytest.raises(ValueError, match="has the labels"):
         page.read("by_topic_total", lambda: 1)
+
+
+def test_what_changes_between_slices_spoils_no_page() -> None:
+    page = registry()
+    levels = {("a", str(number)): float(number) for number in range(1_000)}
+    page.read_each("level", lambda: levels.items())
+    work = page.text_in_slices()
+    slices = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            text = end.value
+            break
+        slices += 1
+        levels["b", str(slices)] = 0.0
+    assert slices >= 10
+    # As it was when it was read.
+    assert len(parsed(text)) == 1_000

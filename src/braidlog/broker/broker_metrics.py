@@ -5,14 +5,16 @@ The numbers of the metrics page are mostly read off their owners when the page i
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
 from braidlog.broker.coordinators.coordinators import Coordinators
+from braidlog.broker.requests.time_slicing import run_in_slices
 from braidlog.core.protocol_errors import name_of
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 # Beyond the longest timeout: what its coordinator needs to notice and to abort.
 _LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
+
+# A stall is seen if it lasts longer than this, short of at most this much.
+_LAG_EVERY_S: Final = 0.05
+# `LoopLag.longest` covers between one and two of these.
+_LAG_PERIOD_S: Final = 60.0
 
 _RUNNING: Final = 3
 _STARTING: Final = 1
@@ -53,16 +60,20 @@ _LOG_GAUGES: Final[tuple[tuple[str, Callable[[UnifiedLog], float]], ...]] = (
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
-def http_pages(server: Server) -> dict[str, Callable[[], Page]]:
+def http_pages(server: Server) -> dict[str, Callable[[], Awaitable[Page]]]:
     metrics = broker_metrics(server)
+
+    async def metrics_page() -> Page:
+        return Page(200, await run_in_slices(metrics.text_in_slices()), CONTENT_TYPE)
+
     return {
-        "/metrics": lambda: Page(200, metrics.text(), CONTENT_TYPE),
+        "/metrics": metrics_page,
         "/healthz": lambda: _health(server),
         "/readyz": lambda: _readiness(server),
     }
 
 
-def _readiness(server: Server) -> Page:
+async def _readiness(server: Server) -> Page:
     """Without a session the broker goes on serving, unless it is to refuse what it alone would acknowledge."""
     broker = server.broker
     if not broker.ready:
@@ -73,7 +84,7 @@ def _readiness(server: Server) -> Page:
     return Page(503 if refuses else 200, "no ZooKeeper session: serving what this broker leads, changing nothing\n")
 
 
-def _health(server: Server) -> Page:
+async def _health(server: Server) -> Page:
     """Alive; a failed data directory is worth saying, but restarting would not mend it."""
     failed = [directory for directory in server.broker.logs.directories if not directory.is_online]
     if not failed:
@@ -258,7 +269,8 @@ def _process(registry: MetricsRegistry, server: Server) -> None:
     registry.read("kafka_server_kafkaserver_brokerstate", lambda: _RUNNING if broker.ready else _STARTING)
     identity = (__version__, str(broker.broker_id), broker.cluster_id)
     registry.read_each("braidlog_info", lambda: [(identity, 1)])
-    registry.read("braidlog_event_loop_lag_seconds", lambda: server.loop_lag)
+    registry.read("braidlog_event_loop_lag_seconds", lambda: server.loop_lag.last)
+    registry.read("braidlog_event_loop_lag_max_seconds", lambda: server.loop_lag.longest)
     registry.read("process_start_time_seconds", _start_time())
     registry.read("process_cpu_seconds_total", time.process_time)
     idle = Idle()
@@ -273,6 +285,38 @@ def _process(registry: MetricsRegistry, server: Server) -> None:
     except ImportError:
         return
     registry.read("process_max_fds", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+class LoopLag:
+    """How long callbacks keep the event loop from everyone else, by how late a timer fires."""
+
+    def __init__(self) -> None:
+        # Of the last timer.
+        self.last = 0.0
+        self._now = 0.0
+        self._before = 0.0
+        self._until = 0.0
+
+    @property
+    def longest(self) -> float:
+        """In the last minute at least, so that no scrape misses it."""
+        return max(self._now, self._before)
+
+    def note(self, now: float, lag: float) -> None:
+        if now >= self._until:
+            # What was noted longer ago than a whole period is forgotten.
+            self._before = self._now if now < self._until + _LAG_PERIOD_S else 0.0
+            self._now = 0.0
+            self._until = now + _LAG_PERIOD_S
+        self.last = max(0.0, lag)
+        self._now = max(self._now, self.last)
+
+    async def watch(self) -> None:
+        while True:
+            due = time.monotonic() + _LAG_EVERY_S
+            await asyncio.sleep(_LAG_EVERY_S)
+            now = time.monotonic()
+            self.note(now, now - due)
 
 
 class Idle:

@@ -14,7 +14,7 @@ from typing import Final
 
 from braidlog.broker.allocator import give_back_memory
 from braidlog.broker.broker import Broker
-from braidlog.broker.broker_metrics import http_pages
+from braidlog.broker.broker_metrics import LoopLag, http_pages
 from braidlog.broker.environment import Environment, system_environment
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
@@ -60,7 +60,7 @@ class Server:
         # What each listener was bound to, as the settings had it.
         self._bound: dict[str, Endpoint] = {}
         self._following = asyncio.Lock()
-        self.loop_lag = 0.0
+        self.loop_lag = LoopLag()
         self._stop = asyncio.Event()
         self._failure: Exception | None = None
         self._side_port: HttpServer | None = None
@@ -114,7 +114,7 @@ class Server:
         # What was changed at run time in an earlier life is known only now.
         await self._reconfigure_listeners()
         await self._start_side_port()
-        self.broker.tasks.spawn("loop lag", self._watch_loop_lag())
+        self.broker.tasks.spawn("loop lag", self.loop_lag.watch())
         self.broker.tasks.spawn("memory", self._watch_memory())
         return self.advertised
 
@@ -284,13 +284,6 @@ class Server:
         except OSError as problem:
             # Clients are served all the same.
             log.warning("ready on %s; standard output does not take the line that says so: %s", where, problem)
-
-    async def _watch_loop_lag(self) -> None:
-        """How late a timer fires is how long some callback kept the loop from everyone else."""
-        while True:
-            due = time.monotonic() + 0.5
-            await asyncio.sleep(0.5)
-            self.loop_lag = max(0.0, time.monotonic() - due)
 
     async def _watch_memory(self) -> None:
         """Let no peer hold memory that others wait for, and give back what a burst of requests has left behind."""

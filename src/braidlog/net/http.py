@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 log = logging.getLogger("braidlog.http")
@@ -23,7 +23,7 @@ class Page(NamedTuple):
 class HttpServer:
     """Serves pages by path; each connection answers one request and closes."""
 
-    def __init__(self, pages: dict[str, Callable[[], Page]]) -> None:
+    def __init__(self, pages: dict[str, Callable[[], Awaitable[Page]]]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
 
@@ -40,14 +40,14 @@ class HttpServer:
         try:
             async with asyncio.timeout(_HEAD_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head))
+                writer.write(await self._answer(head))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError) as problem:
             log.debug("side port: dropped a request: %s", problem)
         finally:
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         request = head.split(b"\r\n", 1)[0].split(b" ")
         if len(request) != 3:
             return _render(Page(400, "not an HTTP request\n"), body=True)
@@ -59,7 +59,7 @@ class HttpServer:
         if page is None:
             known = " ".join(sorted(self._pages))
             return _render(Page(404, f"no such page; there are: {known}\n"), body=True)
-        return _render(page(), body=method == b"GET")
+        return _render(await page(), body=method == b"GET")
 
 
 def _render(page: Page, *, body: bool) -> bytes:

@@ -78,6 +78,13 @@ def test_filling_replaces_only_marked_parts() -> None:
     assert report.fill(filled, {"tiny": "new"}) == filled
 
 
+def test_parts_that_are_not_asked_for_stay() -> None:
+    document = "".join(f"<!-- bench:{name} -->\nold {name}\n<!-- bench:end -->\n" for name in ("tiny", "cold"))
+    filled = report.fill(document, {"tiny": "new", "cold": "new"}, only=["cold"])
+    assert "old tiny" in filled
+    assert "old cold" not in filled
+
+
 def test_an_unknown_marker_is_an_error() -> None:
     with pytest.raises(KeyError, match="nothing"):
         report.fill("<!-- bench:nothing -->\n<!-- bench:end -->", {"tiny": "new"})

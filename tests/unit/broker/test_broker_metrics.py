@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from braidlog.broker.broker_metrics import broker_metrics, http_pages
+from braidlog.broker.broker_metrics import LoopLag, broker_metrics, http_pages
 from braidlog.broker.server import Server
 from braidlog.core.errors import StorageFault
 from braidlog.metric_names import CATALOGUE
@@ -35,12 +35,30 @@ def test_the_page_has_what_the_broker_knows(tmp_path: Path) -> None:
 def test_health_and_readiness(tmp_path: Path) -> None:
     async def check(server: Server) -> None:
         pages = http_pages(server)
-        assert (pages["/healthz"]().status, pages["/readyz"]().status) == (200, 200)
+        assert ((await pages["/healthz"]()).status, (await pages["/readyz"]()).status) == (200, 200)
         server.broker.logs.directories[0].fail(StorageFault("/d", "on fire"))
-        assert "offline: on fire" in pages["/healthz"]().body
+        assert "offline: on fire" in (await pages["/healthz"]()).body
         server.broker.ready = False
-        assert pages["/readyz"]().status == 503
+        assert (await pages["/readyz"]()).status == 503
         server.broker.ready = True
         server.broker.logs.directories[0].failure = None
 
     on_server(tmp_path, check)
+
+
+def test_the_longest_stall_is_kept_for_a_minute_and_not_for_ever() -> None:
+    lag = LoopLag()
+    lag.note(100.0, 0.2)
+    lag.note(100.1, -0.001)
+    assert (lag.last, lag.longest) == (0.0, 0.2)
+    lag.note(161.0, 0.05)
+    assert lag.longest == 0.2
+    lag.note(222.0, 0.01)
+    assert lag.longest == 0.05
+
+
+def test_a_stall_of_long_ago_is_forgotten_though_nothing_was_noted_meanwhile() -> None:
+    lag = LoopLag()
+    lag.note(100.0, 0.2)
+    lag.note(1_000.0, 0.01)
+    assert lag.longest == 0.01

@@ -7,9 +7,17 @@ import pytest
 from braidlog.net.http import HttpServer, Page
 
 
+async def metrics() -> Page:
+    return Page(200, "up 1\n")
+
+
+async def readiness() -> Page:
+    return Page(503, "not ready\n")
+
+
 def ask(request: bytes) -> bytes:
     async def main() -> bytes:
-        side_port = HttpServer({"/metrics": lambda: Page(200, "up 1\n"), "/readyz": lambda: Page(503, "not ready\n")})
+        side_port = HttpServer({"/metrics": metrics, "/readyz": readiness})
         port = await side_port.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
