@@ -294,6 +294,9 @@ class SimulatedConnection:
         return count
 
     def _receive(self, data: bytes) -> None:
+        if self.lost is not None:
+            # A broker that has not learned of it yet goes on sending.
+            return
         self._trace(f"{self.name} receives {len(data)} bytes {crc32(data):08x}")
         if self._tap is not None:
             for frame in self._responses.feed(data):
