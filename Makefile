@@ -55,7 +55,8 @@ check: $(VENV)/.dev
 # Two at a time: one that waits for others most of its time, and one that works meanwhile and is shown when it is over.
 test: setup check
 	$(MAKE) --no-print-directory test-brokers
-	$(MAKE) --no-print-directory -j 2 test-spark test-unit
+	$(MAKE) --no-print-directory test-unit
+	$(MAKE) --no-print-directory test-spark
 
 # Whatever the others leave, and nothing beside it: some of it measures how long clients wait. More workers than cores,
 # as it mostly waits for brokers and clients. Clusters come after: each worker would start its own ZooKeeper and three
@@ -64,17 +65,15 @@ test-brokers:
 	$(PYTEST) -n 4 --dist worksteal -m "not peer and not soak" --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit tests
 	$(PYTEST) -m "not peer and not soak and not long" tests/cluster
 
-# No more workers than cores, and what runs beside them gives way (nice): Spark's processes must answer each other
-# within ten seconds.
+# No more workers than cores, and nothing beside them: Spark's processes must answer each other within ten seconds.
 test-spark:
 	$(PYTEST) -n 2 --dist loadfile -m "not peer and not soak and not long" tests/spark
 
-# Beside Spark's tests, which wait a lot; the unit tests twice, the second time uncompiled.
+# The unit tests twice, the second time uncompiled; then the packages, installed in environments of their own.
 test-unit:
-	@mkdir -p build && { nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit && \
-		BRAIDLOG_PURE=1 nice $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py && \
-		nice $(PYTEST) -m "not peer and not soak and not long" tests/install; } > build/$@.log 2>&1; \
-		code=$$?; cat build/$@.log; exit $$code
+	$(PYTEST) -n 2 -m "not peer and not soak" tests/unit
+	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
+	$(PYTEST) -m "not peer and not soak and not long" tests/install
 
 test-all: test
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
